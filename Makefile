@@ -1,0 +1,50 @@
+# Every target sets up what it needs; nothing has to be installed by hand but python3, make and git.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+
+.PHONY: help setup reproduce paper test lint format bench bench-compare docs explore clean
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+setup: $(STAMP) ## prepare .venv with the exact versions of constraints.txt
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $(STAMP)
+
+reproduce: setup ## reproduce every figure, quick preset, into results/ and report/
+	$(BIN)/deeplin reproduce --preset quick --workers $(WORKERS)
+
+paper: setup ## reproduce every figure with the papers' full protocol (resumable)
+	$(BIN)/deeplin reproduce --preset paper --workers $(WORKERS)
+
+test: setup ## run the whole test suite
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: setup ## style, types, import order
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports
+
+format: setup ## rewrite the code in the house style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup ## measure the speed ratios, written to results/bench.json
+	$(BIN)/deeplin bench
+
+docs: setup ## build the documentation into site/ (warnings are errors)
+	$(BIN)/mkdocs build --strict
+
+explore: setup ## open the explorer in the browser
+	$(BIN)/deeplin explore
+
+clean: ## remove everything that can be made again
+	rm -rf .venv build dist site .pytest_cache .ruff_cache .hypothesis

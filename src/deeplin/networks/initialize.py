@@ -1,0 +1,149 @@
+"""Initialisations of both papers. Every draw depends only on its own key.
+
+Each random initialisation accepts a batch of keys (and of scales) and then returns a batch of
+networks, so that results do not depend on how runs are grouped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.networks.network import Network
+
+
+def gaussian(key: Array, widths, scale: Any, *, activation: str = "linear") -> Network:
+    """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialisation, FM-1).
+
+    ```python
+    net = deeplin.initialize.gaussian(jax.random.key(0), widths=(5,) * 10 + (1,), scale=0.35)
+    ```
+    """
+    shapes = _shapes(widths)
+
+    def draw(key, scale):
+        keys = jax.random.split(key, len(shapes))
+        return tuple(
+            scale * jax.random.normal(k, shape) for k, shape in zip(keys, shapes, strict=True)
+        )
+
+    return Network(_draw(draw, key, scale), activation=activation)
+
+
+def zero_layer(key: Array, widths, scale: Any, *, layer: int = 1) -> Network:
+    """Gaussian entries, but layer `layer` (counted from 1) is zero: meets FM-A1 for small scales."""
+    net = gaussian(key, widths, scale)
+    if not 1 <= whole_number("layer", layer) <= net.depth:
+        raise InputError(f"layer is {layer}; pass a layer from 1 to {net.depth}.")
+    weights = list(net.weights)
+    weights[layer - 1] = jnp.zeros_like(weights[layer - 1])
+    return Network(weights)
+
+
+def residual(key: Array, width: int, depth: int, scale: Any, readout: Any = None) -> Network:
+    """W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialisation).
+
+    Without `readout` the network is the multivariate one of FM-T5, x ↦ W_L…W_1x.
+    """
+    d, L = whole_number("width", width), whole_number("depth", depth)
+
+    def draw(key, scale):
+        noise = jax.random.normal(key, (L, d, d)) * (scale / np.sqrt(L * d))
+        return tuple(jnp.eye(d) + noise[k] for k in range(L))
+
+    return Network(_draw(draw, key, scale, zero_allowed=True), readout)
+
+
+def unit_readout(key: Array, width: int) -> Array:
+    """A uniformly random unit vector: the fixed read-out p of FM-4."""
+    vector = jax.random.normal(key, (whole_number("width", width),))
+    return vector / jnp.linalg.norm(vector)
+
+
+def rank_one(direction: Any, depth: int, *, widths=None, readout: Any = None) -> Network:
+    """Balanced rank-one aligned weights with product `direction` (X-3): the limit of FM as ε → 0.
+
+    All layers have the same norm (‖w‖/‖p‖)^{1/L}; W_1 = σ u_1 ŵᵀ, W_k = σ u_k u_{k−1}ᵀ.
+    """
+    w = jnp.asarray(direction)
+    L = whole_number("depth", depth)
+    readout = None if readout is None else jnp.asarray(readout)
+    last = 1 if readout is None else len(readout)
+    widths = (len(w),) * L + (last,) if widths is None else tuple(widths)
+    if len(widths) != L + 1 or widths[0] != len(w) or widths[-1] != last:
+        raise InputError(
+            f"widths are {widths}; pass {L + 1} of them from {len(w)} inputs to {last} output(s)."
+        )
+    norm = jnp.linalg.norm(w)
+    output = jnp.ones(1) if readout is None else readout / jnp.linalg.norm(readout)
+    target = norm if readout is None else norm / jnp.linalg.norm(readout)
+    units = [w / norm, *(jnp.eye(m)[0] for m in widths[1:-1]), output]
+    sigma = target ** (1 / L)
+    return Network([sigma * jnp.outer(units[k], units[k - 1]) for k in range(1, L + 1)], readout)
+
+
+def identity_middle(
+    key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: Any, beta: Any
+) -> Network:
+    """W_1 ~ N(0, α²), W_L ~ N(0, β²) entrywise, identity in between (BO-D2.3)."""
+    d, m, q = (
+        whole_number(name, value)
+        for name, value in (("inputs", inputs), ("width", width), ("outputs", outputs))
+    )
+    L = whole_number("depth", depth, minimum=2)
+    positive_number("alpha", alpha, zero_allowed=True)
+    positive_number("beta", beta, zero_allowed=True)
+
+    def draw(key, _):
+        first, last = jax.random.split(key)
+        middle = (jnp.eye(m),) * (L - 2)
+        return (
+            alpha * jax.random.normal(first, (m, d)),
+            *middle,
+            beta * jax.random.normal(last, (q, m)),
+        )
+
+    return Network(_draw(draw, key, 1.0))
+
+
+def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
+    """BO-mod-id (Zou et al.): width d+q, W_1 copies the input, W_L reads the last q units."""
+    d, q = whole_number("inputs", inputs), whole_number("outputs", outputs)
+    L = whole_number("depth", depth, minimum=2)
+    m = d + q
+    eye = jnp.eye(m)
+    return Network([eye[:, :d], *([eye] * (L - 2)), eye[d:]])
+
+
+def _shapes(widths) -> list[tuple[int, int]]:
+    sizes = tuple(widths)
+    if len(sizes) < 2:
+        raise InputError(
+            f"widths are {sizes} (depth {len(sizes) - 1}); pass d_0, …, d_L with L ≥ 1."
+        )
+    sizes = tuple(whole_number("each width", size) for size in sizes)
+    return [(sizes[k + 1], sizes[k]) for k in range(len(sizes) - 1)]
+
+
+def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[Array, ...]:
+    """Call `draw(key, scale)` once, or over a batch of keys and scales."""
+    if not isinstance(scale, jax.core.Tracer):
+        for value in np.ravel(np.asarray(scale)):
+            positive_number("scale", value, zero_allowed=zero_allowed)
+    key = jnp.asarray(key)
+    single = 0 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 1
+    scale = jnp.asarray(scale, dtype=float)
+    if key.ndim == single and scale.ndim == 0:
+        return draw(key, scale)
+    if key.ndim == single:
+        raise InputError(
+            f"scale has shape {scale.shape} but there is one key; pass one key for each scale: "
+            "jax.random.split(key, len(scale))."
+        )
+    scale = jnp.broadcast_to(scale, key.shape[:1])
+    return jax.vmap(draw)(key, scale)

@@ -1,0 +1,157 @@
+"""A feed-forward network without biases: weights, an optional fixed read-out, an activation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from deeplin.checks import InputError
+from deeplin.networks.activations import ACTIVATIONS
+
+
+class Network(eqx.Module):
+    """f(x) = pᵀ W_L … W_1 x, with an activation after every layer but the last if one is named.
+
+    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Weights may carry one leading
+    batch axis, `(batch, d_k, d_{k−1})`; the read-out may then be shared, `(d_L,)`, or one for each
+    network, `(batch, d_L)`. Without a read-out the last layer is the output.
+
+    ```python
+    net = deeplin.Network(weights=(W1, W2, W3), readout=p)
+    ```
+    """
+
+    weights: tuple[Array, ...]
+    readout: Array | None = None
+    activation: str = eqx.field(static=True, default="linear")
+
+    def __init__(self, weights: Sequence[Any], readout: Any = None, activation: str = "linear"):
+        self.weights = tuple(jnp.asarray(weight) for weight in weights)
+        self.readout = None if readout is None else jnp.asarray(readout)
+        self.activation = activation
+
+    def __check_init__(self):
+        _check_shapes(self.weights, self.readout)
+        if self.activation not in ACTIVATIONS:
+            raise InputError(
+                f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}."
+            )
+
+    @property
+    def depth(self) -> int:
+        """Number of layers L."""
+        return len(self.weights)
+
+    @property
+    def widths(self) -> tuple[int, ...]:
+        """d_0, …, d_L."""
+        return (self.weights[0].shape[-1], *(weight.shape[-2] for weight in self.weights))
+
+    @property
+    def outputs(self) -> int:
+        """Number of outputs: 1 with a read-out, d_L without."""
+        return self.widths[-1] if self.readout is None else 1
+
+    @property
+    def batch(self) -> int | None:
+        """Number of networks in the batch, or None for a single network."""
+        return self.weights[0].shape[0] if self.weights[0].ndim == 3 else None
+
+    @property
+    def product(self) -> Array:
+        """w = W_1ᵀ … W_Lᵀ p, (d,); without a read-out Θ = (W_L … W_1)ᵀ, (d, q), or (d,) if q = 1.
+
+        For a nonlinear network this is the product of its weights, not its input-output map.
+        """
+        if self.batch is not None:
+            return jax.vmap(lambda net: net.product)(self.with_batch())
+        matrix = backward_products(self)[0]
+        return matrix[:, 0] if self.outputs == 1 else matrix
+
+    def __call__(self, inputs: Float[Array, "n d"]) -> Float[Array, "n q"]:
+        """Outputs on the rows of `inputs`, (n, q)."""
+        activation = ACTIVATIONS[self.activation]
+        hidden = inputs @ self.weights[0].T
+        for weight in self.weights[1:]:
+            hidden = activation(hidden) @ weight.T
+        return hidden if self.readout is None else (hidden @ self.readout)[:, None]
+
+    def with_batch(self) -> Network:
+        """The same network as a batch: a batch of one if it had no batch axis, read-out included."""
+        if self.batch is None:
+            return jax.tree.map(lambda leaf: leaf[None], self)
+        if self.readout is None or self.readout.ndim == 2:
+            return self
+        shared = jnp.broadcast_to(self.readout, (self.batch, *self.readout.shape))
+        return Network(self.weights, shared, self.activation)
+
+
+def stack(networks: Sequence[Network]) -> Network:
+    """One batch from single networks of the same shape."""
+    shapes = {(net.widths, net.readout is None, net.activation, net.batch) for net in networks}
+    if len(shapes) != 1 or networks[0].batch is not None:
+        raise InputError(
+            f"a batch needs single networks of one shape; received {len(shapes)} different "
+            f"ones: {sorted(str(shape[0]) for shape in shapes)}. Train each shape in its own call."
+        )
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
+
+
+def backward_products(network: Network) -> list[Array]:
+    """V_k = W_{k+1}ᵀ … W_Lᵀ p for k = 0 … L, each (d_k, q); V_0 is the product, V_L the read-out.
+
+    Without a read-out the columns of the identity take the place of p.
+    """
+    last = network.weights[-1]
+    if network.readout is None:
+        columns = jnp.eye(last.shape[0], dtype=last.dtype)
+    else:
+        columns = network.readout[:, None]
+    products = [columns]
+    for weight in reversed(network.weights):
+        products.append(weight.T @ products[-1])
+    return products[::-1]
+
+
+def forward_products(network: Network, columns: Array) -> list[Array]:
+    """W_{k−1} … W_1 C for k = 1 … L, each (d_{k−1}, columns)."""
+    products = [columns]
+    for weight in network.weights[:-1]:
+        products.append(weight @ products[-1])
+    return products
+
+
+def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
+    if not weights:
+        raise InputError("the network has no layers (depth 0); pass at least one weight matrix.")
+    dimensions = {weight.ndim for weight in weights}
+    if dimensions not in ({2}, {3}):
+        raise InputError(
+            f"weights have {sorted(dimensions)} dimensions; pass matrices, or all of them with one "
+            "leading batch axis."
+        )
+    if dimensions == {3} and len({weight.shape[0] for weight in weights}) != 1:
+        sizes = [weight.shape[0] for weight in weights]
+        raise InputError(f"batch sizes differ between layers: {sizes}; pass one batch size.")
+    for k in range(1, len(weights)):
+        if weights[k].shape[-1] != weights[k - 1].shape[-2]:
+            raise InputError(
+                f"layers {k} and {k + 1} do not chain: shapes {weights[k - 1].shape} and "
+                f"{weights[k].shape}. Layer {k + 1} needs {weights[k - 1].shape[-2]} columns."
+            )
+    if any(0 in weight.shape for weight in weights):
+        raise InputError("a layer has width 0; pass widths of at least 1.")
+    last = weights[-1]
+    if readout is not None and readout.shape not in (
+        last.shape[-2:-1],
+        (*last.shape[:-2], last.shape[-2]),
+    ):
+        raise InputError(
+            f"readout has shape {readout.shape}; pass a vector of length {last.shape[-2]}, the "
+            "width of the last layer."
+        )

@@ -1,0 +1,107 @@
+"""The second moments of a data set, accumulated in one pass over chunks of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from deeplin.checks import InputError, finite_array
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Sums over rows z = (x, y) about a fixed shift c: count, Σ(z−c) and Σ(z−c)(z−c)ᵀ.
+
+    A shift near the mean keeps centred moments accurate when the mean is far larger than the
+    spread. Sums about the same or different shifts merge exactly, so the order and the size of
+    chunks do not matter beyond rounding.
+    """
+
+    count: int
+    shift: np.ndarray
+    total: np.ndarray
+    scatter: np.ndarray
+    targets: int
+
+    @classmethod
+    def of_rows(cls, inputs: np.ndarray, targets: np.ndarray, shift: np.ndarray | None = None):
+        """Moments of one chunk; the shift defaults to the chunk's own mean."""
+        rows = np.concatenate([inputs, targets], axis=1)
+        shift = rows.mean(axis=0) if shift is None else shift
+        centred = rows - shift
+        return cls(len(rows), shift, centred.sum(axis=0), centred.T @ centred, targets.shape[1])
+
+    def merge(self, other: Moments) -> Moments:
+        """Moments of both sets of rows together, about this one's shift."""
+        if other.shift.shape != self.shift.shape or other.targets != self.targets:
+            raise InputError(
+                f"chunks disagree: {len(self.shift)} columns with {self.targets} target(s), then "
+                f"{len(other.shift)} columns with {other.targets}; pass chunks of one shape."
+            )
+        move = other.shift - self.shift
+        cross = np.outer(other.total, move)
+        scatter = other.scatter + cross + cross.T + other.count * np.outer(move, move)
+        return Moments(
+            self.count + other.count,
+            self.shift,
+            self.total + other.total + other.count * move,
+            self.scatter + scatter,
+            self.targets,
+        )
+
+    @property
+    def mean(self) -> np.ndarray:
+        """Mean of each column, inputs first."""
+        return self.shift + self.total / self.count
+
+    @property
+    def centred(self) -> np.ndarray:
+        """Covariance of the columns about their mean."""
+        mean = self.total / self.count
+        return self.scatter / self.count - np.outer(mean, mean)
+
+    @property
+    def raw(self) -> np.ndarray:
+        """Second moments about zero, (1/n) Σ z zᵀ."""
+        cross = np.outer(self.total / self.count, self.shift)
+        return self.scatter / self.count + cross + cross.T + np.outer(self.shift, self.shift)
+
+
+def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
+    """Check one block of rows and return X (n×d) and y (n) or Y (n×q) in float64."""
+    X = finite_array("X", inputs, (2,))
+    Y = finite_array("y", targets, (1, 2))
+    if len(X) != len(Y):
+        raise InputError(
+            f"X has {len(X)} rows and y has {len(Y)}; pass one target for each row of X."
+        )
+    return X, Y
+
+
+def accumulate(chunks: Iterable) -> tuple[Moments, bool]:
+    """Stream `(X, y)` chunks once; return their moments and whether y was one-dimensional.
+
+    Merging works like a binary counter (partial sums of equal size merge first), so rounding
+    grows with the logarithm of the number of chunks and no chunk is kept.
+    """
+    levels: list[Moments | None] = []
+    shift = None
+    single = True
+    for X, Y in (check_rows(*chunk) for chunk in chunks):
+        single = single and Y.ndim == 1
+        part = Moments.of_rows(X, Y.reshape(len(Y), -1), shift)
+        shift = part.shift
+        level = 0
+        while level < len(levels) and (waiting := levels[level]) is not None:
+            part, levels[level] = waiting.merge(part), None
+            level += 1
+        levels[level : level + 1] = [part]
+    parts = [part for part in levels if part is not None]
+    if not parts:
+        raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
+    result = parts[0]
+    for part in parts[1:]:
+        result = result.merge(part)
+    return result, single

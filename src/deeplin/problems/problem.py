@@ -1,0 +1,277 @@
+"""A least-squares problem, seen through the second moments of its data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from deeplin.checks import InputError, finite_array, whole_number
+from deeplin.problems.moments import Moments, accumulate, check_rows
+
+
+class Quadratic(NamedTuple):
+    """The risk as a function of Θ (d×q): R(Θ) = R_min + Tr((Θ−Θ*)ᵀ Σ̂ (Θ−Θ*)) (FM-L8).
+
+    Written about the optimum, the gap R − R_min keeps its relative accuracy down to rounding,
+    which the expanded form ‖y‖²/n − 2wᵀb + wᵀΣ̂w does not.
+    """
+
+    covariance: Float[Array, "d d"]
+    optimum: Float[Array, "d q"]
+    minimal_risk: Float[Array, ""]
+
+
+class Spectrum(NamedTuple):
+    """Nonzero eigenvalues of Σ̂ (largest first), eigenvectors (d×r), w* in their basis (r×q)."""
+
+    eigenvalues: np.ndarray
+    vectors: np.ndarray
+    coordinates: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Least squares, R(w) = (1/n)‖y − Xw‖², for one target or several (Y of shape n×q).
+
+    Build one with `from_data`, `from_moments` or `from_chunks`. Everything the linear theory
+    needs follows from Σ̂ = XᵀX/n, Xᵀy/n and ‖y‖²/n; the raw data are kept (by reference) only
+    by `from_data`, for nonlinear networks and for inputs too wide for a d×d matrix.
+
+    ```python
+    problem = deeplin.Problem.from_data(X, y)
+    problem.optimum, problem.minimal_risk, problem.alignment
+    ```
+    """
+
+    samples: int
+    dimension: int
+    outputs: int
+    single_target: bool
+    inputs: np.ndarray | None = None
+    targets: np.ndarray | None = None
+    second_moments: np.ndarray | None = None
+
+    @classmethod
+    def from_data(cls, X, y) -> Problem:
+        """The problem of data X (n×d) and y (n) or Y (n×q)."""
+        inputs, targets = check_rows(X, y)
+        columns = targets.reshape(len(targets), -1)
+        n, d = inputs.shape
+        return cls(n, d, columns.shape[1], targets.ndim == 1, inputs=inputs, targets=columns)
+
+    @classmethod
+    def from_moments(cls, covariance, cross_moment, target_moment, samples: int) -> Problem:
+        """The problem with Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n."""
+        sigma = finite_array("covariance", covariance, (2,))
+        cross = finite_array("cross_moment", cross_moment, (1, 2))
+        d = len(sigma)
+        if sigma.shape != (d, d) or len(cross) != d:
+            raise InputError(
+                f"covariance has shape {sigma.shape} and cross_moment {cross.shape}; "
+                "pass d×d and d (or d×q)."
+            )
+        columns = cross.reshape(d, -1)
+        q = columns.shape[1]
+        power = finite_array("target_moment", target_moment, (0, 2)).reshape(-1)
+        if power.size != q * q:
+            raise InputError(
+                f"target_moment has {power.size} entries for {q} target(s); "
+                "pass ‖y‖²/n for one target, YᵀY/n (q×q) for several."
+            )
+        table = np.block([[sigma, columns], [columns.T, power.reshape(q, q)]])
+        if not np.allclose(table, table.T, rtol=1e-10, atol=1e-12 * np.abs(table).max()):
+            raise InputError("the moments are not symmetric; pass covariance = XᵀX/n.")
+        smallest = np.linalg.eigvalsh(table)[0]
+        if smallest < -1e-9 * np.abs(table).max():
+            raise InputError(
+                f"no data set has these moments (smallest eigenvalue {smallest:.3g} of the joint "
+                "second moments); pass XᵀX/n, Xᵀy/n and ‖y‖²/n of one data set."
+            )
+        count = whole_number("samples", samples)
+        return cls(count, d, q, cross.ndim == 1, second_moments=table)
+
+    @classmethod
+    def from_chunks(cls, chunks: Iterable) -> Problem:
+        """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
+        moments, single = accumulate(chunks)
+        return cls.from_accumulated(moments, single_target=single)
+
+    @classmethod
+    def from_accumulated(cls, moments: Moments, *, single_target: bool = True) -> Problem:
+        """The problem of moments accumulated elsewhere (for example on several machines)."""
+        q = moments.targets
+        d = len(moments.shift) - q
+        return cls(moments.count, d, q, single_target, second_moments=moments.raw)
+
+    # --- moments -----------------------------------------------------------------------------
+
+    @cached_property
+    def covariance(self) -> np.ndarray:
+        """Σ̂ = XᵀX/n, formed on first use (d×d: avoid it for d beyond a few thousand)."""
+        if self.inputs is not None:
+            return self.inputs.T @ self.inputs / self.samples
+        return self._moments[: self.dimension, : self.dimension]
+
+    @cached_property
+    def cross_moment(self) -> np.ndarray:
+        """b = Xᵀy/n, of shape (d,) or (d, q)."""
+        if self.inputs is not None and self.targets is not None:
+            return self._as_given(self.inputs.T @ self.targets / self.samples)
+        return self._as_given(self._moments[: self.dimension, self.dimension :])
+
+    @cached_property
+    def target_moment(self) -> float:
+        """‖Y‖²/n, the risk of the zero map (R_0 in FM)."""
+        if self.targets is not None:
+            return float(np.sum(self.targets**2) / self.samples)
+        return float(np.trace(self._moments[self.dimension :, self.dimension :]))
+
+    # --- what follows from them --------------------------------------------------------------
+
+    @cached_property
+    def spectrum(self) -> Spectrum:
+        """The nonzero eigenvalues of Σ̂, largest first, with eigenvectors and w* in that basis.
+
+        From data by the singular values of X (no squaring of the condition number), from moments
+        by the eigenvalues of Σ̂.
+        """
+        n, d = self.samples, self.dimension
+        epsilon = np.finfo(np.float64).eps * max(n if self.inputs is not None else d, d)
+        if self.inputs is not None and self.targets is not None:
+            left, singular, right = _thin_svd(self.inputs, self.targets)
+            keep = singular > epsilon * singular[0]
+            coordinates = left[keep] / singular[keep, None]
+            return Spectrum(singular[keep] ** 2 / n, right[keep].T, coordinates)
+        eigenvalues, vectors = np.linalg.eigh(self.covariance)
+        eigenvalues, vectors = eigenvalues[::-1], vectors[:, ::-1]
+        keep = eigenvalues > epsilon * max(eigenvalues[0], 0.0)
+        vectors, eigenvalues = vectors[:, keep], eigenvalues[keep]
+        cross = self._moments[:d, d:]
+        return Spectrum(eigenvalues, vectors, vectors.T @ cross / eigenvalues[:, None])
+
+    @cached_property
+    def rank(self) -> int:
+        """Rank of Σ̂."""
+        return len(self.spectrum.eigenvalues)
+
+    @cached_property
+    def optimum(self) -> np.ndarray:
+        """w*: the least-squares solution of minimal norm, (d,) or (d, q)."""
+        return self._as_given(self.spectrum.vectors @ self.spectrum.coordinates)
+
+    @cached_property
+    def optimum_norm(self) -> float:
+        """‖w*‖, or ‖W*‖_F for several targets."""
+        return float(np.linalg.norm(self.optimum))
+
+    @cached_property
+    def minimal_risk(self) -> float:
+        """R_min = R(w*)."""
+        if self.inputs is not None and self.targets is not None:
+            residual = self.targets - self.inputs @ self.optimum.reshape(self.dimension, -1)
+            return float(np.sum(residual**2) / self.samples)
+        explained = np.sum(self.spectrum.eigenvalues[:, None] * self.spectrum.coordinates**2)
+        return max(self.target_moment - float(explained), 0.0)
+
+    @property
+    def smallest_eigenvalue(self) -> float:
+        """λ: the smallest *nonzero* eigenvalue of Σ̂."""
+        return float(self._nonzero_spectrum()[-1])
+
+    @property
+    def largest_eigenvalue(self) -> float:
+        """Λ: the largest eigenvalue of Σ̂."""
+        return float(self._nonzero_spectrum()[0])
+
+    @property
+    def condition_number(self) -> float:
+        """Λ/λ, over the nonzero eigenvalues."""
+        return self.largest_eigenvalue / self.smallest_eigenvalue
+
+    @cached_property
+    def alignment(self) -> float:
+        """a = ŵᵀΣ̂ŵ with ŵ = w*/‖w*‖; defined for one target with w* ≠ 0."""
+        self.require_single_target("the alignment a")
+        self.require_signal("the alignment a = ŵᵀΣ̂ŵ")
+        weights = self.spectrum.coordinates[:, 0] ** 2
+        return float(np.sum(self.spectrum.eigenvalues * weights) / np.sum(weights))
+
+    @cached_property
+    def quadratic(self) -> Quadratic:
+        """The risk about its optimum, as JAX arrays of the current default precision."""
+        optimum = self.optimum.reshape(self.dimension, -1)
+        return Quadratic(
+            jnp.asarray(self.covariance), jnp.asarray(optimum), jnp.asarray(self.minimal_risk)
+        )
+
+    # --- preconditions -----------------------------------------------------------------------
+
+    def require_signal(self, quantity: str) -> None:
+        """Raise where w* = 0, naming the quantity that is undefined there."""
+        if self.rank == 0 or self.optimum_norm == 0.0:
+            raise InputError(
+                f"{quantity} is undefined: the least-squares solution w* is zero (the target is "
+                "zero or uncorrelated with every input). Pass a target the inputs can explain."
+            )
+
+    def require_single_target(self, quantity: str) -> None:
+        """Raise for more than one target."""
+        if self.outputs != 1:
+            raise InputError(
+                f"{quantity} is defined for one target; this problem has {self.outputs}. "
+                "Pass one column of Y."
+            )
+
+    def require_full_rank(self, quantity: str) -> None:
+        """Raise where Σ̂ is singular."""
+        if self.rank < self.dimension:
+            raise InputError(
+                f"{quantity} needs Σ̂ of full rank; its rank is {self.rank} with "
+                f"{self.dimension} inputs. Remove dependent columns or add samples."
+            )
+
+    def require_data(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
+        """Return X and Y (n×q), or raise where only moments are known."""
+        if self.inputs is None or self.targets is None:
+            raise InputError(
+                f"{quantity} needs the data themselves, not only their moments; "
+                "build the problem with Problem.from_data."
+            )
+        return self.inputs, self.targets
+
+    # --- internals ---------------------------------------------------------------------------
+
+    @property
+    def _moments(self) -> np.ndarray:
+        assert self.second_moments is not None  # by construction, when there are no data
+        return self.second_moments
+
+    def _as_given(self, columns: np.ndarray) -> np.ndarray:
+        """A d×q array as the caller gave the target: (d,) for a vector y."""
+        return columns[:, 0] if self.single_target else columns
+
+    def _nonzero_spectrum(self) -> np.ndarray:
+        if self.rank == 0:
+            raise InputError(
+                "Σ̂ is zero: its eigenvalues λ and Λ are undefined. Pass nonzero inputs."
+            )
+        return self.spectrum.eigenvalues
+
+
+def _thin_svd(inputs: np.ndarray, targets: np.ndarray):
+    """UᵀY, the singular values and Vᵀ of X = U S Vᵀ, without forming U for tall X.
+
+    For n much larger than d the triangular factor of [X Y] carries all that is needed.
+    """
+    n, d = inputs.shape
+    if n > 2 * (d + targets.shape[1]):
+        triangle = np.linalg.qr(np.concatenate([inputs, targets], axis=1), mode="r")
+        inputs, targets = triangle[:, :d], triangle[:, d:]
+    left, singular, right = np.linalg.svd(inputs, full_matrices=False)
+    return left.T @ targets, singular, right

@@ -1,0 +1,29 @@
+"""Shared set-up of the tests: float64 on, both cores as JAX devices, data sets with known answers."""
+
+import jax
+
+jax.config.update("jax_enable_x64", True)
+
+import numpy as np
+import pytest
+
+import deeplin as dl
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(20241)
+
+
+@pytest.fixture
+def problem(rng):
+    """Fifty noisy samples of five inputs: overdetermined, full rank."""
+    X = rng.normal(size=(50, 5))
+    return dl.Problem.from_data(X, X @ rng.normal(size=5) + rng.normal(size=50))
+
+
+@pytest.fixture
+def wide_problem(rng):
+    """Six samples of ten inputs: underdetermined, interpolation possible."""
+    X = rng.normal(size=(6, 10))
+    return dl.Problem.from_data(X, X @ rng.normal(size=10) + rng.normal(size=6))
