@@ -1,0 +1,5 @@
+"""`python -m deeplin` is the command line."""
+
+from deeplin.cli import main
+
+main()

@@ -1,0 +1,56 @@
+"""The command line: one typer application, one module for each command."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from deeplin import __version__
+from deeplin.checks import InputError
+
+app = typer.Typer(
+    name="deeplin",
+    help="Deep linear networks as an exact instrument.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"deeplin {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_print_version)
+    ] = False,
+) -> None:
+    pass
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input.
+
+    Float64 and one JAX device for each core are switched on here, before the first computation:
+    the library itself never changes global settings.
+    """
+    import jax
+
+    jax.config.update("jax_enable_x64", True)
+    if "XLA_FLAGS" not in os.environ:
+        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+    try:
+        app(arguments)
+    except InputError as error:
+        print(f"deeplin: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("deeplin: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
