@@ -1,0 +1,160 @@
+"""Runs kept on disk: one `.npz` file without pickles, and a JSON manifest beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from deeplin.checks import InputError, require_float64
+from deeplin.dynamics.run import Records, Run
+from deeplin.networks import Network
+from deeplin.problems import Problem
+
+FORMAT = "deeplin run 1"
+
+
+def save_run(
+    path: str | Path, problem: Problem, run: Run, *, notes: Mapping[str, Any] | None = None
+) -> Path:
+    """Write a run and its problem to `path` (.npz) and a manifest to the same name with .json.
+
+    Both files appear whole or not at all. `notes` (JSON values) are added to the manifest.
+
+    ```python
+    save_run("run.npz", problem, run)
+    problem, run = load_run("run.npz")
+    ```
+    """
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise InputError(
+            f"a run is saved as .npz; received {str(path)!r}, pass a name such as run.npz."
+        )
+    arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
+    arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(run)}))
+    arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
+    _replace(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
+    text = json.dumps(manifest(problem, run) | dict(notes or {}), indent=2, default=_plain)
+    _replace(path.with_suffix(".json"), lambda file: file.write((text + "\n").encode()))
+    return path
+
+
+def load_run(path: str | Path) -> tuple[Problem, Run]:
+    """Read a run saved by `save_run`; nothing in the file is ever executed."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"cannot read a run from {str(path)!r}: {error}") from error
+    found = str(arrays.pop("format", "no format"))
+    if found != FORMAT:
+        raise InputError(
+            f"{str(path)!r} holds {found!r} instead of {FORMAT!r}; pass a file written by save_run "
+            "or `deeplin train`."
+        )
+    if int(arrays.pop("entries", 0)) != len(arrays):
+        raise InputError(f"{str(path)!r} is incomplete: some of its arrays are missing.")
+    tree = _unflatten(arrays)
+    run = tree["run"]
+    for name in ("network", "initial", "trajectory"):
+        run[name] = _network(run[name]) if name in run else None
+    run["records"] = Records(run.get("records", {}))
+    return Problem(**tree["problem"]), Run(**run)
+
+
+def manifest(problem: Problem, run: Run) -> dict[str, Any]:
+    """What a reader wants to know before opening the arrays."""
+    net = run.network
+    return {
+        "format": FORMAT,
+        "deeplin": version("deeplin"),
+        "samples": problem.samples,
+        "dimension": problem.dimension,
+        "outputs": problem.outputs,
+        "depth": net.depth,
+        "widths": net.widths,
+        "activation": net.activation,
+        "dtype": str(net.weights[0].dtype),
+        "runs": net.batch or 1,
+        "learning_rate": run.learning_rate,
+        "momentum": run.momentum,
+        "status": run.status,
+        "steps": run.steps,
+        "evidence": dict(run.evidence),
+    }
+
+
+def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
+    """Leaves of nested mappings and networks as ("a/b/c", array); None is left out."""
+    if value is None:
+        return
+    if isinstance(value, Network):
+        layers = {f"{k}": weight for k, weight in enumerate(value.weights)}
+        value = {"weights": layers, "readout": value.readout, "activation": value.activation}
+    if isinstance(value, Mapping):
+        for name, entry in value.items():
+            yield from _flatten(f"{prefix}/{name}", entry)
+        return
+    array = np.asarray(value)
+    if array.dtype == object:
+        raise InputError(f"{prefix} holds {value!r}, which cannot be saved without pickling.")
+    yield prefix, array
+
+
+def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
+    """The nested dictionaries behind `_flatten`; arrays without axes become plain values."""
+    tree: dict[str, Any] = {}
+    for path, array in arrays.items():
+        *folders, name = path.split("/")
+        place = tree
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = array.item() if array.ndim == 0 else array
+    return tree
+
+
+def _network(parts: Mapping[str, Any]) -> Network:
+    """The network of saved parts, whatever batch and record axes its arrays carry.
+
+    Its pytree structure comes from a network of width one, because the constructor accepts at most
+    one leading axis and trajectories have two.
+    """
+    weights = [parts["weights"][f"{k}"] for k in range(len(parts["weights"]))]
+    readout = parts.get("readout")
+    pattern = Network(
+        [np.ones((1, 1))] * len(weights), None if readout is None else [1.0], parts["activation"]
+    )
+    leaves = [jnp.asarray(leaf) for leaf in (*weights, readout) if leaf is not None]
+    if weights[0].dtype == np.float64:  # without x64, JAX would round the weights silently
+        require_float64("a run saved in float64", leaves)
+    return jax.tree.unflatten(jax.tree.structure(pattern), leaves)
+
+
+def _replace(path: Path, write: Any) -> None:
+    """Write to a temporary neighbour, then rename: a reader never sees half a file."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "wb") as file:
+                write(file)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}.") from error
+
+
+def _plain(value: Any) -> Any:
+    """NumPy and JAX values as JSON."""
+    return np.asarray(value).tolist()

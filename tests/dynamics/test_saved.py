@@ -1,0 +1,107 @@
+"""A saved run is the same run, read without executing anything."""
+
+import json
+import zipfile
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.dynamics.run import Records, Run
+from deeplin.dynamics.saved import load_run, save_run
+
+
+def _batch_run():
+    keys = jax.random.split(jax.random.key(0), 3)
+    net = dl.initialize.residual(keys, width=5, depth=2, scale=0.3, readout=jnp.arange(1.0, 6.0))
+    net = net.with_batch()
+    trajectory = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), net)
+    records = Records({"step": np.arange(2), "risk": np.ones((2, 3)), "norms": np.ones((2, 3, 2))})
+    return Run(
+        net,
+        net,
+        status=np.array(["converged", "diverged", "stopped"]),
+        steps=np.array([5, 2, 9]),
+        records=records,
+        trajectory=trajectory,
+        learning_rate=np.array([0.1, 0.2, 0.3]),
+        momentum=0.5,
+        evidence={"gap": np.zeros(3), "message": "fine"},
+    )
+
+
+def _equal(left, right):
+    assert jax.tree.structure(left) == jax.tree.structure(right)
+    for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_batch_with_its_trajectory_returns_unchanged(tmp_path, problem):
+    run = _batch_run()
+    again_problem, again = load_run(save_run(tmp_path / "deep" / "run.npz", problem, run))
+    for name in ("network", "initial", "trajectory", "evidence"):
+        _equal(getattr(run, name), getattr(again, name))
+    _equal(dict(run.records), dict(again.records))
+    np.testing.assert_array_equal(again.status, run.status)
+    np.testing.assert_array_equal(again.learning_rate, run.learning_rate)
+    assert again.momentum == run.momentum
+    np.testing.assert_array_equal(again_problem.optimum, problem.optimum)
+
+
+def test_a_single_run_keeps_plain_values_and_moments_suffice(tmp_path, problem):
+    known = dl.Problem.from_chunks([(problem.inputs, problem.targets[:, 0])])
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 1), 0.3, activation="gelu")
+    again_problem, again = load_run(
+        save_run(tmp_path / "one.npz", known, Run(net, net, "stopped", 7, learning_rate=0.1))
+    )
+    assert (again.status, again.steps, again.learning_rate) == ("stopped", 7, 0.1)
+    assert again.trajectory is None
+    assert again.network.activation == "gelu"
+    assert again_problem.inputs is None
+    assert again_problem.minimal_risk == known.minimal_risk
+
+
+def test_the_manifest_describes_the_run(tmp_path, problem):
+    save_run(tmp_path / "run.npz", problem, _batch_run(), notes={"data": "table.csv"})
+    manifest = json.loads((tmp_path / "run.json").read_text())
+    assert manifest["widths"] == [5, 5, 5]
+    assert manifest["status"] == ["converged", "diverged", "stopped"]
+    assert manifest["data"] == "table.csv"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.json", "run.npz"]
+
+
+def test_files_that_are_no_runs_are_refused(tmp_path, problem):
+    np.savez(tmp_path / "other.npz", a=np.ones(2))
+    np.savez(tmp_path / "pickle.npz", format=np.array([{"a": 1}], dtype=object))
+    (tmp_path / "text.npz").write_text("not a zip file")
+    whole = save_run(tmp_path / "run.npz", problem, _batch_run()).read_bytes()
+    (tmp_path / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    for name in ("other", "pickle", "text", "cut", "missing"):
+        with pytest.raises(dl.InputError):
+            load_run(tmp_path / f"{name}.npz")
+
+
+def test_a_run_without_its_parts_is_refused(tmp_path, problem):
+    path = save_run(tmp_path / "run.npz", problem, _batch_run())
+    with zipfile.ZipFile(path) as whole, zipfile.ZipFile(tmp_path / "less.npz", "w") as less:
+        for name in whole.namelist():
+            if "network/weights/1" not in name:
+                less.writestr(name, whole.read(name))
+    with pytest.raises(dl.InputError, match="incomplete"):
+        load_run(tmp_path / "less.npz")
+
+
+def test_bad_names_and_unwritable_folders_are_refused(tmp_path, problem):
+    with pytest.raises(dl.InputError, match=r"run\.npz"):
+        save_run(tmp_path / "run.pkl", problem, _batch_run())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(dl.InputError, match="cannot write"):
+        save_run(tmp_path / "file" / "run.npz", problem, _batch_run())
+
+
+def test_float64_weights_are_never_rounded_silently(tmp_path, problem):
+    path = save_run(tmp_path / "run.npz", problem, _batch_run())
+    with jax.enable_x64(False), pytest.raises(dl.InputError, match="float64"):
+        load_run(path)
