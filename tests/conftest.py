@@ -1,4 +1,4 @@
-"""Shared set-up of the tests: float64 on, both cores as JAX devices, data sets with known answers."""
+"""Shared set-up of the tests: float64, and data sets with known answers."""
 
 import jax
 

@@ -15,7 +15,7 @@ class InputError(ValueError):
 
 
 def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarray:
-    """Return `value` as a float64 array with an allowed number of dimensions and no NaN or infinity."""
+    """Return `value` as a finite float64 array with an allowed number of dimensions."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
@@ -52,12 +52,11 @@ def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> flo
 
 def whole_number(name: str, value: Any, *, minimum: int = 1) -> int:
     """Return `value` as an int of at least `minimum`."""
-    whole = isinstance(value, numbers.Integral) or (
-        isinstance(value, numbers.Real) and float(value).is_integer()
-    )
-    if isinstance(value, bool) or not whole or int(value) < minimum:
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number = float(value) if real else float("nan")
+    if not number.is_integer() or number < minimum:
         raise InputError(f"{name} is {value!r}; pass a whole number of at least {minimum}.")
-    return int(value)
+    return int(number)
 
 
 def require_float64(what: str, tree: Any) -> None:

@@ -15,7 +15,8 @@ SOURCES = {
         "key": "marion2024flat",
         "type": "inproceedings",
         "author": "Marion, Pierre and Chizat, Lénaïc",
-        "title": "Deep linear networks for regression are implicitly regularized towards flat minima",
+        "title": "Deep linear networks for regression are implicitly regularized "
+        "towards flat minima",
         "booktitle": "Advances in Neural Information Processing Systems",
         "year": "2024",
     },

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 from jaxtyping import Array
 
 from deeplin.checks import InputError, positive_number, whole_number
@@ -36,7 +37,7 @@ def gaussian(key: Array, widths, scale: Any, *, activation: str = "linear") -> N
 
 
 def zero_layer(key: Array, widths, scale: Any, *, layer: int = 1) -> Network:
-    """Gaussian entries, but layer `layer` (counted from 1) is zero: meets FM-A1 for small scales."""
+    """Gaussian entries but for one zero layer (counted from 1): meets FM-A1 at small scales."""
     net = gaussian(key, widths, scale)
     if not 1 <= whole_number("layer", layer) <= net.depth:
         raise InputError(f"layer is {layer}; pass a layer from 1 to {net.depth}.")
@@ -132,7 +133,7 @@ def _shapes(widths) -> list[tuple[int, int]]:
 
 def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[Array, ...]:
     """Call `draw(key, scale)` once, or over a batch of keys and scales."""
-    if not isinstance(scale, jax.core.Tracer):
+    if not isinstance(scale, Tracer):
         for value in np.ravel(np.asarray(scale)):
             positive_number("scale", value, zero_allowed=zero_allowed)
     key = jnp.asarray(key)
@@ -144,6 +145,10 @@ def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[
         raise InputError(
             f"scale has shape {scale.shape} but there is one key; pass one key for each scale: "
             "jax.random.split(key, len(scale))."
+        )
+    if scale.ndim and scale.shape != key.shape[:1]:
+        raise InputError(
+            f"scale has shape {scale.shape} for {key.shape[0]} keys; pass one scale for each key."
         )
     scale = jnp.broadcast_to(scale, key.shape[:1])
     return jax.vmap(draw)(key, scale)

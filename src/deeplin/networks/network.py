@@ -82,7 +82,7 @@ class Network(eqx.Module):
         return hidden if self.readout is None else (hidden @ self.readout)[:, None]
 
     def with_batch(self) -> Network:
-        """The same network as a batch: a batch of one if it had no batch axis, read-out included."""
+        """The same as a batch, of one if it had no batch axis, with one read-out for each."""
         if self.batch is None:
             return jax.tree.map(lambda leaf: leaf[None], self)
         if self.readout is None or self.readout.ndim == 2:

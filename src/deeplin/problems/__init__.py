@@ -1,6 +1,7 @@
-"""Problems: the data seen through its moments."""
+"""Problems: the data seen through its moments, and the papers' synthetic data sets."""
 
+from deeplin.problems import synthetic
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem, Quadratic, Spectrum
 
-__all__ = ["Moments", "Problem", "Quadratic", "Spectrum"]
+__all__ = ["Moments", "Problem", "Quadratic", "Spectrum", "synthetic"]

@@ -26,10 +26,10 @@ class Moments:
     targets: int
 
     @classmethod
-    def of_rows(cls, inputs: np.ndarray, targets: np.ndarray, shift: np.ndarray | None = None):
-        """Moments of one chunk; the shift defaults to the chunk's own mean."""
+    def of_rows(cls, inputs: np.ndarray, targets: np.ndarray) -> Moments:
+        """Moments of one chunk, about its own mean."""
         rows = np.concatenate([inputs, targets], axis=1)
-        shift = rows.mean(axis=0) if shift is None else shift
+        shift = rows.mean(axis=0)
         centred = rows - shift
         return cls(len(rows), shift, centred.sum(axis=0), centred.T @ centred, targets.shape[1])
 
@@ -87,12 +87,10 @@ def accumulate(chunks: Iterable) -> tuple[Moments, bool]:
     grows with the logarithm of the number of chunks and no chunk is kept.
     """
     levels: list[Moments | None] = []
-    shift = None
     single = True
     for X, Y in (check_rows(*chunk) for chunk in chunks):
         single = single and Y.ndim == 1
-        part = Moments.of_rows(X, Y.reshape(len(Y), -1), shift)
-        shift = part.shift
+        part = Moments.of_rows(X, Y.reshape(len(Y), -1))
         level = 0
         while level < len(levels) and (waiting := levels[level]) is not None:
             part, levels[level] = waiting.merge(part), None

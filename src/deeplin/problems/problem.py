@@ -271,7 +271,7 @@ def _thin_svd(inputs: np.ndarray, targets: np.ndarray):
     """
     n, d = inputs.shape
     if n > 2 * (d + targets.shape[1]):
-        triangle = np.linalg.qr(np.concatenate([inputs, targets], axis=1), mode="r")
+        triangle = np.asarray(np.linalg.qr(np.concatenate([inputs, targets], axis=1), mode="r"))
         inputs, targets = triangle[:, :d], triangle[:, d:]
     left, singular, right = np.linalg.svd(inputs, full_matrices=False)
     return left.T @ targets, singular, right

@@ -1,0 +1,164 @@
+"""The synthetic data sets of both papers and the talk, each from one seed.
+
+Draws use NumPy in float64, so a seed gives the same data whatever precision JAX runs in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.problems.problem import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Synthetic:
+    """A training problem together with what is known about where it came from."""
+
+    problem: Problem
+    """The training data."""
+    test: Problem
+    """Fresh data of the same kind, for generalisation gaps."""
+    truth: np.ndarray | tuple[np.ndarray, ...]
+    """What made the targets: w_true, Θ*, the teacher's weights or the separating direction."""
+    spectrum: np.ndarray
+    """Eigenvalues of the population second moment Σ (the inputs' axes are its eigenvectors)."""
+
+
+def flat_minima(
+    seed: int,
+    *,
+    samples: int = 50,
+    dimension: int = 5,
+    noise: float = 1.0,
+    condition_number: float = 1.0,
+) -> Synthetic:
+    """The FM data set: Gaussian X, y = Xw + ζ, scaled so that ‖w*‖ = 1.
+
+    `samples < dimension` gives the underdetermined variant of FM-6, `noise=0` the noiseless one of
+    FM-7. The test set has as many fresh points, scaled by the same factor. A `condition_number`
+    above 1 gives the population a log-spaced spectrum.
+
+    ```python
+    problem = deeplin.problems.synthetic.flat_minima(seed=0).problem
+    ```
+    """
+    n, d = whole_number("samples", samples), whole_number("dimension", dimension)
+    positive_number("noise", noise, zero_allowed=True)
+    if positive_number("condition_number", condition_number) < 1:
+        raise InputError(f"condition_number is {condition_number:g}; pass at least 1.")
+    rng = _generator(seed)
+    spectrum = np.geomspace(1.0, 1.0 / condition_number, d)
+    X = rng.normal(size=(n, d)) * np.sqrt(spectrum)
+    truth = rng.normal(size=d)
+    y = X @ truth + noise * rng.normal(size=n)
+    X_test = rng.normal(size=(n, d)) * np.sqrt(spectrum)
+    y_test = X_test @ truth + noise * rng.normal(size=n)
+    norm = Problem.from_data(X, y).optimum_norm
+    return Synthetic(
+        Problem.from_data(X, y / norm),
+        Problem.from_data(X_test, y_test / norm),
+        truth / norm,
+        spectrum,
+    )
+
+
+def from_spectrum(
+    seed: int, spectrum: Any, *, samples: int, outputs: int = 3, noise: float = 1.0
+) -> Synthetic:
+    """Gaussian inputs with this population spectrum, Y = XΘ* + noise, ‖Θ*‖_F = 1 (BO)."""
+    eigenvalues = finite_array("spectrum", spectrum, (1,))
+    if eigenvalues.min() < 0 or eigenvalues.max() <= 0:
+        raise InputError(
+            f"spectrum runs from {eigenvalues.min():g} to {eigenvalues.max():g}; pass eigenvalues "
+            "that are at least 0, one of them above 0."
+        )
+    n, q = whole_number("samples", samples), whole_number("outputs", outputs)
+    positive_number("noise", noise, zero_allowed=True)
+    rng = _generator(seed)
+    d = len(eigenvalues)
+    truth = rng.normal(size=(d, q))
+    truth /= np.linalg.norm(truth)
+
+    def draw() -> Problem:
+        X = rng.normal(size=(n, d)) * np.sqrt(eigenvalues)
+        return Problem.from_data(X, X @ truth + noise * rng.normal(size=(n, q)))
+
+    return Synthetic(draw(), draw(), truth, eigenvalues)
+
+
+def spiked(
+    seed: int,
+    dimension: int,
+    *,
+    samples: int = 100,
+    outputs: int = 3,
+    spikes: int = 10,
+    epsilon: float = 0.01,
+    noise: float = 1.0,
+) -> Synthetic:
+    """The (k, ε)-spike of BO-D3.3: k eigenvalues 1 and d−k eigenvalues ε (defaults as in BO-1)."""
+    d, k = whole_number("dimension", dimension), whole_number("spikes", spikes, minimum=0)
+    if k > d:
+        raise InputError(f"{k} spikes do not fit in {d} dimensions; pass spikes ≤ dimension.")
+    tail = positive_number("epsilon", epsilon, zero_allowed=True)
+    spectrum = np.where(np.arange(d) < k, 1.0, tail)
+    return from_spectrum(seed, spectrum, samples=samples, outputs=outputs, noise=noise)
+
+
+def relu_teacher(
+    seed: int,
+    *,
+    samples: int = 500,
+    dimension: int = 10,
+    outputs: int = 3,
+    teacher_width: int = 10,
+    noise: float = 1.0,
+    test_samples: int = 5000,
+) -> Synthetic:
+    """Targets of a one-hidden-layer ReLU teacher without biases plus noise (BO-2, as run).
+
+    Teacher entries are uniform in ±1/√fan-in; the test set is noise-free.
+    """
+    n, d = whole_number("samples", samples), whole_number("dimension", dimension)
+    q, m = whole_number("outputs", outputs), whole_number("teacher_width", teacher_width)
+    positive_number("noise", noise, zero_allowed=True)
+    rng = _generator(seed)
+    first = rng.uniform(-1, 1, size=(m, d)) / np.sqrt(d)
+    last = rng.uniform(-1, 1, size=(q, m)) / np.sqrt(m)
+
+    def draw(count: int, noise: float) -> Problem:
+        X = rng.normal(size=(count, d))
+        Y = np.maximum(X @ first.T, 0) @ last.T + noise * rng.normal(size=(count, q))
+        return Problem.from_data(X, Y)
+
+    train = draw(n, noise)
+    test = draw(whole_number("test_samples", test_samples), 0.0)
+    return Synthetic(train, test, (first, last), np.ones(d))
+
+
+def separable(
+    seed: int, *, samples: int = 50, dimension: int = 5, margin: float = 0.1
+) -> Synthetic:
+    """Labels ±1 of a direction, every point at least `margin` from its plane (Talk-log)."""
+    n, d = whole_number("samples", samples), whole_number("dimension", dimension)
+    gap = positive_number("margin", margin)
+    rng = _generator(seed)
+    direction = rng.normal(size=d)
+    direction /= np.linalg.norm(direction)
+
+    def draw() -> Problem:
+        X = rng.normal(size=(n, d))
+        sides = X @ direction
+        labels = np.where(sides >= 0, 1.0, -1.0)
+        # Push every point away from the plane by the margin: separable by construction.
+        return Problem.from_data(X + gap * labels[:, None] * direction, labels)
+
+    return Synthetic(draw(), draw(), direction, np.ones(d))
+
+
+def _generator(seed: int) -> np.random.Generator:
+    return np.random.default_rng(whole_number("seed", seed, minimum=0))

@@ -1,0 +1,148 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deeplin as dl
+from deeplin.networks import data_risk, landscape, linear_gradient, linear_risk, stack
+from deeplin.networks.risk import Data
+
+cases = st.tuples(
+    st.lists(st.integers(1, 6), min_size=2, max_size=7),  # widths
+    st.booleans(),  # read-out
+    st.integers(1, 9),  # samples
+    st.integers(0, 2**31),
+)
+
+
+def draw(case):
+    widths, with_readout, n, seed = case
+    rng = np.random.default_rng(seed)
+    readout = rng.normal(size=widths[-1]) if with_readout else None
+    q = 1 if with_readout else widths[-1]
+    weights = [rng.normal(size=(b, a)) for a, b in itertools.pairwise(widths)]
+    problem = dl.Problem.from_data(rng.normal(size=(n, widths[0])), rng.normal(size=(n, q)))
+    return problem, dl.Network(weights, readout)
+
+
+@given(cases)
+@settings(max_examples=40, deadline=None)
+def test_product_and_risk_are_those_of_the_written_out_network(case):
+    problem, net = draw(case)
+    chain = np.eye(problem.dimension)
+    for weight in net.weights:
+        chain = np.asarray(weight) @ chain
+    theta = chain.T if net.readout is None else chain.T @ np.asarray(net.readout)[:, None]
+    product = np.asarray(net.product).reshape(theta.shape)
+    np.testing.assert_allclose(product, theta, rtol=1e-10, atol=1e-10)
+    risk = np.sum((problem.targets - problem.inputs @ theta) ** 2) / problem.samples
+    assert float(linear_risk(problem.quadratic, net)) == pytest.approx(risk, rel=1e-8, abs=1e-9)
+    np.testing.assert_allclose(net(problem.inputs), problem.inputs @ theta, rtol=1e-9, atol=1e-9)
+
+
+@given(cases)
+@settings(max_examples=25, deadline=None)
+def test_closed_form_gradient_is_that_of_autodiff_on_the_rows(case):
+    problem, net = draw(case)
+    data = Data(*map(jnp.asarray, (problem.inputs, problem.targets, problem.minimal_risk)))
+    automatic = jax.grad(lambda weights: data_risk(data, dl.Network(weights, net.readout)))(
+        net.weights
+    )
+    for closed, auto in zip(linear_gradient(problem.quadratic, net), automatic, strict=True):
+        scale = max(1.0, float(jnp.abs(auto).max()))
+        np.testing.assert_allclose(closed, auto, atol=1e-9 * scale)
+
+
+def test_gradient_is_the_limit_of_finite_differences(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 3, 1), 0.7)
+    gradient = linear_gradient(problem.quadratic, net)
+    for layer in range(3):
+        bump = np.zeros(net.weights[layer].shape)
+        bump[0, -1] = 1e-6
+        values = [
+            float(
+                linear_risk(
+                    problem.quadratic,
+                    dl.Network(
+                        [w + s * bump if k == layer else w for k, w in enumerate(net.weights)]
+                    ),
+                )
+            )
+            for s in (1, -1)
+        ]
+        assert gradient[layer][0, -1] == pytest.approx((values[0] - values[1]) / 2e-6, rel=1e-6)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_nonlinear_networks_apply_the_activation_after_every_layer_but_the_last(activation, rng):
+    net = dl.initialize.gaussian(jax.random.key(1), (4, 3, 3, 2), 1.0, activation=activation)
+
+    def apply(h):
+        if activation == "relu":
+            return np.maximum(h, 0)
+        return 0.5 * h * (1 + np.tanh(np.sqrt(2 / np.pi) * (h + 0.044715 * h**3)))
+
+    X = rng.normal(size=(6, 4))
+    W1, W2, W3 = map(np.asarray, net.weights)
+    expected = apply(apply(X @ W1.T) @ W2.T) @ W3.T
+    np.testing.assert_allclose(net(X), expected, rtol=1e-10)
+    problem = dl.Problem.from_data(X, np.zeros((6, 2)))
+    risk, data = landscape(problem, net)
+    assert float(risk(data, net)) == pytest.approx(np.sum(expected**2) / 6, rel=1e-10)
+
+
+def test_moments_alone_serve_linear_networks_but_not_others(problem):
+    moments = dl.Problem.from_moments(
+        problem.covariance, problem.cross_moment, problem.target_moment, 50
+    )
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 3, 1), 0.5)
+    for source in (problem, moments):
+        risk, data = landscape(source, net)
+        residual = problem.targets[:, 0] - problem.inputs @ np.asarray(net.product)
+        assert float(risk(data, net)) == pytest.approx(np.mean(residual**2), rel=1e-12)
+    gelu = dl.initialize.gaussian(jax.random.key(0), (5, 3, 1), 0.5, activation="gelu")
+    with pytest.raises(dl.InputError, match="gelu activation needs the data"):
+        landscape(moments, gelu)
+
+
+def test_a_batch_is_its_members_side_by_side():
+    keys = jax.random.split(jax.random.key(3), 4)
+    readout = np.arange(1.0, 4.0)
+    batch = dl.initialize.residual(keys, 3, 2, np.array([0.1, 0.2, 0.3, 0.4]), readout=readout)
+    assert batch.batch == 4
+    for i, key in enumerate(keys):
+        single = dl.initialize.residual(key, 3, 2, 0.1 * (i + 1), readout=readout)
+        np.testing.assert_allclose(batch.product[i], single.product, rtol=1e-14)
+    again = stack([dl.Network([w[i] for w in batch.weights], readout) for i in range(4)])
+    np.testing.assert_array_equal(again.product, batch.product)
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: dl.Network([]), "depth 0"),
+        (lambda: dl.Network([np.ones((3, 2)), np.ones((2, 2))]), "layers 1 and 2 do not chain"),
+        (lambda: dl.Network([np.ones(3)]), "weights have \\[1\\] dimensions"),
+        (lambda: dl.Network([np.ones((2, 3, 3)), np.ones((3, 3, 3))]), "batch sizes differ"),
+        (lambda: dl.Network([np.ones((3, 2))], readout=np.ones(2)), "vector of length 3"),
+        (lambda: dl.Network([np.ones((3, 2))], activation="tanh"), "activation is 'tanh'"),
+        (
+            lambda: stack([dl.Network([np.ones((3, 2))]), dl.Network([np.ones((2, 2))])]),
+            "single networks of one shape; received 2",
+        ),
+    ],
+)
+def test_impossible_networks_are_refused(build, message):
+    with pytest.raises(dl.InputError, match=message):
+        build()
+
+
+def test_a_network_that_does_not_fit_the_problem_is_refused(problem):
+    with pytest.raises(dl.InputError, match="takes 4 inputs and the problem has 5"):
+        landscape(problem, dl.initialize.gaussian(jax.random.key(0), (4, 1), 1.0))
+    with pytest.raises(dl.InputError, match="returns 2 value"):
+        landscape(problem, dl.initialize.gaussian(jax.random.key(0), (5, 2), 1.0))
