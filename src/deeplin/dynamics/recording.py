@@ -1,0 +1,75 @@
+"""Records along a dynamics: which steps, which quantities, and the weights there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from deeplin.checks import whole_number
+from deeplin.dynamics.measure import check_quantities, measure
+from deeplin.dynamics.objective import Objective
+from deeplin.dynamics.run import Records
+from deeplin.networks import Network
+
+Tracker = Callable[[Network], np.ndarray]
+"""Sharpness of each network of a batch; called on successive records, so it may start warm."""
+
+
+class Recorder:
+    """Collects the quantities of a batch at steps 0, k, 2k, … and the last one."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        initial: Network,
+        every: int | None,
+        names: Iterable[str] | None,
+        keep_weights: bool,
+        tracker: Tracker,
+    ):
+        self.objective, self.initial, self.tracker = objective, initial, tracker
+        self.every = None if every is None else whole_number("record_every", every)
+        self.names = check_quantities(names, objective, initial)
+        self.keep_weights = keep_weights
+        self.moments: list[int] = []
+        self.rows: list[dict[str, np.ndarray]] = []
+        self.snapshots: list[Network] = []
+
+    def schedule(self, steps: int) -> Iterator[int]:
+        """The steps to pause at: those to record, and the last one."""
+        if self.every is not None:
+            yield from range(0, steps, self.every)
+        yield steps
+
+    def note(self, step: int, network: Network) -> None:
+        """Take one record."""
+        if self.every is None:
+            return
+        row = measure(self.objective, network, self.initial, self.names)
+        if "sharpness" in self.names:
+            row["sharpness"] = self.tracker(network)
+        self.moments.append(step)
+        self.rows.append({name: row[name] for name in self.names})
+        if self.keep_weights:
+            self.snapshots.append(network)
+
+    def records(self, single: bool) -> Records:
+        """All records as columns, without the batch axis for a single network."""
+        if self.every is None:
+            return Records()
+        member = 0 if single else slice(None)
+        columns = {n: np.stack([row[n][member] for row in self.rows]) for n in self.names}
+        return Records({"step": np.array(self.moments)} | columns)
+
+    def trajectory(self, single: bool) -> Network | None:
+        """The weights at each record: leading record axis, then the batch axis if there is one."""
+        if not self.snapshots:
+            return None
+        member = 0 if single else slice(None)
+        return jax.tree.map(
+            lambda *leaves: jnp.asarray(np.stack([np.asarray(leaf)[member] for leaf in leaves])),
+            *self.snapshots,
+        )
