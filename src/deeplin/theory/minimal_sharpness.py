@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -162,7 +163,7 @@ def largest_eigenvalue_of_update(diagonal: np.ndarray, squares: np.ndarray) -> f
         return top
     if excess(total) >= 0:  # all of b at the top eigenvalue: the bound is the root
         return top + total
-    return top + brentq(excess, at_top, total, xtol=1e-300, rtol=4 * np.finfo(float).eps)
+    return top + _root(excess, at_top, total)
 
 
 def _flattest(problem: Problem, L: int, norm: float) -> tuple[float, float]:
@@ -190,12 +191,18 @@ def _flattest(problem: Problem, L: int, norm: float) -> tuple[float, float]:
         return (L - 1) * derivative / q - 1
 
     end = np.log(1e-60)
-    h = float(np.exp(brentq(slope, end, 0.0, xtol=1e-14))) if slope(end) > 0 else 0.0
+    h = float(np.exp(_root(slope, end, 0.0))) if slope(end) > 0 else 0.0
     q, _ = moments(h)
     v = (1 - h) / Lambda
     power = np.log(2 * (L - 1) * Lambda * q) + np.log(2 * norm**2 / v) / (L - 1)
     exact = float(np.exp(power * (L - 1) / L))
     return exact, float(np.sqrt(v * exact / 2))
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a monotone function changes sign, to the last digits."""
+    root = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps)
+    return float(root)  # pyright: ignore[reportArgumentType]
 
 
 def _architecture(problem: Problem, depth: int, readout: Any):

@@ -1,0 +1,201 @@
+"""Certificates: every statement evaluated on a problem and its runs, with verdicts and margins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deeplin.checks import InputError, positive_number
+from deeplin.dynamics.run import Run
+from deeplin.networks import Network
+from deeplin.problems import Problem
+from deeplin.theory.context import Context
+from deeplin.theory.statements import STATEMENTS, Check, NotApplicable, Statement
+
+HOLDS, VIOLATED = "holds", "violated"
+UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
+TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
+NUMBERS = ["left", "right", "margin", "tolerance", "at"]
+_SEVERITY = {VIOLATED: 3, UNMET: 2, HOLDS: 1, NOT_APPLICABLE: 0}
+
+
+class Certificate(pd.DataFrame):
+    """A table with one row for each statement (and run).
+
+    Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, or why
+    the statement does not apply), `part` (the tightest claim of the statement), `left`, `right`,
+    `margin`, `tolerance`, `at` (step or time of the smallest margin). A statement holds when
+    margin ≥ −tolerance; `holds` is None where the verdict is neither holds nor violated.
+    """
+
+    @property
+    def _constructor(self):
+        return pd.DataFrame
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The plain table."""
+        return pd.DataFrame(self)
+
+    @property
+    def violated(self) -> pd.DataFrame:
+        """The rows of violated statements."""
+        return self.table.query("verdict == @VIOLATED")
+
+    @property
+    def all_hold(self) -> bool:
+        """No statement is violated."""
+        return len(self.violated) == 0
+
+    def summary(self) -> pd.DataFrame:
+        """One row for each statement: in how many runs it has which verdict."""
+        table = self.table
+        counts = pd.crosstab(table["id"], table["verdict"]).reindex(columns=list(_SEVERITY))
+        titles = table.groupby("id", sort=False)[["title"]].first()
+        return titles.join(counts.fillna(0).astype(int))
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as JSON values; numbers that are not finite become None."""
+        rows = self.table.to_dict("records")
+        return [{str(name): _plain(entry) for name, entry in row.items()} for row in rows]
+
+    def __repr__(self) -> str:
+        runs = len(set(self.table["run"]))
+        if runs > 1:
+            return f"Certificate of {runs} runs\n{self.summary().to_string()}"
+        shown = self.table[["id", "verdict", *NUMBERS, "hypotheses"]]
+        with pd.option_context("display.float_format", "{:.4g}".format):
+            return f"Certificate\n{shown.to_string(index=False, na_rep='')}"
+
+
+def certify(
+    problem: Problem,
+    run: Run | Network,
+    *,
+    only: Iterable[str] | str | None = None,
+    tolerance: float = 1e-9,
+    flow_tolerance: float = 1e-6,
+) -> Certificate:
+    """Evaluate every statement of the papers on a problem and a run (or a batch of runs).
+
+    `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
+    a numerically integrated flow. The table states the absolute tolerance of each row. A statement
+    about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
+    with the measured sides beside it.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    table = dl.theory.certify(problem, dl.theory.minimal_sharpness(problem, 3).minimizer)
+    assert table.all_hold
+    ```
+    """
+    positive_number("tolerance", tolerance, zero_allowed=True)
+    positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
+    context = Context(problem, run, flow_tolerance=flow_tolerance)
+    claims = [
+        {"place": place, "id": statement.id, "title": statement.title, "kind": statement.kind}
+        | claim
+        for place, statement in enumerate(_selected(only))
+        for claim in _assess(statement, context, tolerance)
+    ]
+    table = _table(claims, context.batch)
+    table = table.sort_values(["place", "run", "severity", "relative"], kind="stable")
+    table = table.drop_duplicates(["place", "run"]).reset_index(drop=True)
+    return Certificate(table[[*TEXT, *NUMBERS]])
+
+
+def _selected(only: Iterable[str] | str | None) -> list[Statement]:
+    if only is None:
+        return list(STATEMENTS.values())
+    wanted = [only] if isinstance(only, str) else list(dict.fromkeys(only))
+    unknown = [id for id in wanted if id not in STATEMENTS]
+    if unknown or not wanted:
+        raise InputError(
+            f"no statement {', '.join(unknown) or 'was named'}; known: {', '.join(STATEMENTS)}."
+        )
+    return [STATEMENTS[id] for id in wanted]
+
+
+def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
+    """The judged claims of one statement, each with one entry for each run."""
+    try:
+        checks = statement.assess(context)
+    except (NotApplicable, InputError) as reason:
+        return [{"verdict": NOT_APPLICABLE, "hypotheses": str(reason)}]
+    checks = checks if isinstance(checks, list) else [checks]
+    return [_judge(statement, check, context, tolerance) for check in checks]
+
+
+def _judge(
+    statement: Statement, check: Check, context: Context, tolerance: float
+) -> dict[str, Any]:
+    """Compare the smallest margin of one claim in each run with the tolerance there."""
+    claim = _tightest(check, context, tolerance)
+    met = {name: np.broadcast_to(ok, context.batch) for name, ok in check.hypotheses.items()}
+    unmet = ["; ".join(name for name in met if not met[name][run]) for run in range(context.batch)]
+    failed = UNMET if statement.kind == "assumption" else VIOLATED
+    verdict = np.where(claim["margin"] >= -claim["tolerance"], HOLDS, failed)
+    verdict = np.where([bool(names) for names in unmet], UNMET, verdict)
+    verdict = np.where(claim.pop("applies"), verdict, NOT_APPLICABLE)
+    return claim | {"verdict": verdict, "part": check.part, "hypotheses": unmet}
+
+
+def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
+    """Sides, margin and tolerance where the margin is smallest relative to the claim's scale."""
+    left, right = np.asarray(check.left, float), np.asarray(check.right, float)
+    scale = np.maximum(abs(left), abs(right)) if check.scale is None else np.asarray(check.scale)
+    shape = np.broadcast_shapes(
+        left.shape, right.shape, np.shape(check.where), scale.shape, np.shape(check.slack), (1, 1)
+    )
+    shape = (shape[0], context.batch, *shape[2:])
+    left, right, where, scale, slack = (
+        np.moveaxis(np.broadcast_to(array, shape), 1, 0).reshape(context.batch, -1)
+        for array in (left, right, check.where, scale, check.slack)
+    )
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        margin = -abs(left - right) if check.equality else right - left
+        bound = (tolerance + slack) * scale
+        relative = np.where(scale > 0, (margin + bound) / scale, margin)
+    relative = np.where(np.isnan(relative), -np.inf, relative)  # not a number is not a proof
+    place = np.argmin(np.where(where, relative, np.inf), axis=1)
+    run = np.arange(context.batch)
+    along = shape[0] == len(context.moments) > 1
+    record = place // max(int(np.prod(shape[2:])), 1)
+    return {
+        "applies": where.any(axis=1),
+        "left": left[run, place],
+        "right": right[run, place],
+        "margin": margin[run, place],
+        "tolerance": bound[run, place],
+        "at": context.moments[record] if along else np.full(context.batch, np.nan),
+        "relative": relative[run, place],
+    }
+
+
+def _table(claims: list[dict[str, Any]], batch: int) -> pd.DataFrame:
+    """All claims below each other, one row for each run."""
+    blank = {"part": "", "hypotheses": ""} | dict.fromkeys([*NUMBERS, "relative"], np.nan)
+    full = [blank | claim for claim in claims]
+    columns = {
+        name: np.concatenate([np.broadcast_to(claim[name], batch) for claim in full])
+        for name in full[0]
+    }
+    table = pd.DataFrame(columns | {"run": np.tile(np.arange(batch), len(full))})
+    silent = table["verdict"] == NOT_APPLICABLE
+    table.loc[silent, [*NUMBERS, "relative"]] = np.nan
+    table["severity"] = [-_SEVERITY[verdict] for verdict in table["verdict"]]
+    meaning = {HOLDS: True, VIOLATED: False}
+    table["holds"] = pd.Series([meaning.get(v) for v in table["verdict"]], dtype=object)
+    return table
+
+
+def _plain(entry: Any) -> Any:
+    """A table entry as a JSON value."""
+    if isinstance(entry, float):
+        return entry if np.isfinite(entry) else None
+    return entry.item() if isinstance(entry, np.generic) else entry

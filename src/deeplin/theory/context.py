@@ -1,0 +1,270 @@
+"""What the statements look at: one problem, a batch of runs, and shared quantities computed once.
+
+Everything is NumPy on (records, batch, …) arrays: certifying needs no compilation, and a batch
+costs little more than one run.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from deeplin.checks import InputError, require_float64
+from deeplin.dynamics.run import DIVERGED, STOPPED, Run
+from deeplin.networks import Network, check_fits
+from deeplin.problems import Problem
+from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
+from deeplin.theory.statements import NotApplicable
+
+NEAR = 1e-3
+"""A network counts as a minimiser when its map is this close to w*, relatively, on the data."""
+
+
+class Context:
+    """A problem and a run (or a batch of runs), seen by the statements."""
+
+    def __init__(self, problem: Problem, run: Run | Network, *, flow_tolerance: float = 1e-6):
+        if isinstance(run, Network):
+            run = Run(run, run, status=STOPPED, steps=0)
+        if run.network.activation != "linear":
+            raise InputError(
+                f"certificates are about linear networks; this run has {run.network.activation} "
+                "activation. Pass a run of a linear network."
+            )
+        check_fits(problem, run.network)
+        require_float64("a certificate", run.network)
+        self.problem = problem
+        self.flow_tolerance = flow_tolerance
+        self.run = run
+        self.depth = run.network.depth
+        self.widths = run.network.widths
+        self.batch = run.network.batch or 1
+
+    # --- the run -----------------------------------------------------------------------------
+
+    @cached_property
+    def moments(self) -> np.ndarray:
+        """Time (flow) or step (descent) of each record."""
+        records = self.run.records
+        for name in ("time", "step"):
+            if name in records and self.run.trajectory is not None:
+                return np.asarray(records[name], dtype=np.float64)
+        if self.run.trajectory is not None:
+            return np.arange(len(self.run.trajectory.weights[0]), dtype=np.float64)
+        return np.array([0.0, float(np.max(self.run.evidence.get("time", self.run.steps)))])
+
+    @cached_property
+    def weights(self) -> tuple[np.ndarray, ...]:
+        """W_k along the run, each (records, batch, d_k, d_{k−1}); start and end if not recorded."""
+        if self.run.trajectory is not None:
+            return tuple(
+                self._array(weight).reshape(-1, self.batch, *weight.shape[-2:])
+                for weight in self.run.trajectory.weights
+            )
+        ends = zip(self.initial, self.final, strict=True)
+        return tuple(np.stack(pair) for pair in ends)
+
+    @cached_property
+    def initial(self) -> tuple[np.ndarray, ...]:
+        """W_k(0), each (batch, d_k, d_{k−1})."""
+        return tuple(map(self._array, self.run.initial.with_batch().weights))
+
+    @cached_property
+    def final(self) -> tuple[np.ndarray, ...]:
+        """W_k at the end, each (batch, d_k, d_{k−1})."""
+        return tuple(map(self._array, self.run.network.with_batch().weights))
+
+    @cached_property
+    def final_network(self) -> Network:
+        """The trained networks as a batch."""
+        return self.run.network.with_batch()
+
+    @cached_property
+    def readout(self) -> np.ndarray | None:
+        """p, (batch, d_L)."""
+        readout = self.final_network.readout
+        return None if readout is None else self._array(readout)
+
+    @cached_property
+    def readout_norm(self) -> np.ndarray:
+        """‖p‖, (batch,)."""
+        return np.ones(self.batch) if self.readout is None else np.linalg.norm(self.readout, axis=1)
+
+    @cached_property
+    def learning_rate(self) -> np.ndarray:
+        """η of each run, (batch,)."""
+        return np.broadcast_to(np.asarray(self.run.learning_rate, dtype=np.float64), (self.batch,))
+
+    @property
+    def is_flow(self) -> bool:
+        """Whether the run is gradient flow (it then has no learning rate)."""
+        return self.run.learning_rate is None and self.run.status is not None and self.has_path
+
+    @property
+    def has_path(self) -> bool:
+        """Whether anything was trained (a bare network has only one state)."""
+        return bool(np.any(np.asarray(self.run.steps) > 0))
+
+    @cached_property
+    def flow(self) -> np.ndarray:
+        """The hypothesis "gradient flow", (batch,)."""
+        return np.full(self.batch, self.is_flow)
+
+    @cached_property
+    def bounded(self) -> np.ndarray:
+        """The hypothesis that the run did not diverge, (batch,)."""
+        return np.broadcast_to(np.asarray(self.run.status) != DIVERGED, (self.batch,))
+
+    def stays_finite(self) -> dict[str, Any]:
+        """The hypothesis of statements about any network."""
+        return {"the run did not diverge": self.bounded}
+
+    # --- shapes ------------------------------------------------------------------------------
+
+    def require_perceptron(self) -> None:
+        """FM Section 4: d_L = 1 and p = 1."""
+        unit = self.readout is None or np.all(self.readout == 1)
+        if self.widths[-1] != 1 or not unit:
+            raise NotApplicable("for networks with one output and no read-out (d_L = 1, p = 1)")
+
+    def require_square(self) -> int:
+        """FM Section 5: every layer is d×d. Returns d."""
+        if len(set(self.widths)) != 1:
+            raise NotApplicable(f"for square layers; the widths are {self.widths}")
+        return self.widths[0]
+
+    def require_depth(self, least: int = 2) -> None:
+        """Statements that compare layers."""
+        if self.depth < least:
+            raise NotApplicable(f"for depth of at least {least}; the depth is {self.depth}")
+
+    def require_vector(self) -> None:
+        """One target, w* ≠ 0."""
+        if self.problem.outputs != 1:
+            raise NotApplicable(f"for one target; the problem has {self.problem.outputs}")
+        if self.problem.rank == 0 or self.problem.optimum_norm == 0:
+            raise NotApplicable("for w* ≠ 0; the least-squares solution is zero")
+
+    # --- along the run -----------------------------------------------------------------------
+
+    @cached_property
+    def backward(self) -> list[np.ndarray]:
+        """V_k = W_{k+1}ᵀ…W_Lᵀp, k = 0 … L, each (records, batch, d_k, q)."""
+        last = self.widths[-1]
+        if self.readout is None:
+            start = np.broadcast_to(np.eye(last), (1, self.batch, last, last))
+        else:
+            start = self.readout[None, :, :, None]
+        products = [start]
+        for weight in reversed(self.weights):
+            products.append(np.swapaxes(weight, -1, -2) @ products[-1])
+        return products[::-1]
+
+    @cached_property
+    def coordinates(self) -> np.ndarray:
+        """Θ − Θ* in the eigenbasis of Σ̂, (records, batch, r, q).
+
+        There the gap and its gradient keep their relative accuracy, however small they are.
+        """
+        spectrum = self.problem.spectrum
+        return spectrum.vectors.T @ self.backward[0] - spectrum.coordinates
+
+    @cached_property
+    def slope(self) -> np.ndarray:
+        """g = 2Σ̂(Θ − Θ*), (records, batch, d, q) (FM-grad)."""
+        spectrum = self.problem.spectrum
+        return 2 * spectrum.vectors @ (spectrum.eigenvalues[:, None] * self.coordinates)
+
+    @cached_property
+    def slope_squares(self) -> np.ndarray:
+        """‖g‖², (records, batch)."""
+        eigenvalues = self.problem.spectrum.eigenvalues[:, None]
+        return np.sum((2 * eigenvalues * self.coordinates) ** 2, axis=(-1, -2))
+
+    @cached_property
+    def gap(self) -> np.ndarray:
+        """R − R_min, (records, batch) (FM-L8)."""
+        eigenvalues = self.problem.spectrum.eigenvalues[:, None]
+        return np.sum(eigenvalues * self.coordinates**2, axis=(-1, -2))
+
+    @cached_property
+    def forward(self) -> list[np.ndarray]:
+        """W_{k−1}…W_1 g, k = 1 … L, each (records, batch, d_{k−1}, q)."""
+        products = [self.slope]
+        for weight in self.weights[:-1]:
+            products.append(weight @ products[-1])
+        return products
+
+    @cached_property
+    def gradient_squares(self) -> np.ndarray:
+        """‖∇_k R‖_F², (records, batch, L)."""
+        squares = []
+        for left, right in zip(self.backward[1:], self.forward, strict=True):
+            outer, inner = (np.swapaxes(m, -1, -2) @ m for m in (left, right))
+            squares.append(np.sum(outer * np.swapaxes(inner, -1, -2), axis=(-1, -2)))
+        return np.stack(np.broadcast_arrays(*squares), axis=-1)
+
+    @cached_property
+    def gradient_scale(self) -> np.ndarray:
+        """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, (records, batch, L): rounding is relative to it."""
+        sizes = self.singular_values
+        others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
+        reach = np.linalg.norm(self.backward[0], axis=(-1, -2)) + self.problem.optimum_norm
+        scale = 2 * self.problem.largest_eigenvalue * reach * self.readout_norm
+        return scale[..., None] * np.stack(others, axis=-1)
+
+    @cached_property
+    def layer_norms(self) -> np.ndarray:
+        """‖W_k‖_F, (records, batch, L)."""
+        return np.stack([np.linalg.norm(w, axis=(-1, -2)) for w in self.weights], axis=-1)
+
+    @cached_property
+    def _top(self) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
+        triples = [np.linalg.svd(w, full_matrices=False) for w in self.weights]
+        largest = np.stack([s[..., 0] for _, s, _ in triples], axis=-1)
+        return largest, [u[..., :, 0] for u, _, _ in triples], [v[..., 0, :] for _, _, v in triples]
+
+    @property
+    def singular_values(self) -> np.ndarray:
+        """σ_k, (records, batch, L)."""
+        return self._top[0]
+
+    @cached_property
+    def neighbour_alignment(self) -> np.ndarray:
+        """⟨v_{k+1}, u_k⟩², (records, batch, L−1)."""
+        _, left, right = self._top
+        pairs = zip(right[1:], left[:-1], strict=True)
+        return np.stack([np.sum(v * u, axis=-1) ** 2 for v, u in pairs], axis=-1)
+
+    def imbalance(self, weights: tuple[np.ndarray, ...]) -> list[np.ndarray]:
+        """W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1 (FM-L1)."""
+        pairs = zip(weights[1:], weights[:-1], strict=True)
+        return [np.swapaxes(a, -1, -2) @ a - b @ np.swapaxes(b, -1, -2) for a, b in pairs]
+
+    # --- the end -----------------------------------------------------------------------------
+
+    @cached_property
+    def slack(self) -> np.ndarray:
+        """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
+        spectrum = self.problem.spectrum
+        size = np.sum(spectrum.eigenvalues[:, None] * spectrum.coordinates**2)
+        return np.sqrt(self.gap[-1] / size)
+
+    @cached_property
+    def minimal(self) -> MinimalSharpness:
+        """The minimal sharpness for a read-out of norm one (see `minimal_scale`)."""
+        return minimal_sharpness(self.problem, self.depth)
+
+    @cached_property
+    def minimal_scale(self) -> np.ndarray:
+        """‖p‖^{2/L}, by which every bound and S_min scale, (batch,)."""
+        return self.readout_norm ** (2 / self.depth)
+
+    def minimizer_hypotheses(self) -> dict[str, Any]:
+        """The hypothesis of statements about minimisers."""
+        return {"the run ended in a minimiser": self.bounded & (self.slack <= NEAR)}
+
+    def _array(self, leaf: Any) -> np.ndarray:
+        return np.asarray(leaf, dtype=np.float64)

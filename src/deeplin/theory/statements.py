@@ -1,0 +1,112 @@
+"""Statements of the papers as code: what one is, what its evaluation returns, the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from deeplin.theory.context import Context
+
+KINDS = (
+    "identity",
+    "definition",
+    "assumption",
+    "lemma",
+    "proposition",
+    "theorem",
+    "corollary",
+    "observation",
+    "exact result",
+)
+
+
+class NotApplicable(Exception):
+    """Raised by a statement that does not speak about this problem or run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison, left ≤ right, measured along a batch of runs.
+
+    Arrays have the axes (records, batch, …), where each may be 1; further axes, such as layers,
+    are searched for the smallest margin too.
+    """
+
+    left: Any
+    right: Any
+    part: str = ""
+    """Which part of the statement, for statements that make several claims."""
+    equality: bool = False
+    """The claim is left = right."""
+    hypotheses: Mapping[str, Any] = field(default_factory=dict)
+    """Name of each hypothesis → whether it is met, for each run."""
+    where: Any = True
+    """Where the claim applies (for example t ≥ 1)."""
+    scale: Any = None
+    """Size to which the tolerance is relative; the larger of |left| and |right| if None."""
+    slack: Any = 0.0
+    """Relative tolerance beyond rounding, with a reason given in the statement's code."""
+
+
+def value(quantity: Any, part: str = "") -> Check:
+    """The row of a definition: the quantity itself, with nothing to compare."""
+    return Check(quantity, quantity, part, equality=True)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A numbered statement and the function that evaluates it on a context."""
+
+    id: str
+    title: str
+    kind: str
+    reference: str
+    formula: str
+    assess: Callable[[Context], Check | list[Check]]
+
+
+_STATEMENTS: dict[str, Statement] = {}
+
+
+def statement(id: str, *, title: str, kind: str, reference: str, formula: str):
+    """Register the decorated function as the evaluation of statement `id`.
+
+    ```python
+    @statement("FM-L8", title="…", kind="lemma", reference="FM, Lemma 8", formula="…")
+    def gap_bounds(context):
+        return Check(left, right)
+    ```
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; pass one of {', '.join(KINDS)}.")
+
+    def register(assess):
+        if id in _STATEMENTS:
+            raise ValueError(f"statement {id} is registered twice.")
+        _STATEMENTS[id] = Statement(id, title, kind, reference, formula, assess)
+        return assess
+
+    return register
+
+
+class _Registry(Mapping[str, Statement]):
+    """All statements by id, loaded on first use."""
+
+    def _load(self) -> dict[str, Statement]:
+        import deeplin.theory.registry  # noqa: F401  (each module registers its statements)
+
+        return _STATEMENTS
+
+    def __getitem__(self, id: str) -> Statement:
+        return self._load()[id]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._load())
+
+    def __len__(self) -> int:
+        return len(self._load())
+
+
+STATEMENTS: Mapping[str, Statement] = _Registry()
