@@ -1,0 +1,213 @@
+"""Exact reduction of a network to the subspaces in which its training lives (X-4)."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from functools import cached_property
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from deeplin.checks import InputError, require_float64
+from deeplin.networks import Network
+from deeplin.networks.risk import check_fits
+from deeplin.problems import Problem
+
+
+@dataclass(frozen=True, eq=False)
+class Reduction:
+    """A smaller network and problem with exactly the same training, and the way back.
+
+    With orthonormal bases B_0 … B_L the reduced layers are A_k = B_kᵀ W_k B_{k−1}, and at all times
+    W_k(t) = W_k(0) + B_k (A_k(t) − A_k(0)) B_{k−1}ᵀ, under descent, momentum and flow.
+    """
+
+    network: Network
+    """The reduced initial network."""
+    problem: Problem
+    """The problem it is trained on: the data in the coordinates B_0."""
+    bases: tuple[np.ndarray, ...]
+    """B_k of shape (d_k, r_k), one for each width."""
+    original: Network
+    """The network that was reduced."""
+    reason: str
+    """Why it is no smaller, or what it was reduced to."""
+
+    @property
+    def smaller(self) -> bool:
+        """Whether any width shrank; if not, `network` is the original one."""
+        return self.network.widths != self.original.widths
+
+    def lift(self, network: Network) -> Network:
+        """The full weights that belong to reduced ones (or to a batch of them)."""
+        layers = [
+            whole + self.bases[k + 1] @ (now - start) @ self.bases[k].T
+            for k, (whole, now, start) in enumerate(self._layers(network))
+        ]
+        return Network(layers, self.original.readout, self.original.activation)
+
+    def compact(self, network: Network) -> Network:
+        """Reduced widths but the original inputs: the same product Θ, with m-wide layers never formed.
+
+        W̃_1 = B_1ᵀW_1(0) + (A_1 − A_1(0)) B_0ᵀ, the other layers as they are.
+        """
+        _, now, start = next(self._layers(network))
+        first = self._first + (now - start) @ self.bases[0].T
+        return Network((first, *network.weights[1:]), network.readout, network.activation)
+
+    def theta(self, network: Network) -> Array:
+        """The product Θ of the full network, (d,) or (d, q), from reduced weights."""
+        return self.compact(network).product
+
+    @cached_property
+    def _first(self) -> Array:
+        return self.bases[1].T @ self.original.weights[0]
+
+    def _layers(self, network: Network):
+        if network.widths != self.network.widths:
+            raise InputError(
+                f"the network has widths {network.widths}; pass weights of this reduction's "
+                f"network, whose widths are {self.network.widths}."
+            )
+        return zip(self.original.weights, network.weights, self.network.weights, strict=True)
+
+
+def reduce(problem: Problem, network: Network) -> Reduction:
+    """The smallest network whose training on `problem` is exactly that of `network` (X-4).
+
+    Gradients have columns in the backward span and rows in the forward span. The smallest family
+    H_0 = range Σ̂, H_1, …, H_L = span of the read-out with W_k H_{k−1} ⊆ H_k and W_kᵀH_k ⊆ H_{k−1}
+    between hidden layers contains them at all times. Identity or orthogonal middle layers give
+    dim H_k ≤ rank(X) + q whatever the width; Gaussian ones fill the whole width, and then the
+    result says so in `smaller` and `reason`. With an activation only the inputs can shrink.
+
+    ```python
+    reduction = deeplin.dynamics.reduce(problem, network)
+    run = deeplin.gradient_descent(reduction.problem, reduction.network, 1e-3, steps=1000)
+    full = reduction.lift(run.network)
+    ```
+    """
+    check_fits(problem, network)
+    if network.batch is not None:
+        raise InputError(
+            f"reduce takes one network and received a batch of {network.batch}; each network has "
+            "its own subspaces, so reduce them one by one."
+        )
+    require_float64("reduce", network.weights)
+    bases = _closed_family(problem, network)
+    weights = tuple(
+        upper.T @ np.asarray(weight) @ lower
+        for weight, lower, upper in zip(network.weights, bases[:-1], bases[1:], strict=True)
+    )
+    readout = None if network.readout is None else bases[-1].T @ np.asarray(network.readout)
+    small = Network(weights, readout, network.activation)
+    return Reduction(
+        small if small.widths != network.widths else network,
+        _in_coordinates(problem, bases[0]),
+        bases,
+        network,
+        _reason(network, small),
+    )
+
+
+def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]:
+    """Orthonormal bases of H_0 … H_L; the identity where a space is everything."""
+    weights = [np.asarray(weight) for weight in network.weights]
+    L, widths = network.depth, network.widths
+    if problem.rank == 0:
+        raise InputError("Σ̂ is zero: every gradient vanishes. Pass nonzero inputs.")
+    if network.activation != "linear":
+        return (_or_identity(problem.spectrum.vectors), *map(np.eye, widths[1:]))
+    outputs = (
+        np.eye(widths[-1])
+        if network.readout is None
+        else np.reshape(network.readout / jnp.linalg.norm(network.readout), (-1, 1))
+    )
+    spaces = [np.zeros((size, 0)) for size in widths]
+    floors = [_rounding(weight) for weight in weights]
+    waiting: deque[tuple[int, np.ndarray]] = deque()
+
+    def up(k: int, directions: np.ndarray) -> None:
+        enlarge(k, weights[k - 1] @ directions, floors[k - 1])
+
+    def down(k: int, directions: np.ndarray) -> None:
+        enlarge(k, weights[k].T @ directions, floors[k])
+
+    def enlarge(k: int, image: np.ndarray, floor: float) -> None:
+        fresh = _new_directions(spaces[k], image, floor)
+        if fresh.shape[1]:
+            spaces[k] = np.concatenate([spaces[k], fresh], axis=1)
+            waiting.append((k, fresh))
+
+    if L > 1:
+        up(1, problem.spectrum.vectors)
+        down(L - 1, outputs)
+    while waiting:
+        k, fresh = waiting.popleft()
+        if k < L - 1:
+            up(k + 1, fresh)
+        if k > 1:
+            down(k - 1, fresh)
+    for k in range(1, L):
+        if spaces[k].shape[1] == 0:
+            # W_1Q = 0 and the backward span is zero here too: the layer never moves. One idle unit
+            # keeps the network well formed.
+            spaces[k] = np.eye(widths[k])[:, :1]
+    spaces[0], spaces[L] = problem.spectrum.vectors, outputs
+    return tuple(map(_or_identity, spaces))
+
+
+def _new_directions(basis: np.ndarray, image: np.ndarray, floor: float) -> np.ndarray:
+    """Orthonormal directions of the columns of `image` outside `basis`; at most `floor` is nothing."""
+    for _ in range(2):
+        image = image - basis @ (basis.T @ image)
+    left, sizes, _ = np.linalg.svd(image, full_matrices=False)
+    fresh = left[:, sizes > floor]
+    return np.linalg.qr(fresh - basis @ (basis.T @ fresh))[0]
+
+
+def _rounding(layer: np.ndarray) -> float:
+    """What a product with this layer may owe to rounding: 100 ε √d ‖W‖_2, by power iterations."""
+    vector = np.random.default_rng(0).standard_normal(layer.shape[1])
+    for _ in range(6):
+        image = layer.T @ (layer @ (vector / np.linalg.norm(vector)))
+        if not np.any(image):
+            return 0.0
+        vector = image
+    size = np.sqrt(np.linalg.norm(vector))
+    return float(100 * np.finfo(np.float64).eps * np.sqrt(max(layer.shape)) * size)
+
+
+def _or_identity(basis: np.ndarray) -> np.ndarray:
+    return np.eye(len(basis)) if basis.shape[0] == basis.shape[1] else basis
+
+
+def _in_coordinates(problem: Problem, basis: np.ndarray) -> Problem:
+    """The problem with inputs replaced by their coordinates in `basis`, which holds all of them."""
+    if basis.shape[0] == basis.shape[1]:
+        return problem
+    shape = (-1,) if problem.single_target else (-1, problem.outputs)
+    if problem.inputs is not None and problem.targets is not None:
+        return Problem.from_data(problem.inputs @ basis, problem.targets.reshape(shape))
+    eigenvalues, _, coordinates = problem.spectrum
+    cross = (eigenvalues[:, None] * coordinates).reshape(shape)
+    moments = np.asarray(problem.second_moments)[problem.dimension :, problem.dimension :]
+    power = moments.reshape(()) if problem.single_target else moments
+    return Problem.from_moments(np.diag(eigenvalues), cross, power, problem.samples)
+
+
+def _reason(network: Network, small: Network) -> str:
+    before, after = network.widths, small.widths
+    if network.activation != "linear":
+        kept = f"{network.activation} acts on every hidden unit, so hidden widths cannot shrink"
+        return f"{kept}; inputs went from {before[0]} to {after[0]}."
+    if before == after:
+        return (
+            "no exact reduction exists: the layers carry the span of the data and of the outputs "
+            f"to every direction of every layer (widths {before})."
+        )
+    hidden = [k for k in range(1, network.depth) if before[k] == after[k]]
+    note = f"; hidden layers {hidden} are filled entirely and cannot shrink" if hidden else ""
+    return f"widths went from {before} to {after}{note}."
