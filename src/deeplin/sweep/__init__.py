@@ -1,0 +1,37 @@
+"""Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
+
+from deeplin.sweep.cluster import Cluster
+from deeplin.sweep.config import from_json, to_json
+from deeplin.sweep.engine import Outcome, run
+from deeplin.sweep.executors import Executor, ExecutorError, InProcess, Processes
+from deeplin.sweep.experiment import Experiment, Unit, find_experiment
+from deeplin.sweep.keys import coordinate_words, run_key, run_keys
+from deeplin.sweep.progress import Bar, Lines, Progress, show_progress
+from deeplin.sweep.session import Shard, StoreError
+from deeplin.sweep.store import Store, read_table
+
+__all__ = [
+    "Bar",
+    "Cluster",
+    "Executor",
+    "ExecutorError",
+    "Experiment",
+    "InProcess",
+    "Lines",
+    "Outcome",
+    "Processes",
+    "Progress",
+    "Shard",
+    "Store",
+    "StoreError",
+    "Unit",
+    "coordinate_words",
+    "find_experiment",
+    "from_json",
+    "read_table",
+    "run",
+    "run_key",
+    "run_keys",
+    "show_progress",
+    "to_json",
+]

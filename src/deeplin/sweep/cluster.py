@@ -1,0 +1,72 @@
+"""Units on a dask cluster, on this machine or on many."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+from deeplin.checks import InputError
+from deeplin.sweep.executors import ExecutorError
+from deeplin.sweep.tasks import Result, Task, lost
+from deeplin.sweep.workers import Settings, execute_in_worker
+
+CONNECT_SECONDS = 15
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A dask.distributed scheduler at `address`; its workers need deeplin, but not the folder.
+
+    Start workers with one thread each: `dask worker tcp://… --nworkers auto --nthreads 1`.
+    """
+
+    address: str
+
+    def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
+        """Yield results as they arrive; dask gives the units of a lost worker to another one."""
+        if not tasks:
+            return
+        distributed = _import_distributed()
+        try:
+            client = distributed.Client(self.address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError) as error:
+            raise InputError(
+                f"no dask scheduler answers at {self.address} ({error}); pass its address, "
+                "for example tcp://127.0.0.1:8786."
+            ) from error
+        with client:
+            yield from self._collect(distributed, client, tasks)
+
+    def _collect(self, distributed, client, tasks: Sequence[Task]) -> Generator[Result]:
+        # A name of its own for each call: dask would answer a repeated one from its memory.
+        call, settings = uuid.uuid4().hex, Settings.here()
+        by_key = {f"deeplin-{call}-{task.identifier}": task for task in tasks}
+        futures = [
+            client.submit(execute_in_worker, tuple(settings), tuple(task), key=key, pure=False)
+            for key, task in by_key.items()
+        ]
+        arriving = distributed.as_completed(futures)
+        del futures  # a result that has been taken is released on the cluster
+        try:
+            for future in arriving:
+                if future.status == "finished":
+                    yield future.result()
+                elif future.status == "error":
+                    yield lost(by_key[future.key], f"on the cluster: {future.exception()!r}")
+                else:
+                    raise ExecutorError(
+                        f"the scheduler at {self.address} dropped the sweep ({future.status})"
+                    )
+        finally:
+            client.cancel(list(arriving.futures))
+
+
+def _import_distributed():
+    try:
+        import distributed
+    except ImportError as error:
+        raise InputError(
+            "sweeping on a cluster needs dask; install it with: pip install 'deeplin[cluster]'"
+        ) from error
+    return distributed

@@ -1,0 +1,146 @@
+"""One frozen config in all its forms: dataclass, JSON, file of a user, and identity of a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from deeplin.checks import InputError
+
+
+def to_plain(value: Any, where: str = "config") -> Any:
+    """Turn a config (or a part of one) into what JSON can hold: dicts, lists, numbers, strings."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: to_plain(getattr(value, field.name), f"{where}.{field.name}")
+            for field in dataclasses.fields(value)
+        }
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(entry, f"{where}.{key}") for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_plain(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where} is {value}; pass a finite number.")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(
+        f"{where} is a {type(value).__name__}; pass numbers, strings, tuples or frozen dataclasses."
+    )
+
+
+def to_json(config: Any, *, indent: int | None = None) -> str:
+    """The config as JSON; `from_json` gives an equal config back."""
+    return json.dumps(to_plain(config), indent=indent, ensure_ascii=False)
+
+
+def from_json(kind: type, text: str) -> Any:
+    """The config of class `kind` that `to_json` wrote, every field checked against its type."""
+    try:
+        plain = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"the config is not valid JSON: {error}") from error
+    return build(kind, plain)
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys in which equal numbers are written equally: 1 and 1.0 are one."""
+
+    def unify(entry: Any) -> Any:
+        if isinstance(entry, dict):
+            return {key: unify(item) for key, item in entry.items()}
+        if isinstance(entry, list):
+            return [unify(item) for item in entry]
+        if isinstance(entry, float) and entry.is_integer() and abs(entry) < 2**53:
+            return int(entry)
+        return entry
+
+    plain = unify(to_plain(value, "value"))
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+def digest(value: Any, *, size: int = 16) -> bytes:
+    """A hash of `canonical(value)`, the same on every machine and in every process."""
+    return hashlib.blake2b(canonical(value).encode(), digest_size=size).digest()
+
+
+def build(kind: Any, value: Any, where: str = "config") -> Any:
+    """An instance of the annotated type `kind` from plain JSON or TOML values."""
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, value, where)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (typing.Union, types.UnionType):
+        return _build_union(arguments, value, where)
+    if origin is typing.Literal:
+        if value not in arguments:
+            raise InputError(f"{where} is {value!r}; pass one of {_listed(arguments)}.")
+        return value
+    if origin is tuple:
+        return _build_tuple(arguments, value, where)
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{where} is {value!r}; pass a value of type {kind.__name__}.")
+    return value
+
+
+def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} is {value!r}; pass a table of fields.")
+    hints = typing.get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    unknown = sorted(set(value) - set(fields))
+    if unknown:
+        raise InputError(f"{where} has no field {_listed(unknown)}; its fields: {_listed(fields)}.")
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in value
+        and field.default is dataclasses.MISSING
+        and field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise InputError(f"{where} lacks {_listed(missing)}; its fields: {_listed(fields)}.")
+    return kind(
+        **{name: build(hints[name], entry, f"{where}.{name}") for name, entry in value.items()}
+    )
+
+
+def _build_union(arguments: tuple, value: Any, where: str) -> Any:
+    if value is None and type(None) in arguments:
+        return None
+    errors = []
+    for argument in arguments:
+        if argument is type(None):
+            continue
+        try:
+            return build(argument, value, where)
+        except InputError as error:
+            errors.append(str(error))
+    raise InputError(" Or: ".join(errors))
+
+
+def _build_tuple(arguments: tuple, value: Any, where: str) -> tuple:
+    if not isinstance(value, list | tuple):
+        raise InputError(f"{where} is {value!r}; pass a list.")
+    if arguments[-1] is Ellipsis:
+        arguments = (arguments[0],) * len(value)
+    if len(arguments) != len(value):
+        raise InputError(f"{where} has {len(value)} entries; pass {len(arguments)}.")
+    return tuple(
+        build(argument, entry, f"{where}[{k}]")
+        for k, (argument, entry) in enumerate(zip(arguments, value, strict=True))
+    )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(str(name) for name in names)

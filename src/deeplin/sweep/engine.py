@@ -1,0 +1,100 @@
+"""The sweep itself: compute the units that are not finished, keep each as it comes."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from deeplin.checks import InputError
+from deeplin.sweep.config import to_json
+from deeplin.sweep.environment import precision
+from deeplin.sweep.executors import Executor, InProcess
+from deeplin.sweep.experiment import Experiment
+from deeplin.sweep.opening import open_session
+from deeplin.sweep.progress import Progress
+from deeplin.sweep.session import Shard
+from deeplin.sweep.store import Store
+from deeplin.sweep.tasks import make_task
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of `run` did. The rows of all units, also of earlier calls, are in `table()`."""
+
+    store: Store
+    reused: int
+    """Units that were finished before."""
+    computed: int
+    """Units finished by this call."""
+    failed: Mapping[str, str]
+    """Units that raised, with their error; the next call tries them again."""
+    set_aside: Mapping[str, str]
+    """Files of the folder that were not trusted, with the reason."""
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether no unit of this call failed."""
+        return not self.failed
+
+    def table(self) -> pd.DataFrame:
+        """One tidy table of all finished units, in the order of the config."""
+        return self.store.table()
+
+
+def run(
+    experiment: Experiment,
+    config: Any,
+    folder: str | os.PathLike,
+    *,
+    executor: Executor | None = None,
+    shard: Shard | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Compute what `folder` lacks of a sweep; interrupt and repeat the call as often as you like.
+
+    Finished units are never computed again, a unit that raises is recorded with its traceback and
+    tried again by the next call, and the table does not depend on who computed what.
+
+    ```python
+    outcome = deeplin.sweep.run(DESCENT, DescentSweep(scales=(0.2, 0.4)), "results/mine")
+    outcome.table()
+    ```
+    """
+    if not isinstance(config, experiment.config):
+        raise InputError(
+            f"config is a {type(config).__name__}; experiment {experiment.name} takes a "
+            f"{experiment.config.__name__}."
+        )
+    started = time.perf_counter()
+    executor, shard, progress = executor or InProcess(), shard or Shard(), progress or Progress()
+    units = experiment.identify(config, experiment.units(config), precision())
+    chosen = shard.select(units)
+    reference, text = experiment.reference, to_json(config)
+    failed: dict[str, str] = {}
+    with open_session(folder, experiment, config, units, shard) as session:
+        missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
+        tasks = [make_task(name, reference, text, unit) for name, unit in missing.items()]
+        with (
+            progress.over(missing, reused=len(chosen) - len(missing), aside=session.set_aside),
+            closing(executor.execute(tasks)) as results,
+        ):
+            for result in results:
+                error = session.keep(result)
+                if error:
+                    failed[result.identifier] = error
+                progress.advance(result.identifier, error)
+    return Outcome(
+        session.store,
+        reused=len(chosen) - len(missing),
+        computed=len(missing) - len(failed),
+        failed=failed,
+        set_aside=session.set_aside,
+        seconds=time.perf_counter() - started,
+    )

@@ -1,0 +1,205 @@
+"""Opening the folder of a sweep: alone, with the right config, without files of doubtful origin."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from deeplin.checks import InputError
+from deeplin.sweep.config import to_plain
+from deeplin.sweep.environment import environment, precision
+from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.sweep.session import Session, Shard
+from deeplin.sweep.store import FORMAT, Store
+
+GATE_SECONDS = 120
+"""How long to wait for another process that is just opening the folder."""
+PROBE_SECONDS = 0.5
+"""How long a lock may be held by someone who only looks whether it is held."""
+
+
+@contextmanager
+def open_session(
+    folder: str | os.PathLike,
+    experiment: Experiment,
+    config: Any,
+    units: Mapping[str, Unit],
+    shard: Shard,
+) -> Iterator[Session]:
+    """Open the folder for one shard of a sweep; work that overlaps a running one is refused."""
+    store = Store(folder)
+    _make_folders(store)
+    session = Session(store, shard, units)
+    started = time.perf_counter()
+    with ExitStack() as locks:
+        with _gate(store):
+            neighbours = _claim(store, shard, locks)
+            _prepare(session, experiment, config, neighbours)
+        try:
+            yield session
+        finally:
+            session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
+        with _gate(store):
+            session.write_manifest(_describe(store, experiment, config, units))
+
+
+def running_shards(store: Store) -> list[str]:
+    """The shards that a living process is working on, as `i-of-N`."""
+    paths = sorted(store.locks.glob("*-of-*.lock"))
+    return [path.stem for path in paths if os.access(path, os.W_OK) and _is_held(path)]
+
+
+def _make_folders(store: Store) -> None:
+    try:
+        for folder in (store.units, store.failed, store.aside, store.sessions, store.locks):
+            folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(store.units, os.W_OK) and os.access(store.sessions, os.W_OK)
+    except OSError as error:
+        raise InputError(
+            f"cannot write in {store.folder}: {error.strerror}; pass a folder you may write in."
+        ) from error
+    if not writable:
+        raise InputError(f"{store.folder} is read-only; pass a folder you may write in.")
+
+
+@contextmanager
+def _gate(store: Store) -> Iterator[None]:
+    """Opening and closing a folder is for one process at a time."""
+    try:
+        with FileLock(store.locks / "gate.lock", timeout=GATE_SECONDS):
+            yield
+    except Timeout as error:
+        raise InputError(
+            f"another process has been opening {store.folder} for {GATE_SECONDS} s; try again."
+        ) from error
+
+
+def _claim(store: Store, shard: Shard, locks: ExitStack) -> list[str]:
+    """Take the lock of this shard; returns the neighbours at work on other shards.
+
+    The system releases the lock of a killed process, so nothing is ever locked by the dead.
+    """
+    running = running_shards(store)
+    clash = [
+        name for name in running if name == shard.name or name.split("-")[2] != str(shard.count)
+    ]
+    if clash:
+        raise InputError(
+            f"another process is sweeping into {store.folder} (shard {clash[0]}, "
+            f"{_holder(store, clash[0])}); wait for it, or pass another folder."
+        )
+    for folder in store.temporary.glob("*-of-*"):
+        if folder.name not in running:
+            shutil.rmtree(folder)  # left by a process that was killed while writing
+    locks.enter_context(FileLock(store.locks / f"{shard.name}.lock", timeout=PROBE_SECONDS))
+    (store.temporary / shard.name).mkdir(parents=True)
+    locks.callback(shutil.rmtree, store.temporary / shard.name)
+    return running
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+
+
+def _holder(store: Store, shard: str) -> str:
+    headers = [line for line in store.journal() if line.get("shard") == shard]
+    if not headers:
+        return "just starting"
+    last = headers[-1]
+    return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
+
+
+def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: list[str]) -> None:
+    """Check the config against what is there, set doubtful files aside, write the manifest."""
+    store = session.store
+    try:
+        earlier = store.find_manifest()
+    except InputError as error:
+        session.move_aside(store.manifest_path, str(error))
+        earlier = None
+    mine = set(session.units)
+    theirs = set(earlier["units"]) if earlier else set()
+    inventory = store.inventory(frozenset(mine | theirs))
+    if earlier:
+        _check_same_sweep(store, experiment, config, earlier)
+        stranded = set(inventory.finished) - mine
+        if stranded or (neighbours and theirs != mine):
+            raise InputError(_other_config(store, config, earlier, len(stranded)))
+    for path, reason in inventory.suspect.items():
+        session.move_aside(path, reason)
+    session.adopt(inventory.finished)
+    session.note(
+        started=_now(),
+        process=os.getpid(),
+        shard=session.shard.name,
+        dtype=precision(),
+        **environment(),
+    )
+    session.write_manifest(_describe(store, experiment, config, session.units))
+
+
+def _check_same_sweep(store: Store, experiment: Experiment, config: Any, earlier: dict) -> None:
+    for name, mine in (
+        ("experiment", experiment.name),
+        ("schema", experiment.schema),
+        ("dtype", precision()),
+    ):
+        if earlier[name] != mine:
+            raise InputError(
+                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine}; "
+                "pass another folder."
+            )
+
+
+def _other_config(store: Store, config: Any, earlier: dict, stranded: int) -> str:
+    mine = to_plain(config)
+    changed = sorted(
+        name
+        for name in mine.keys() | earlier["config"].keys()
+        if mine.get(name) != earlier["config"].get(name)
+    )
+    return (
+        f"{store.folder} holds a sweep with another config (different: {', '.join(changed)}), and "
+        f"{stranded} finished unit(s) do not belong to this one; pass another folder."
+    )
+
+
+def _describe(
+    store: Store, experiment: Experiment, config: Any, units: Mapping[str, Unit]
+) -> dict[str, Any]:
+    """The manifest: what the sweep is, and a summary of every session so far."""
+    sessions: dict[str, dict[str, Any]] = {}
+    for line in store.journal():
+        entry = sessions.setdefault(line.pop("session"), {"finished": 0, "failed": 0})
+        if "outcome" in line:
+            entry[line["outcome"]] += 1
+            entry["unit_seconds"] = round(entry.get("unit_seconds", 0.0) + line["seconds"], 6)
+        else:
+            entry |= line
+    return {
+        "format": FORMAT,
+        "experiment": experiment.name,
+        "reference": experiment.reference,
+        "schema": experiment.schema,
+        "dtype": precision(),
+        "seed": to_plain(config).get("seed"),
+        "config": to_plain(config),
+        "units": list(units),
+        "sessions": sessions,
+    }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

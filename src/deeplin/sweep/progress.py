@@ -1,0 +1,155 @@
+"""How far a sweep is: a live bar on a terminal, plain lines in a log, nothing when unwanted."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import Progress as RichProgress
+
+from deeplin.sweep.experiment import Unit
+
+LOG_SECONDS = 10.0
+"""A log gets a line this often, and one for each failure."""
+
+
+class Progress:
+    """Is told which units are to come, then of each as it comes. This one says nothing."""
+
+    @contextmanager
+    def over(
+        self, units: Mapping[str, Unit], *, reused: int = 0, aside: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
+        """Surround the computation of `units`; `aside` are files found and not trusted."""
+        self._tally = Tally(units)
+        yield
+
+    def advance(self, identifier: str, error: str = "") -> None:
+        """One unit came; `error` is empty unless it failed."""
+        self._tally.add(identifier, error)
+
+
+class Lines(Progress):
+    """Plain lines for a log."""
+
+    def __init__(self, title: str = "sweep", stream: TextIO | None = None):
+        self.title = title
+        self._stream = stream
+
+    @contextmanager
+    def over(
+        self, units: Mapping[str, Unit], *, reused: int = 0, aside: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
+        """First and last line, and one for each file set aside."""
+        with super().over(units):
+            for name, reason in (aside or {}).items():
+                self._say(f"set aside {name}: {reason}")
+            self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
+            self._spoke = time.perf_counter()
+            try:
+                yield
+            finally:
+                self._say(self._tally.sentence())
+
+    def advance(self, identifier: str, error: str = "") -> None:
+        """A line for a failure, and one now and then."""
+        super().advance(identifier, error)
+        if error:
+            self._say(f"unit {identifier} failed: {error}")
+        if time.perf_counter() - self._spoke > LOG_SECONDS:
+            self._say(self._tally.sentence())
+            self._spoke = time.perf_counter()
+
+    def _say(self, text: str) -> None:
+        print(f"{self.title}: {text}", file=self._stream or sys.stderr, flush=True)
+
+
+class Bar(Progress):
+    """A live bar."""
+
+    def __init__(self, title: str = "sweep", console: Console | None = None):
+        self.title = title
+        self._console = console or Console(stderr=True)
+
+    @contextmanager
+    def over(
+        self, units: Mapping[str, Unit], *, reused: int = 0, aside: Mapping[str, str] | None = None
+    ) -> Iterator[None]:
+        """Show the bar, counting what was finished before."""
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+        )
+        with super().over(units), RichProgress(*columns, console=self._console) as self._rich:
+            for name, reason in (aside or {}).items():
+                self._rich.print(f"set aside {name}: {reason}", markup=False)
+            self._task: TaskID = self._rich.add_task(
+                self.title, total=len(units) + reused, completed=reused, numbers=""
+            )
+            yield
+
+    def advance(self, identifier: str, error: str = "") -> None:
+        """Move the bar; a failure also gets a line above it."""
+        super().advance(identifier, error)
+        if error:
+            self._rich.print(f"unit {identifier} failed: {error}", markup=False)
+        self._rich.update(self._task, advance=1, numbers=self._tally.sentence())
+
+
+def show_progress(title: str = "sweep") -> Progress:
+    """A bar if the standard error stream is a terminal, else plain lines."""
+    return Bar(title) if sys.stderr.isatty() else Lines(title)
+
+
+class Tally:
+    """Units, runs, network-steps and failures so far, with the rates and the time left."""
+
+    def __init__(self, units: Mapping[str, Unit]):
+        self._units = units
+        self._started = time.perf_counter()
+        self._done = self._failures = self._runs = self._steps = self._worked = 0
+        # Units differ in size: the time left follows their steps, or runs where none are given.
+        self._weights = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
+        self._work = sum(self._weights.values())
+
+    def add(self, identifier: str, error: str) -> None:
+        """Count one unit."""
+        unit = self._units[identifier]
+        self._done += 1
+        self._failures += bool(error)
+        self._runs += unit.runs
+        self._steps += unit.steps
+        self._worked += self._weights[identifier]
+
+    def sentence(self) -> str:
+        """The numbers in one line."""
+        seconds = max(time.perf_counter() - self._started, 1e-9)
+        parts = [f"{self._done} of {len(self._units)}", f"{_short(self._runs / seconds)} runs/s"]
+        if self._steps:
+            parts.append(f"{_short(self._steps / seconds)} steps/s")
+        if 0 < self._worked < self._work:
+            left = seconds * (self._work - self._worked) / self._worked
+            parts.append(f"{_duration(left)} left")
+        parts.append(f"{self._failures} failed")
+        return ", ".join(parts)
+
+
+def _short(number: float) -> str:
+    """Three digits and a unit: 12.3k, 4.56M."""
+    for factor, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if number >= factor:
+            return f"{number / factor:.3g}{letter}"
+    return f"{number:.3g}"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,0 +1,157 @@
+"""Write access to the folder of a sweep: what comes is kept entirely or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from deeplin.checks import InputError
+from deeplin.sweep.experiment import Unit
+from deeplin.sweep.store import Store, checksum
+from deeplin.sweep.tasks import Result, describe_columns
+
+
+class StoreError(OSError):
+    """A sweep had to stop because its folder cannot be written; what was finished is kept."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Part `index` of `count` of a sweep, counted from 1: every `count`-th unit."""
+
+    index: int = 1
+    count: int = 1
+
+    def __post_init__(self):
+        if not 1 <= self.index <= self.count:
+            raise InputError(f"shard is {self.index}/{self.count}; pass i/N with 1 ≤ i ≤ N.")
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """The shard written as `i/N`."""
+        index, _, count = text.partition("/")
+        if not (index.strip().isdigit() and count.strip().isdigit()):
+            raise InputError(f"shard is {text!r}; pass i/N, for example 1/4.")
+        return cls(int(index), int(count))
+
+    @property
+    def name(self) -> str:
+        """For file names."""
+        return f"{self.index}-of-{self.count}"
+
+    def select(self, units: Mapping[str, Unit]) -> dict[str, Unit]:
+        """The units of this shard."""
+        chosen = list(units.items())[self.index - 1 :: self.count]
+        return dict(chosen)
+
+
+class Session:
+    """An open folder: what is finished in it, and how to keep what comes."""
+
+    def __init__(self, store: Store, shard: Shard, units: Mapping[str, Unit]):
+        self.store = store
+        self.shard = shard
+        self.units = units
+        self.set_aside: dict[str, str] = {}
+        self.finished: dict[str, Path] = {}
+        self._columns: str | None = None
+        stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
+        self.identifier = f"{stamp}-{os.getpid()}-{shard.name}"
+        self._temporary = store.temporary / shard.name
+
+    def keep(self, result: Result) -> str:
+        """Keep a result; returns the error of a failed unit, or an empty string."""
+        error, trace = result.error, result.trace
+        if result.payload is not None:
+            error = trace = self._column_mismatch(result.columns)
+        if error:
+            record = {
+                "unit": result.identifier,
+                "coordinates": self.units[result.identifier].coordinates,
+                "error": error,
+                "trace": trace,
+                "session": self.identifier,
+            }
+            self._write(self.store.failed / f"{result.identifier}.json", _json_bytes(record))
+        else:
+            assert result.payload is not None
+            mark = checksum(result.identifier, result.payload)
+            path = self.store.units / f"{result.identifier}.{mark}.parquet"
+            self._write(path, result.payload)
+            self.finished[result.identifier] = path
+            self._columns = result.columns
+            (self.store.failed / f"{result.identifier}.json").unlink(missing_ok=True)
+        self.note(
+            unit=result.identifier,
+            outcome="failed" if error else "finished",
+            seconds=round(result.seconds, 6),
+            machine=result.machine,
+        )
+        return error
+
+    def note(self, **line: Any) -> None:
+        """Add a line to the journal of this session."""
+        path = self.store.sessions / f"{self.identifier}.jsonl"
+        with self._explained(path), path.open("a", encoding="utf-8") as journal:
+            journal.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def write_manifest(self, manifest: Mapping[str, Any]) -> None:
+        """Replace the manifest."""
+        self._write(self.store.manifest_path, _json_bytes(manifest))
+
+    def move_aside(self, path: Path, reason: str) -> None:
+        """Take a file that is not to be trusted out of the readers' way, and report it."""
+        target = self.store.aside / f"{path.name}.{self.identifier}"
+        with self._explained(path):
+            path.rename(target)
+        self.set_aside[path.name] = reason
+
+    def adopt(self, finished: Mapping[str, Path]) -> None:
+        """Take over what earlier sessions finished; new units must have the same columns."""
+        self.finished = dict(finished)
+        if finished:
+            schema = pq.read_schema(next(iter(finished.values())))
+            self._columns = describe_columns(schema)
+
+    def _column_mismatch(self, columns: str) -> str:
+        if self._columns in (None, columns):
+            return ""
+        return f"its columns ({columns}) differ from those of the other units ({self._columns})"
+
+    def _write(self, path: Path, payload: bytes) -> None:
+        """Write under a temporary name, then rename: the file is there entirely or not at all.
+
+        Not forced to the disk: that would cost more than a small unit, and a file lost in a power
+        cut is noticed by its checksum and computed again.
+        """
+        temporary = self._temporary / path.name
+        with self._explained(path):
+            try:
+                temporary.write_bytes(payload)
+                temporary.replace(path)
+            except OSError:
+                temporary.unlink(missing_ok=True)
+                raise
+
+    @contextmanager
+    def _explained(self, path: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                error.errno,
+                f"cannot write {path}: {error.strerror}. The {len(self.finished)} finished unit(s) "
+                "are kept; mend this and give the same command again to go on",
+            ) from error
+
+
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

@@ -1,0 +1,161 @@
+"""The folder of a sweep: one Parquet file for each finished unit, none for any other.
+
+```
+units/<unit>.<checksum>.parquet   the tidy table, in pieces
+_manifest.json                    experiment, config, seed, dtype, unit ids, summary of sessions
+_sessions/<session>.jsonl         who computed what, where, with which versions, in what time
+_failed/<unit>.json               traceback of a unit that raised; gone once it succeeds
+_aside/                           files that were found here and not trusted
+_locks/, _temporary/              of running sweeps
+```
+
+A file is written under a temporary name and renamed, so it is there entirely or not at all. Its
+name carries a checksum over its unit and its bytes: a damaged, renamed or foreign file is noticed
+without trusting anything inside it, and the same unit computed twice has the same name, so that
+folders can be merged by copying. Readers such as pandas skip names with a leading underscore.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deeplin.checks import InputError
+
+FORMAT = 1
+
+
+def checksum(identifier: str, payload: bytes) -> str:
+    """A hash over a unit's id and its file's bytes."""
+    return hashlib.blake2b(identifier.encode() + payload, digest_size=12).hexdigest()
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """The unit files of a folder: those to trust, by unit, and the others with the reason."""
+
+    finished: dict[str, Path]
+    suspect: dict[Path, str]
+
+
+class Store:
+    """Read access to the folder of a sweep, finished or not; changes nothing.
+
+    ```python
+    table = deeplin.sweep.Store("results/FM-1").table()
+    ```
+    """
+
+    def __init__(self, folder: str | os.PathLike):
+        self.folder = Path(folder)
+        self.units = self.folder / "units"
+        self.failed = self.folder / "_failed"
+        self.aside = self.folder / "_aside"
+        self.sessions = self.folder / "_sessions"
+        self.locks = self.folder / "_locks"
+        self.temporary = self.folder / "_temporary"
+        self.manifest_path = self.folder / "_manifest.json"
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """What the folder holds: experiment, config, precision, unit ids, sessions."""
+        found = self.find_manifest()
+        if found is None:
+            raise InputError(
+                f"{self.folder} holds no sweep; pass a folder made by `deeplin sweep`."
+            )
+        return found
+
+    def find_manifest(self) -> dict[str, Any] | None:
+        """The manifest, or None where there is none; a damaged one is an error."""
+        try:
+            text = self.manifest_path.read_text(encoding="utf-8")
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        try:
+            manifest = json.loads(text)
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            raise InputError(f"{self.manifest_path} is damaged ({error}).") from error
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            raise InputError(f"{self.manifest_path} was not written by this version of deeplin.")
+        return manifest
+
+    def inventory(self, known: frozenset[str] | None = None) -> Inventory:
+        """Check every unit file; `known` are the ids that belong here (default: the manifest's)."""
+        known = frozenset(self.manifest["units"]) if known is None else known
+        finished, suspect = {}, {}
+        for path in self._unit_files():
+            identifier, _, rest = path.name.partition(".")
+            reason = _distrust(path, identifier, rest, known)
+            if reason:
+                suspect[path] = reason
+            elif identifier in finished:
+                suspect[path] = "repeats a unit that is finished already"
+            else:
+                finished[identifier] = path
+        return Inventory(finished, suspect)
+
+    def table(self) -> pd.DataFrame:
+        """All rows of the finished units, in the order of the config, whoever computed them."""
+        finished = self.inventory().finished
+        tables = [
+            pq.read_table(io.BytesIO(finished[identifier].read_bytes()))
+            for identifier in self.manifest["units"]
+            if identifier in finished
+        ]
+        if not tables:
+            return pd.DataFrame()
+        rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
+        return rows.to_pandas()
+
+    def failures(self) -> list[dict[str, Any]]:
+        """The recorded failures: unit, coordinates, error, trace."""
+        return [
+            json.loads(path.read_text(encoding="utf-8"))
+            for path in sorted(self.failed.glob("*.json"))
+        ]
+
+    def journal(self) -> Iterator[dict[str, Any]]:
+        """Every line of every session: its header, then one line for each unit."""
+        for path in sorted(self.sessions.glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8").splitlines():
+                # A process that was killed, or found the disk full, leaves half a line.
+                with suppress(json.JSONDecodeError):
+                    yield {"session": path.stem, **json.loads(line)}
+
+    def _unit_files(self) -> list[Path]:
+        return sorted(self.units.iterdir()) if self.units.is_dir() else []
+
+
+def _distrust(path: Path, identifier: str, rest: str, known: frozenset[str]) -> str | None:
+    """Why a file is not to be trusted, or None."""
+    mark, _, suffix = rest.partition(".")
+    if suffix != "parquet" or not path.is_file():
+        return "not a unit file"
+    if identifier not in known:
+        return "a unit of another sweep"
+    if checksum(identifier, path.read_bytes()) != mark:
+        return "damaged: its bytes do not match its checksum"
+    return None
+
+
+def read_table(folder: str | os.PathLike) -> pd.DataFrame:
+    """One tidy table of all finished units of a sweep's folder.
+
+    ```python
+    table = deeplin.sweep.read_table("results/FM-1")
+    ```
+    """
+    return Store(folder).table()
