@@ -1,0 +1,104 @@
+"""The Hessian of a loss over flattened parameters: products with vectors, and the dense matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
+
+from deeplin.checks import InputError
+from deeplin.networks import Network, landscape, linear_gradient, linear_risk
+from deeplin.problems import Problem
+
+
+@dataclass(frozen=True)
+class PlainLoss:
+    """A loss of one pytree as a risk function; equal for equal losses, so compiled code is kept."""
+
+    loss: Callable[[Any], Array]
+
+    def __call__(self, _data: None, tree: Any) -> Array:
+        """The loss itself."""
+        return self.loss(tree)
+
+
+def surface(problem: Problem | Callable[[Any], Array], tree: Any) -> tuple[Callable, Any]:
+    """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
+    if isinstance(problem, Problem):
+        if not isinstance(tree, Network):
+            raise InputError(
+                f"the sharpness of a Problem needs a Network; received {type(tree).__name__}. "
+                "Pass a Network, or a loss function with its own parameters."
+            )
+        return landscape(problem, tree)
+    if not callable(problem):
+        raise InputError(
+            f"received {type(problem).__name__}; pass a Problem, or a function from the "
+            "parameters to a scalar loss."
+        )
+    return PlainLoss(problem), None
+
+
+def parameters(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """What is trained in a pytree, and the function that puts it back.
+
+    Of a Network the weights are trained and the read-out is fixed; of any other pytree every
+    floating array is trained.
+    """
+    if isinstance(tree, Network):
+        return tree.weights, lambda weights: Network(weights, tree.readout, tree.activation)
+    trained, fixed = eqx.partition(tree, eqx.is_inexact_array)
+    return trained, lambda arrays: eqx.combine(arrays, fixed)
+
+
+def as_batch(tree: Any) -> Any:
+    """The pytree with a leading batch axis (a Network may have one already)."""
+    if isinstance(tree, Network):
+        return tree.with_batch()
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None] if eqx.is_array(leaf) else leaf, tree)
+
+
+def gradient(risk: Callable, data: Any, tree: Any) -> tuple[Callable[[Array], Array], Array]:
+    """∇R as a function of the flattened parameters, and those of `tree`."""
+    trained, rebuild = parameters(tree)
+    vector, unravel = ravel_pytree(trained)
+    if risk is linear_risk:  # the closed form is cheaper than reverse mode
+        return lambda x: ravel_pytree(linear_gradient(data, rebuild(unravel(x))))[0], vector
+    return jax.grad(lambda x: risk(data, rebuild(unravel(x)))), vector
+
+
+def linear_operator(risk: Callable, data: Any, tree: Any) -> Callable[[Array], Array]:
+    """The map v ↦ Hv at `tree`.
+
+    The gradient is linearised once, so that each product costs about as much as one gradient.
+    """
+    return jax.linearize(*gradient(risk, data, tree))[1]
+
+
+@eqx.filter_jit
+def products(risk: Callable, data: Any, trees: Any, vectors: Array) -> Array:
+    """Hv for each tree of a batch and its vector, (batch, parameters)."""
+    return over_batch(lambda tree, v: linear_operator(risk, data, tree)(v))(trees, vectors)
+
+
+@eqx.filter_jit
+def dense(risk: Callable, data: Any, trees: Any) -> Array:
+    """The Hessian matrices of a batch of trees by automatic differentiation (the oracle)."""
+
+    def matrix(tree):
+        trained, rebuild = parameters(tree)
+        vector, unravel = ravel_pytree(trained)
+        return jax.hessian(lambda x: risk(data, rebuild(unravel(x))))(vector)
+
+    return over_batch(matrix)(trees)
+
+
+def over_batch(function: Callable) -> Callable:
+    """`function` mapped over the leading axis of every array in its arguments."""
+    return eqx.filter_vmap(function, in_axes=eqx.if_array(0))

@@ -1,0 +1,244 @@
+"""`sharpness`: one call for every way to the extreme eigenvalue of the Hessian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.networks import Network, linear_risk
+from deeplin.problems import Problem
+from deeplin.sharpness import lanczos
+from deeplin.sharpness.exact import exact
+from deeplin.sharpness.hessian import as_batch, dense, parameters, products, surface
+from deeplin.sharpness.power import power_iteration
+from deeplin.sharpness.result import Sharpness
+
+DENSE_LIMIT = 100
+"""`auto` prefers the dense matrix up to this many parameters."""
+
+
+def sharpness(
+    problem: Problem | Callable[[Any], Array],
+    network: Any,
+    *,
+    method: str = "auto",
+    which: str = "largest",
+    tolerance: float | None = None,
+    start: Any = None,
+    key: Array | None = None,
+    steps: int = 20,
+    max_products: int = 500,
+) -> Sharpness:
+    """Largest (or smallest) eigenvalue of the Hessian of the risk over all weights (FM-sharp).
+
+    S(W) = λ_max(∇²R(W)), together with a bound of the error.
+
+    Arguments:
+        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar.
+        network: a `Network` (its weights are the parameters, the read-out is fixed; a batch gives
+            arrays), or for a loss of your own any pytree of parameters.
+        method: `exact` (X-1: a small matrix, for linear networks at minimisers; the error says how
+            far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
+            differentiation, small networks), `power` (the papers' iteration of `steps` products,
+            for comparison: largest modulus), or `auto`: exact where its error allows, otherwise
+            dense or Lanczos by size.
+        which: `largest` or `smallest`, algebraically.
+        tolerance: error wanted, relative to the norm of the Hessian; by default two thirds of the
+            digits of the precision.
+        start: a guess of the eigenvector (flattened parameters), used by `lanczos` and `power`.
+        key: randomness of the start vector.
+        max_products: where Lanczos gives up (`converged` is then False).
+
+    ```python
+    s = deeplin.sharpness(problem, network)
+    s.value, s.error, s.method
+    ```
+
+    References: FM eq. (7); X-1.
+    """
+    request = _Request.of(problem, network, which, tolerance, start, key, steps, max_products)
+    if method not in METHODS:
+        raise InputError(f"method is {method!r}; pass one of {', '.join(METHODS)}.")
+    result = METHODS[method](request)
+    if isinstance(network, Network) and network.batch is not None:
+        return result
+    vector = None if result.vector is None else result.vector[0]
+    single = (result.value, result.error, result.converged, result.products)
+    value, error, converged, count = (np.broadcast_to(item, 1)[0].item() for item in single)
+    return Sharpness(value, error, result.method, converged, vector, count)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """One call of `sharpness` on a batch of parameters."""
+
+    problem: Any
+    risk: Callable
+    data: Any
+    trees: Any
+    shape: tuple[int, int]
+    """Networks in the batch, parameters of each."""
+    dtype: np.dtype
+    which: str
+    tolerance: float
+    start: np.ndarray | None
+    seed: int
+    steps: int
+    max_products: int
+
+    @classmethod
+    def of(cls, problem, network, which, tolerance, start, key, steps, max_products) -> _Request:
+        """Check what the caller passed."""
+        risk, data = surface(problem, network)
+        trees = as_batch(network)
+        leaves = jax.tree.leaves(parameters(trees)[0])
+        if not leaves:
+            raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
+        if which not in ("largest", "smallest"):
+            raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
+        shape = (len(leaves[0]), sum(leaf[0].size for leaf in leaves))
+        dtype = np.dtype(jnp.result_type(*leaves))
+        if tolerance is None:
+            tolerance = float(np.finfo(dtype).eps) ** (2 / 3)
+        seed = 0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32))
+        return cls(
+            problem,
+            risk,
+            data,
+            trees,
+            shape,
+            dtype,
+            which,
+            positive_number("tolerance", tolerance),
+            _start(start, shape, dtype),
+            seed,
+            whole_number("steps", steps),
+            whole_number("max_products", max_products),
+        )
+
+    @property
+    def sign(self) -> int:
+        """−1 where the smallest eigenvalue of H is found as the largest of −H."""
+        return 1 if self.which == "largest" else -1
+
+    def part(self, members: np.ndarray) -> _Request:
+        """The same request for some networks of the batch."""
+        trees = jax.tree.map(lambda leaf: leaf[members], self.trees)
+        start = None if self.start is None else self.start[members]
+        return replace(self, trees=trees, start=start, shape=(len(members), self.shape[1]))
+
+
+def _exact(request: _Request) -> Sharpness:
+    if request.risk is not linear_risk:
+        raise InputError(
+            "method 'exact' is for linear networks on a Problem (X-1); pass method='lanczos'."
+        )
+    value, error = exact(request.problem, request.trees, request.which)
+    error = np.where(np.isnan(error), np.inf, error)
+    return Sharpness(value, error, "exact", error <= request.tolerance * np.abs(value))
+
+
+def _lanczos(request: _Request) -> Sharpness:
+    def multiply(vectors):
+        image = products(request.risk, request.data, request.trees, jnp.asarray(vectors))
+        return request.sign * np.asarray(image)
+
+    found = lanczos.largest(
+        multiply,
+        request.shape,
+        request.dtype,
+        seed=request.seed,
+        guess=request.start,
+        tolerance=request.tolerance,
+        max_products=request.max_products,
+    )
+    converged = found.error <= request.tolerance * found.scale
+    value = request.sign * found.value
+    return Sharpness(value, found.error, "lanczos", converged, found.vector, found.products)
+
+
+def _dense(request: _Request) -> Sharpness:
+    matrices = dense(request.risk, request.data, request.trees)
+    asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
+    values, vectors = (np.asarray(item) for item in jnp.linalg.eigh(matrices))
+    scale = np.abs(values).max(axis=1)
+    error = asymmetry + request.shape[1] * np.finfo(request.dtype).eps * scale
+    error = np.where(np.isnan(error), np.inf, error)
+    index = -1 if request.which == "largest" else 0
+    converged = error <= request.tolerance * scale
+    count = request.shape[1]
+    return Sharpness(values[:, index], error, "dense", converged, vectors[:, :, index], count)
+
+
+def _power(request: _Request) -> Sharpness:
+    if request.which == "smallest":
+        raise InputError(
+            "method 'power' finds the eigenvalue of largest modulus; pass method='lanczos' for "
+            "the smallest."
+        )
+    start = request.start
+    if start is None:
+        draw = np.random.default_rng(request.seed).standard_normal(request.shape[1])
+        start = np.broadcast_to(draw.astype(request.dtype), request.shape)
+    outcome = power_iteration(
+        request.risk, request.data, request.trees, jnp.asarray(start), jnp.asarray(request.steps)
+    )
+    value, residual, vector = (np.asarray(item) for item in outcome)
+    converged = residual <= request.tolerance * np.abs(value)
+    return Sharpness(value, residual, "power", converged, vector, request.steps)
+
+
+def _auto(request: _Request) -> Sharpness:
+    """Exact where its error allows; the others dense or by Lanczos."""
+    general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
+    if request.risk is not linear_risk:
+        return general(request)
+    result = _exact(request)
+    if result.converged.all():
+        return result
+    members = np.flatnonzero(~result.converged)
+    if len(members) == request.shape[0]:
+        return general(request)
+    # Padded to a power of two: few shapes, few compilations.
+    padded = np.resize(members, 1 << (len(members) - 1).bit_length())
+    other = general(request.part(padded))
+    value, error, converged = (
+        array.copy() for array in (result.value, result.error, result.converged)
+    )
+    method = np.full(request.shape[0], "exact", dtype="<U8")
+    for target, source in (
+        (value, other.value),
+        (error, other.error),
+        (converged, other.converged),
+    ):
+        target[members] = source[: len(members)]
+    method[members] = other.method
+    return Sharpness(value, error, method, converged, products=other.products)
+
+
+def _start(start: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:
+    if start is None:
+        return None
+    vectors = np.asarray(start, dtype).reshape(-1, np.shape(start)[-1] if np.ndim(start) else 1)
+    if vectors.shape[1] != shape[1] or len(vectors) not in (1, shape[0]):
+        raise InputError(
+            f"start has shape {np.shape(start)}; pass a vector of the {shape[1]} flattened "
+            f"parameters, or one for each of the {shape[0]} network(s)."
+        )
+    return np.broadcast_to(vectors, shape)
+
+
+METHODS = {
+    "auto": _auto,
+    "exact": _exact,
+    "lanczos": _lanczos,
+    "dense": _dense,
+    "power": _power,
+}
