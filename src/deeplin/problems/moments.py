@@ -27,9 +27,12 @@ class Moments:
 
     @classmethod
     def of_rows(cls, inputs: np.ndarray, targets: np.ndarray) -> Moments:
-        """Moments of one chunk, about its own mean."""
+        """Moments of one chunk, about its own mean.
+
+        The mean is taken about the first row, so that a constant column has no scatter at all.
+        """
         rows = np.concatenate([inputs, targets], axis=1)
-        shift = rows.mean(axis=0)
+        shift = rows[0] + (rows - rows[0]).mean(axis=0)
         centred = rows - shift
         return cls(len(rows), shift, centred.sum(axis=0), centred.T @ centred, targets.shape[1])
 

@@ -1,0 +1,203 @@
+"""What is done to the columns of a table before they become a problem, said in sentences.
+
+Everything is an affine change of each column, z ↦ (z − c)/s, so it can be applied to the rows or
+to their moments alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from deeplin.checks import InputError
+from deeplin.problems.moments import Moments
+from deeplin.problems.problem import Problem
+
+WIDE_SPREAD = 1e3
+"""Standard deviations of the inputs that differ by more than this factor are worth a note."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Each prepared column is (z − centre)/scale of the table's column; inputs first."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    targets: int
+
+    def undo(self, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (d×q) and intercepts (q) for the table's own columns."""
+        d = len(self.centre) - self.targets
+        original = coefficients / self.scale[:d, None]
+        return original, self.centre[d:] - self.centre[:d] @ original
+
+
+class Columns(NamedTuple):
+    """Mean and standard deviation of every column."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+
+    @property
+    def constant(self) -> np.ndarray:
+        """Which columns never change."""
+        return self.deviation == 0
+
+    @property
+    def zero(self) -> np.ndarray:
+        """Which columns are zero everywhere."""
+        return self.constant & (self.mean == 0)
+
+
+def prepare(
+    gathered: np.ndarray | Moments,
+    inputs: Sequence[str],
+    targets: Sequence[str],
+    *,
+    standardize: bool,
+    intercept: bool,
+) -> tuple[Problem, Preparation, tuple[str, ...], list[str]]:
+    """The problem of rows or moments, how its columns were changed, its inputs, and the notes."""
+    columns = _columns(gathered)
+    names = np.array([*inputs, *targets], dtype=object)
+    is_input = np.arange(len(names)) < len(inputs)
+    centred = is_input & standardize | intercept
+    fixed = columns.constant & (centred | columns.zero)
+    if np.any(fixed & ~is_input):
+        name = names[fixed & ~is_input][0]
+        raise InputError(
+            f"the target {name!r} is constant: there is nothing to explain"
+            + (" beyond the intercept. " if intercept else ". ")
+            + "Pass a target that varies."
+        )
+    keep = ~fixed
+    if not np.any(keep & is_input):
+        raise InputError("every input is constant; pass at least one column that varies.")
+    centre = np.where(centred, columns.mean, 0.0)[keep]
+    scale = np.where(is_input & standardize, columns.deviation, 1.0)[keep]
+    notes = _notes(columns, names, is_input, fixed, standardize, intercept)
+    notes += _equal_notes(gathered, names, is_input & keep)
+    preparation = Preparation(centre, scale, len(targets))
+    problem = _problem(gathered, keep, preparation)
+    _require_resolved_scales(problem)
+    return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem)
+
+
+def _columns(gathered: np.ndarray | Moments) -> Columns:
+    if isinstance(gathered, Moments):
+        variance = np.maximum(np.diag(gathered.centred), 0.0)
+        return Columns(gathered.mean, np.sqrt(variance))
+    shifted = gathered - gathered[0]  # exactly zero in a constant column
+    mean = shifted.mean(axis=0)
+    return Columns(gathered[0] + mean, np.sqrt(np.mean((shifted - mean) ** 2, axis=0)))
+
+
+def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
+    single = change.targets == 1
+    if isinstance(gathered, Moments):
+        moments = Moments(
+            gathered.count,
+            (gathered.shift[keep] - change.centre) / change.scale,
+            gathered.total[keep] / change.scale,
+            gathered.scatter[np.ix_(keep, keep)] / np.outer(change.scale, change.scale),
+            gathered.targets,
+        )
+        return Problem.from_accumulated(moments, single_target=single)
+    rows = (gathered[:, keep] - change.centre) / change.scale
+    d = rows.shape[1] - change.targets
+    return Problem.from_data(rows[:, :d], rows[:, d] if single else rows[:, d:])
+
+
+def _require_resolved_scales(problem: Problem) -> None:
+    """Refuse moments in which rounding of the largest column hides a direction of the smaller ones.
+
+    Rescaling the columns does not change the rank, so a larger rank of the rescaled Σ̂ shows it.
+    """
+    if problem.inputs is not None or problem.rank == problem.dimension:
+        return
+    size = np.sqrt(np.diag(problem.covariance))
+    eigenvalues = np.linalg.eigvalsh(problem.covariance / np.outer(size, size))
+    visible = eigenvalues > np.finfo(float).eps * len(size) * eigenvalues[-1]
+    if np.count_nonzero(visible) > problem.rank:
+        raise InputError(
+            f"the inputs differ in size by a factor of {size.max() / size.min():.1g}, too much for "
+            "their second moments in float64; pass standardize=True (--standardize)."
+        )
+
+
+# --- sentences ---------------------------------------------------------------------------------
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool):
+    notes = []
+    if standardize:
+        notes.append("Every input was standardised: its mean subtracted, divided by its deviation.")
+    if intercept:
+        what = "the targets" if standardize else "inputs and targets"
+        notes.append(f"The means of {what} were subtracted, which fits an intercept.")
+    if np.any(fixed):
+        why = "constant" if standardize or intercept else "zero everywhere"
+        notes.append(f"Removed because {why}: {listed(names[fixed])}.")
+    constant = columns.constant & is_input & ~fixed
+    if np.any(constant):
+        notes.append(f"Constant, so it acts as an intercept: {listed(names[constant])}.")
+    spread = columns.deviation[is_input & ~columns.constant]
+    if not standardize and len(spread) and spread.max() > WIDE_SPREAD * spread.min():
+        notes.append(
+            f"The deviations of inputs differ by a factor of {spread.max() / spread.min():.1g}: "
+            "training will crawl along the small ones. Standardise them (--standardize)."
+        )
+    return notes
+
+
+def _equal_notes(gathered: np.ndarray | Moments, names, considered: np.ndarray) -> list[str]:
+    places = np.flatnonzero(considered)
+    pairs = (
+        _equal_by_moments(gathered, places)
+        if isinstance(gathered, Moments)
+        else _equal_by_rows(gathered, places)
+    )
+    if not pairs:
+        return []
+    named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
+    return [
+        f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the weight "
+        "equally between them."
+    ]
+
+
+def _equal_by_rows(rows: np.ndarray, places: np.ndarray) -> list[tuple[int, int]]:
+    first: dict[bytes, int] = {}
+    found = [(first.setdefault(rows[:, j].tobytes(), int(j)), int(j)) for j in places]
+    return [(i, j) for i, j in found if i != j]
+
+
+def _equal_by_moments(moments: Moments, places: np.ndarray) -> list[tuple[int, int]]:
+    """Columns whose difference has no second moment, to rounding."""
+    raw = moments.raw[np.ix_(places, places)]
+    power = np.diag(raw)
+    distance = power[:, None] + power[None, :] - 2 * raw
+    close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power[None, :])
+    return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
+
+
+def _fit_notes(problem: Problem) -> list[str]:
+    n, d, r = problem.samples, problem.dimension, problem.rank
+    notes = []
+    if problem.inputs is None:
+        notes.append(f"{n} rows were streamed; only their second moments are kept.")
+    if r < min(n, d):
+        notes.append(f"The inputs are linearly dependent: rank {r} of {min(n, d)} possible.")
+    exact = problem.minimal_risk <= 1e-13 * problem.target_moment
+    if exact and r < n:
+        notes.append("The target is a linear function of the inputs, to rounding.")
+    return notes

@@ -1,0 +1,293 @@
+"""Tables become problems: same numbers from every format and chunking, a sentence for the rest."""
+
+import gzip
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import StandardScaler
+
+import deeplin as dl
+from deeplin.problems.reading import read_problem
+from deeplin.problems.tables import open_table
+
+NAMES = ["age", "height", "weight"]
+
+
+@pytest.fixture
+def frame(rng):
+    table = pd.DataFrame(rng.normal(size=(40, 3)), columns=NAMES)
+    table["y"] = table @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=40) + 3
+    return table
+
+
+def _write(frame, folder, kind):
+    path = folder / f"table.{kind}"
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    if kind in ("csv", "tsv"):
+        frame.to_csv(path, index=False, sep="," if kind == "csv" else "\t")
+    elif kind == "csv.gz":
+        path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
+    elif kind == "parquet":
+        pyarrow.parquet.write_table(arrow, path, row_group_size=7)
+    elif kind == "feather":
+        pyarrow.feather.write_feather(arrow, path)
+    elif kind == "arrow":
+        with pa.ipc.new_stream(path, arrow.schema) as writer:
+            writer.write_table(arrow, max_chunksize=9)
+    elif kind == "npy":
+        np.save(path, frame.to_numpy())
+    elif kind == "npz":
+        np.savez(path, X=frame[NAMES].to_numpy(), y=frame["y"].to_numpy())
+    return path
+
+
+def _same(problem, expected, tolerance=1e-12):
+    scale = np.abs(expected.covariance).max()
+    np.testing.assert_allclose(problem.covariance, expected.covariance, atol=tolerance * scale)
+    np.testing.assert_allclose(problem.cross_moment, expected.cross_moment, rtol=tolerance)
+    np.testing.assert_allclose(problem.target_moment, expected.target_moment, rtol=tolerance)
+    assert problem.samples == expected.samples
+
+
+@pytest.mark.parametrize(
+    "kind", ["csv", "tsv", "csv.gz", "parquet", "feather", "arrow", "npy", "npz"]
+)
+@pytest.mark.parametrize("memory", [2**20, 0])
+def test_every_format_gives_the_problem_of_its_rows(frame, tmp_path, kind, memory):
+    target = "-1" if kind == "npy" else "y"
+    memory = memory or 8 * 16  # room for the moments of four columns, not for the rows
+    reading = read_problem(_write(frame, tmp_path, kind), target, memory=memory, chunk_rows=6)
+    expected = dl.Problem.from_data(frame[NAMES].to_numpy(), frame["y"].to_numpy())
+    _same(reading.problem, expected)
+    assert (reading.problem.inputs is None) == (memory == 128)
+    np.testing.assert_allclose(reading.problem.optimum, expected.optimum, rtol=1e-10)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    chunk_rows=st.integers(1, 60),
+    offset=st.sampled_from([0.0, 1e3, 1e6]),
+    options=st.fixed_dictionaries({"standardize": st.booleans(), "intercept": st.booleans()}),
+)
+def test_moments_do_not_depend_on_the_chunking(tmp_path_factory, chunk_rows, offset, options):
+    folder = tmp_path_factory.mktemp("chunks")
+    rows = np.random.default_rng(3).normal(size=(50, 5)) * [1, 10, 0.1, 1, 1] + offset
+    np.save(folder / "rows.npy", rows)
+    one, many = (
+        read_problem(folder / "rows.npy", "4", memory=300, chunk_rows=size, **options)
+        for size in (50, chunk_rows)
+    )
+    _same(many.problem, one.problem, 1e-12 if offset < 1e5 else 1e-9)
+    assert one.inputs == many.inputs
+
+
+def test_folders_and_globs_are_one_table(frame, tmp_path):
+    folder = tmp_path / "parts" / "deeper"
+    folder.mkdir(parents=True)
+    (tmp_path / "parts" / "_SUCCESS").write_text("")
+    for number, part in enumerate(np.array_split(np.arange(40), 3)):
+        # Another order of columns is the same table.
+        columns = frame.columns[::-1] if number == 1 else frame.columns
+        frame.iloc[part][columns].to_parquet(folder / f"{number}.parquet", index=False)
+    expected = dl.Problem.from_data(frame[NAMES].to_numpy(), frame["y"].to_numpy())
+    for source in (tmp_path / "parts", str(tmp_path / "parts" / "**" / "*.parquet")):
+        _same(read_problem(source, "y").problem, expected)
+
+
+def test_an_intercept_and_standardised_inputs_agree_with_scikit_learn(frame, tmp_path):
+    path = _write(frame, tmp_path, "csv")
+    scaled = StandardScaler().fit_transform(frame[NAMES])
+    model = LinearRegression().fit(scaled, frame["y"])
+    for memory in (2**20, 128):
+        reading = read_problem(path, "y", standardize=True, intercept=True, memory=memory)
+        np.testing.assert_allclose(reading.problem.optimum, model.coef_, rtol=1e-10)
+        residual = frame["y"] - model.predict(scaled)
+        np.testing.assert_allclose(reading.problem.minimal_risk, np.mean(residual**2), rtol=1e-9)
+        coefficients, intercept = reading.in_table_units(reading.problem.optimum)
+        plain = LinearRegression().fit(frame[NAMES], frame["y"])
+        np.testing.assert_allclose(coefficients[:, 0], plain.coef_, rtol=1e-10)
+        np.testing.assert_allclose(intercept, plain.intercept_, rtol=1e-10)
+        assert any("standardised" in note for note in reading.notes)
+        assert any("intercept" in note for note in reading.notes)
+
+
+def test_several_targets_are_read_together(frame, tmp_path):
+    reading = read_problem(_write(frame, tmp_path, "csv"), ["y", "age"])
+    expected = dl.Problem.from_data(frame[NAMES[1:]].to_numpy(), frame[["y", "age"]].to_numpy())
+    np.testing.assert_allclose(reading.problem.optimum, expected.optimum, rtol=1e-12)
+
+
+def test_text_is_left_out_and_said(frame, tmp_path):
+    frame["name"] = "someone"
+    frame["smokes"] = frame["age"] > 0
+    reading = read_problem(_write(frame, tmp_path, "csv"), "y", ignore=["age"])
+    assert reading.inputs == ("height", "weight", "smokes")
+    assert any("'name'" in note for note in reading.notes)
+
+
+def test_whole_numbers_that_become_fractions_later_are_read(tmp_path):
+    rows = 200_000  # several blocks of text
+    first = np.arange(rows) % 7
+    values = np.where(np.arange(rows) < rows - 10, first, 0.5)
+    lines = [f"{v:g},{k % 3}" for k, v in enumerate(values)]
+    (tmp_path / "late.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
+    reading = read_problem(tmp_path / "late.csv", "y")
+    assert reading.problem.samples == rows
+    np.testing.assert_allclose(reading.problem.covariance, [[np.mean(values**2)]])
+
+
+def test_a_table_without_names_is_numbered(tmp_path):
+    (tmp_path / "bare.csv").write_text("1;2;3\n2;1;5\n0;1;1\n")
+    reading = read_problem(tmp_path / "bare.csv", "-1")
+    assert reading.inputs == ("0", "1")
+    assert reading.problem.samples == 3
+
+
+def test_missing_values_are_refused_or_their_rows_left_out(frame, tmp_path):
+    whole = dl.Problem.from_data(
+        frame[NAMES].drop(index=[7, 9]).to_numpy(), frame["y"].drop(index=[7, 9]).to_numpy()
+    )
+    frame.loc[7, "height"] = np.nan
+    frame.loc[9, "y"] = np.nan
+    for kind in ("csv", "parquet", "npz"):
+        path = _write(frame, tmp_path, kind)
+        with pytest.raises(dl.InputError, match=r"missing value in row 8, column .*--missing drop"):
+            read_problem(path, "y", chunk_rows=3)
+        reading = read_problem(path, "y", missing="drop", chunk_rows=3)
+        _same(reading.problem, whole)
+        assert any("missing: 2" in note for note in reading.notes)
+    frame["height"] = np.nan
+    with pytest.raises(dl.InputError, match="no complete row"):
+        read_problem(_write(frame, tmp_path, "parquet"), "y", missing="drop")
+
+
+def test_constant_columns_are_removed_where_they_carry_nothing(frame, tmp_path):
+    frame["one"] = 0.1
+    frame["zero"] = 0.0
+    path = _write(frame, tmp_path, "parquet")
+    for memory in (2**20, 300):
+        plain = read_problem(path, "y", memory=memory)
+        assert plain.inputs == (*NAMES, "one")
+        assert any("acts as an intercept: 'one'" in note for note in plain.notes)
+        centred = read_problem(path, "y", memory=memory, intercept=True, chunk_rows=5)
+        assert centred.inputs == tuple(NAMES)
+        assert any("constant: 'one', 'zero'" in note for note in centred.notes)
+
+
+def test_equal_columns_share_the_weight_and_are_named(frame, tmp_path):
+    frame.insert(1, "years", frame["age"])
+    path = _write(frame, tmp_path, "parquet")
+    for memory in (2**20, 200):
+        reading = read_problem(path, "y", memory=memory)
+        assert reading.problem.rank == 3
+        np.testing.assert_allclose(reading.problem.optimum[0], reading.problem.optimum[1])
+        assert any("'age' = 'years'" in note for note in reading.notes)
+
+
+def test_exact_targets_and_wild_scales_are_said(frame, tmp_path):
+    frame["y"] = frame["age"] + frame["weight"]
+    frame["height"] *= 1e6
+    path = _write(frame, tmp_path, "parquet")
+    for memory in (2**20, 128):
+        notes = read_problem(path, "y", memory=memory).notes
+        assert any("linear function of the inputs" in note for note in notes)
+        assert any("--standardize" in note for note in notes)
+
+
+def test_scales_too_wide_for_second_moments_are_refused(frame, tmp_path):
+    frame["height"] *= 1e12
+    path = _write(frame, tmp_path, "parquet")
+    assert read_problem(path, "y").problem.rank == 3  # from the rows themselves it is visible
+    with pytest.raises(dl.InputError, match="standardize"):
+        read_problem(path, "y", memory=128)
+    assert read_problem(path, "y", memory=128, standardize=True).problem.rank == 3
+
+
+def test_bad_tables_get_one_sentence(frame, tmp_path):
+    frame["name"] = "x"
+    path = _write(frame, tmp_path, "csv")
+    other = tmp_path / "mixed"
+    other.mkdir()
+    _write(frame, other, "csv")
+    _write(frame, other, "parquet")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "only_names.csv").write_text("a,b\n")
+    (tmp_path / "twice.csv").write_text("a,a,b\n1,2,3\n")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
+    (tmp_path / "sheet.xlsx").write_bytes(b"")
+    np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "vector.npy", np.ones(4))
+    np.savez(tmp_path / "lengths.npz", X=np.ones((4, 2)), y=np.ones(3))
+    infinite = frame.drop(columns="name").assign(age=np.inf)
+    (tmp_path / "infinite").mkdir()
+    cases = [
+        (path, "price", "no column 'price'"),
+        (path, "name", "does not hold numbers"),
+        (other, "y", "several formats"),
+        (tmp_path / "absent.csv", "y", "no file"),
+        (str(tmp_path / "*.nothing"), "y", "holds no table"),
+        (tmp_path / "sheet.xlsx", "y", "supported"),
+        (tmp_path / "empty.csv", "y", "names"),
+        (tmp_path / "only_names.csv", "b", "no complete row"),
+        (tmp_path / "twice.csv", "b", "repeat"),
+        (tmp_path / "ragged.csv", "b", "cannot read"),
+        (tmp_path / "broken.parquet", "b", "cannot read"),
+        (tmp_path / "objects.npy", "0", "cannot read"),
+        (tmp_path / "vector.npy", "0", "matrix of real numbers"),
+        (tmp_path / "lengths.npz", "y", "different lengths"),
+        (_write(infinite, tmp_path / "infinite", "parquet"), "y", "infinite value in row 1"),
+    ]
+    for source, target, sentence in cases:
+        with pytest.raises(dl.InputError, match=sentence):
+            read_problem(source, target)
+
+
+def test_targets_that_explain_nothing_are_refused(frame, tmp_path):
+    frame["y"] = 2.0
+    path = _write(frame, tmp_path, "csv")
+    assert read_problem(path, "y").problem.optimum_norm > 0
+    with pytest.raises(dl.InputError, match="constant"):
+        read_problem(path, "y", intercept=True)
+    with pytest.raises(dl.InputError, match="no input"):
+        read_problem(path, "y", ignore=NAMES)
+    with pytest.raises(dl.InputError, match="'refuse' or 'drop'"):
+        read_problem(path, "y", missing="ignore")
+
+
+def test_files_of_different_tables_are_refused(frame, tmp_path):
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.drop(columns="age").to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(dl.InputError, match="other columns"):
+        open_table(tmp_path)
+
+
+def test_dask_workers_give_the_same_moments(frame, tmp_path):
+    from distributed import Client, LocalCluster
+
+    frame.loc[3, "age"] = np.nan
+    path = _write(frame, tmp_path, "parquet")
+    np.save(tmp_path / "rows.npy", frame.to_numpy())
+    local = read_problem(path, "y", missing="drop", memory=128)
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
+    ) as c:
+        address = c.scheduler_address
+        remote = read_problem(path, "y", missing="drop", cluster=address)
+        with Client(address) as client:
+            array = read_problem(tmp_path / "rows.npy", "3", missing="drop", cluster=client)
+        with pytest.raises(dl.InputError, match="missing value"):
+            read_problem(path, "y", cluster=address)
+    for reading in (remote, array):
+        _same(reading.problem, local.problem)
+    assert remote.notes == local.notes
+    with pytest.raises(dl.InputError, match="no dask scheduler"):
+        read_problem(path, "y", cluster="tcp://127.0.0.1:1")
