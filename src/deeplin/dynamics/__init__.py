@@ -1,6 +1,18 @@
 """Dynamics: gradient descent, gradient flow, exact reduction of wide networks."""
 
 from deeplin.dynamics.descent import gradient_descent
+from deeplin.dynamics.reduction import Reduction, reduce
 from deeplin.dynamics.run import Records, Run
+from deeplin.dynamics.wide import simulate_wide
+from deeplin.dynamics.wide_run import UnstableStep, WideRun
 
-__all__ = ["Records", "Run", "gradient_descent"]
+__all__ = [
+    "Records",
+    "Reduction",
+    "Run",
+    "UnstableStep",
+    "WideRun",
+    "gradient_descent",
+    "reduce",
+    "simulate_wide",
+]

@@ -93,7 +93,7 @@ class Descent:
         goal: float = -np.inf,
         ceiling: float = np.inf,
     ) -> None:
-        """Descend to step `until`, or stop before: R ≤ goal, or R above the ceiling or not a number.
+        """Descend to step `until`, or stop before: R ≤ goal, or R above the ceiling or NaN.
 
         A run that breaks the ceiling goes back to the step before, whose weights are still finite:
         by replaying, since steps are deterministic, rather than by copying weights at every step.

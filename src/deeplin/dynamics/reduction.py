@@ -49,7 +49,7 @@ class Reduction:
         return Network(layers, self.original.readout, self.original.activation)
 
     def compact(self, network: Network) -> Network:
-        """Reduced widths but the original inputs: the same product Θ, with m-wide layers never formed.
+        """Reduced widths but the original inputs: a network with the full one's product Θ.
 
         W̃_1 = B_1ᵀW_1(0) + (A_1 − A_1(0)) B_0ᵀ, the other layers as they are.
         """
@@ -63,7 +63,7 @@ class Reduction:
 
     @cached_property
     def _first(self) -> Array:
-        return self.bases[1].T @ self.original.weights[0]
+        return jnp.asarray(self.bases[1].T) @ self.original.weights[0]
 
     def _layers(self, network: Network):
         if network.widths != self.network.widths:
@@ -105,7 +105,7 @@ def reduce(problem: Problem, network: Network) -> Reduction:
     small = Network(weights, readout, network.activation)
     return Reduction(
         small if small.widths != network.widths else network,
-        _in_coordinates(problem, bases[0]),
+        in_coordinates(problem, bases[0]),
         bases,
         network,
         _reason(network, small),
@@ -160,7 +160,7 @@ def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]
 
 
 def _new_directions(basis: np.ndarray, image: np.ndarray, floor: float) -> np.ndarray:
-    """Orthonormal directions of the columns of `image` outside `basis`; at most `floor` is nothing."""
+    """Orthonormal directions of the columns of `image` outside `basis`, above `floor`."""
     for _ in range(2):
         image = image - basis @ (basis.T @ image)
     left, sizes, _ = np.linalg.svd(image, full_matrices=False)
@@ -184,7 +184,7 @@ def _or_identity(basis: np.ndarray) -> np.ndarray:
     return np.eye(len(basis)) if basis.shape[0] == basis.shape[1] else basis
 
 
-def _in_coordinates(problem: Problem, basis: np.ndarray) -> Problem:
+def in_coordinates(problem: Problem, basis: np.ndarray) -> Problem:
     """The problem with inputs replaced by their coordinates in `basis`, which holds all of them."""
     if basis.shape[0] == basis.shape[1]:
         return problem

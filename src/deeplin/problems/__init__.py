@@ -2,6 +2,16 @@
 
 from deeplin.problems import synthetic
 from deeplin.problems.moments import Moments
+from deeplin.problems.population import Factored, Population, population_risk
 from deeplin.problems.problem import Problem, Quadratic, Spectrum
 
-__all__ = ["Moments", "Problem", "Quadratic", "Spectrum", "synthetic"]
+__all__ = [
+    "Factored",
+    "Moments",
+    "Population",
+    "Problem",
+    "Quadratic",
+    "Spectrum",
+    "population_risk",
+    "synthetic",
+]

@@ -1,0 +1,115 @@
+"""The initial state of a wide network, drawn without forming any m-wide matrix (X-5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from deeplin.checks import InputError
+from deeplin.problems import Problem
+
+POWER_STEPS = 40
+INSIDE, OUTSIDE = 0, 1
+"""The two independent streams of random numbers that each key gives."""
+
+
+def key_words(key: Any) -> np.ndarray:
+    """The words of a key (words,), or of a batch of keys (runs, words)."""
+    try:
+        keys = jnp.asarray(key)
+        typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+        words = np.asarray(jax.random.key_data(keys) if typed else keys)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"key is {key!r}; pass jax.random.key(seed).") from error
+    if words.dtype != np.uint32 or words.ndim not in (1, 2):
+        raise InputError(
+            f"key has shape {words.shape} and type {words.dtype}; pass jax.random.key(seed), or "
+            "jax.random.split(key, runs) for a batch."
+        )
+    return words
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedStart:
+    """What the training of one wide network depends on: layers of width r, and a random stream.
+
+    With X = R Qᵀ and V an orthonormal basis of span(W_1(0)Q, W_L(0)ᵀ), the layers are
+    (VᵀW_1Q, I, …, I, W_LV). The outside part N = VᵀW_1(0)(I − P_X) (r×d) is needed only for Θ_⊥
+    and is drawn again from the key whenever asked for, so that a batch does not hold it.
+    """
+
+    problem: Problem
+    words: np.ndarray
+    alpha: float
+    layers: tuple[np.ndarray, ...]
+
+    @classmethod
+    def draw(
+        cls, problem: Problem, words: np.ndarray, *, width: int, depth: int, alpha, beta
+    ) -> ReducedStart:
+        """The reduced state of BO-D2.3 at width m; below m = rank(X) + q it is the full one."""
+        rank, q = problem.rank, problem.outputs
+        random = _generator(words, INSIDE)
+        if width >= rank + q:
+            # The triangular factor of an m×r Gaussian matrix (Bartlett): rows of its orthonormal
+            # factor, the basis V, never matter.
+            factor = np.triu(random.standard_normal((rank + q, rank + q)), 1)
+            factor[np.diag_indices_from(factor)] = np.sqrt(
+                random.chisquare(width - np.arange(rank + q, dtype=np.float64))
+            )
+        else:
+            factor = random.standard_normal((width, rank + q))
+        middle = (np.eye(len(factor)),) * (depth - 2)
+        layers = (alpha * factor[:, :rank], *middle, beta * factor[:, rank:].T)
+        return cls(problem, words, alpha, layers)
+
+    @property
+    def width(self) -> int:
+        """r = min(m, rank(X) + q)."""
+        return len(self.layers[0])
+
+    def curvature(self) -> float:
+        """About λ_max of ∇²R: its Gauss-Newton part for identity middle layers (X-1), from below.
+
+        2λ_max(bΛ + ((L−2)b + 1)Λ^{1/2}A_1ᵀA_1Λ^{1/2}) with b = ‖A_L‖_2², by power iterations on the
+        ρ×ρ matrix: three digits in well under a millisecond. The exact value is `WideRun.stability`.
+        """
+        eigenvalues = self.problem.spectrum.eigenvalues
+        scaled = self.layers[0] * np.sqrt(eigenvalues)
+        b = np.linalg.norm(self.layers[-1], 2) ** 2
+        weight = (len(self.layers) - 2) * b + 1
+        vector, length = np.ones_like(eigenvalues), 0.0
+        for _ in range(POWER_STEPS):
+            vector = vector / np.linalg.norm(vector)
+            image = np.einsum("ji,j->i", scaled, np.einsum("ji,i->j", scaled, vector))
+            vector = b * eigenvalues * vector + weight * image
+            length = np.linalg.norm(vector)
+        return 2 * float(length)
+
+    def outside(self) -> np.ndarray:
+        """N = VᵀW_1(0)(I − P_X), r×d: α times a Gaussian matrix without its part on the data."""
+        return self.alpha * self._beside_data(self._gaussian()).T
+
+    def perpendicular(self, backward: np.ndarray) -> np.ndarray:
+        """Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
+        if self.alpha == 0:
+            return np.zeros((self.problem.dimension, backward.shape[1]))
+        return self.alpha * self._beside_data(self._gaussian() @ backward)
+
+    def _gaussian(self) -> np.ndarray:
+        random = _generator(self.words, OUTSIDE)
+        return random.standard_normal((self.problem.dimension, self.width))
+
+    def _beside_data(self, columns: np.ndarray) -> np.ndarray:
+        """(I − P_X) C."""
+        basis = self.problem.spectrum.vectors
+        return columns - basis @ (basis.T @ columns)
+
+
+def _generator(words: np.ndarray, stream: int) -> np.random.Generator:
+    """NumPy draws normals faster than JAX on a CPU, and nothing has to compile."""
+    return np.random.default_rng(np.random.SeedSequence(words.tolist(), spawn_key=(stream,)))
