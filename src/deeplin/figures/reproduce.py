@@ -1,0 +1,124 @@
+"""Run the studies behind figures, resumably, and judge their claims."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from deeplin.checks import InputError, whole_number
+from deeplin.figures.claims import Claim
+from deeplin.figures.figure import PRESETS, Figure, Panel, Study
+from deeplin.sweep import InProcess, Processes, Progress, Store, run
+from deeplin.sweep.config import digest
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """The rows of a study, and how they came about."""
+
+    study: Study
+    config: Any
+    folder: Path
+    table: pd.DataFrame
+    failures: tuple[str, ...]
+    seconds: float
+    """Computing time of its units, whenever they were computed."""
+
+
+@dataclass(frozen=True)
+class PanelResult:
+    """A panel with its data and judged claims."""
+
+    panel: Panel
+    data: StudyResult
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """A figure with everything the report needs."""
+
+    figure: Figure
+    preset: str
+    seed: int
+    panels: tuple[PanelResult, ...]
+    failures: tuple[str, ...]
+    """Errors of units that could not be computed; such a figure has no panels."""
+    judging_seconds: float
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims of all panels."""
+        return tuple(claim for panel in self.panels for claim in panel.claims)
+
+    @property
+    def holds(self) -> bool:
+        """Whether it was computed and every claim holds."""
+        return not self.failures and all(claim.holds for claim in self.claims)
+
+
+def reproduce(
+    figures: Sequence[Figure],
+    results: Path,
+    *,
+    preset: str = "quick",
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[str], Progress] = lambda title: Progress(),
+) -> Iterator[FigureResult]:
+    """Compute what the folder `results` lacks and yield each figure as it is finished.
+
+    A study that several figures share is computed once. Interrupt and call again to go on.
+
+    ```python
+    for result in reproduce([FM_1], Path("results")):
+        print(result.figure.name, result.holds)
+    ```
+    """
+    if preset not in PRESETS:
+        raise InputError(f"preset is {preset!r}; pass one of {', '.join(PRESETS)}.")
+    whole_number("seed", seed, minimum=0)
+    executor = InProcess() if whole_number("workers", workers) == 1 else Processes(workers)
+    finished: dict[Study, StudyResult] = {}
+    for figure in figures:
+        for study in figure.studies:
+            if study not in finished:
+                finished[study] = _run(study, results, preset, seed, executor, progress(study.name))
+        yield _judge(figure, preset, seed, finished)
+
+
+def _run(study: Study, results: Path, preset: str, seed: int, executor, progress) -> StudyResult:
+    config = dataclasses.replace(study.presets[preset], seed=seed)
+    # The folder carries the config's hash: another seed or preset never meets these units.
+    folder = results / f"{study.name}-{preset}-{digest(config, size=4).hex()}"
+    outcome = run(study.experiment, config, folder, executor=executor, progress=progress)
+    table = outcome.table()
+    failures = tuple(f"{study.name}: {error}" for error in outcome.failed.values())
+    return StudyResult(study, config, folder, table, failures, _computing_seconds(outcome.store))
+
+
+def _computing_seconds(store: Store) -> float:
+    """Time spent on the finished units, over all sessions that wrote into the folder."""
+    lines = {line["unit"]: line for line in store.journal() if line.get("outcome") == "finished"}
+    return sum(line["seconds"] for line in lines.values())
+
+
+def _judge(
+    figure: Figure, preset: str, seed: int, finished: dict[Study, StudyResult]
+) -> FigureResult:
+    started = time.perf_counter()
+    failures = tuple(text for study in figure.studies for text in finished[study].failures)
+    panels = ()
+    if not failures:
+        panels = tuple(_judge_panel(panel, finished[panel.study]) for panel in figure.panels)
+    return FigureResult(figure, preset, seed, panels, failures, time.perf_counter() - started)
+
+
+def _judge_panel(panel: Panel, data: StudyResult) -> PanelResult:
+    return PanelResult(panel, data, tuple(panel.claims(data.config, data.table)))

@@ -1,0 +1,98 @@
+"""What a scale sweep shows: distance to w*, sharpness before and after, chance of divergence."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.figures.scale_sweep import ScaleSweep
+from deeplin.figures.statistics import curve
+from deeplin.figures.style import INK, QUIET, look, reference_line
+
+SCALE_LABEL = {"gaussian": "Scale of initialization", "residual": "Scale of initialization $s$"}
+
+
+def plot_distance(
+    config: ScaleSweep, table: pd.DataFrame, ax: Axes, *, convention: str = "norm"
+) -> None:
+    """Squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
+
+    `convention="mean"` divides by d, which is what the authors' plots show (E-9).
+    """
+    divisor = config.setting.dimension if convention == "mean" else 1
+    for index, rate in enumerate(config.rates):
+        runs = table[table["learning_rate"] == rate.learning_rate]
+        _band(ax, curve(runs, "scale", "distance"), divisor, **_rate_look(index, rate))
+    ax.set_yscale("log")
+    ax.set_ylim(1e-33, 1e2)
+    symbol = r"$\|w - w^\star\|_2^2$" + (" (mean over coordinates)" if divisor > 1 else "")
+    ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel=symbol)
+    ax.legend(loc="center right", title="learning rate", title_fontsize=8)
+
+
+def plot_sharpness(
+    config: ScaleSweep,
+    table: pd.DataFrame,
+    ax: Axes,
+    *,
+    below: float = np.inf,
+    upper_bound: bool = False,
+    linear: bool = True,
+) -> None:
+    """Sharpness at initialisation and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
+
+    Only learning rates `below` a limit are drawn, as in the paper.
+    """
+    _initial(ax, table)
+    drawn = [rate for rate in config.rates if rate.learning_rate < below]
+    for index, rate in enumerate(drawn):
+        runs = table[table["learning_rate"] == rate.learning_rate]
+        _band(ax, curve(runs, "scale", "sharpness"), 1, **_rate_look(index, rate))
+        threshold = 2 / rate.learning_rate
+        ax.axhline(threshold, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
+    flattest = config.setting.flattest
+    note = "" if linear else " (linear network)"
+    reference_line(ax, flattest.exact, f"$S_{{\\min}}$, exact{note}", color=INK)
+    ax.axhline(flattest.lower, color=QUIET, linestyle=":", linewidth=1, zorder=1)
+    if upper_bound:
+        reference_line(ax, config.setting.upper_bound, r"$8L\Lambda$", color=QUIET)
+    ax.set_yscale("log")
+    ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Sharpness")
+    ax.plot([], [], color=QUIET, linestyle="--", linewidth=1, label=r"$2/\eta$")
+    ax.legend(loc="upper left")
+
+
+def plot_divergence(config: ScaleSweep, table: pd.DataFrame, ax: Axes) -> None:
+    """Share of runs that diverge, with Wilson's 95% interval (FM-3, FM-5)."""
+    for index, rate in enumerate(config.rates):
+        runs = table[table["learning_rate"] == rate.learning_rate]
+        points = curve(runs, "scale", "distance")
+        style = _rate_look(index, rate)
+        ax.plot(points["scale"], points["diverged"], **style)
+        low, high = points["diverged_low"], points["diverged_high"]
+        ax.fill_between(points["scale"], low, high, color=style["color"], alpha=0.15, linewidth=0)
+    ax.set_ylim(-0.03, 1.03)
+    ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Probability of divergence")
+    ax.legend(loc="upper left", title="learning rate", title_fontsize=8)
+
+
+def _initial(ax: Axes, table: pd.DataFrame) -> None:
+    """Sharpness at initialisation, over the networks of all rates: each is drawn once."""
+    networks = table.drop_duplicates(["scale", "repetition"]).assign(status="initial")
+    points = curve(networks, "scale", "initial_sharpness")
+    _band(ax, points, 1, color=QUIET, marker="x", label="at initialization")
+
+
+def _rate_look(index: int, rate) -> dict:
+    return look(index) | {"label": f"{rate.learning_rate:g}"}
+
+
+def _band(ax: Axes, points: pd.DataFrame, divisor: float, **style) -> None:
+    """A curve with its confidence band, cut at a small positive value for log axes."""
+    scale, mean, half = (points[name].to_numpy(float) for name in ("scale", "mean", "half"))
+    ax.plot(scale, mean / divisor, **style)
+    low = np.maximum(mean - half, mean * 1e-2)
+    ax.fill_between(
+        scale, low / divisor, (mean + half) / divisor, color=style["color"], alpha=0.2, linewidth=0
+    )

@@ -1,0 +1,48 @@
+"""Means with 95% confidence intervals over the runs that did not diverge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+LEVEL = 0.95
+
+
+def mean_interval(values: np.ndarray) -> tuple[float, float]:
+    """Mean and half-width of its 95% confidence interval (Student); half-width 0 for one value."""
+    values = np.asarray(values, dtype=float)
+    if values.size == 0:
+        return np.nan, np.nan
+    if values.size == 1:
+        return float(values[0]), 0.0
+    spread = values.std(ddof=1) / np.sqrt(values.size)
+    return float(values.mean()), float(stats.t.ppf((1 + LEVEL) / 2, values.size - 1) * spread)
+
+
+def share_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95% confidence interval of a probability."""
+    interval = stats.binomtest(int(successes), int(trials)).proportion_ci(LEVEL, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def curve(table: pd.DataFrame, by: str | Sequence[str], column: str) -> pd.DataFrame:
+    """One row for each value of `by`: mean, half-width, runs, and the share that diverged.
+
+    Diverged runs (`status`) count in `diverged` only; where all runs diverged the mean is NaN, and
+    no point is drawn, as in the papers.
+    """
+    keys = [by] if isinstance(by, str) else list(by)
+    rows = []
+    for values, runs in table.groupby(keys, sort=True):
+        settled = runs.loc[runs["status"] != "diverged", column].to_numpy()
+        mean, half = mean_interval(settled)
+        low, high = share_interval(len(runs) - len(settled), len(runs))
+        rows.append(
+            dict(zip(keys, values, strict=True))
+            | {"mean": mean, "half": half, "runs": len(runs)}
+            | {"diverged": 1 - len(settled) / len(runs), "diverged_low": low, "diverged_high": high}
+        )
+    return pd.DataFrame(rows)

@@ -1,0 +1,84 @@
+"""One look for every figure: colours that colour-blind readers can tell apart, quiet axes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
+"""Text and lines, secondary lines, background; the report recolours these for dark screens."""
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Palette of Okabe and Ito, in the order of use."""
+MARKERS = ("o", "s", "^", "D", "v", "P")
+
+RC: Mapping[str, Any] = {
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.linewidth": 0.8,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlelocation": "left",
+    "axes.titlesize": 10,
+    "axes.labelsize": 10,
+    "figure.facecolor": PAPER,
+    "axes.facecolor": PAPER,
+    "savefig.facecolor": PAPER,
+    "font.size": 9,
+    "legend.fontsize": 8,
+    "legend.frameon": False,
+    "legend.handlelength": 1.8,
+    "lines.linewidth": 1.5,
+    "lines.markersize": 4,
+    "mathtext.fontset": "dejavusans",
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "pdf.fonttype": 42,
+    "svg.fonttype": "path",  # looks the same on a machine without the font
+}
+
+
+def draw(plot, size: tuple[float, float], salt: str) -> Figure:
+    """A figure with one pair of axes, filled by `plot(ax)`; `salt` makes its SVG ids its own."""
+    with mpl.rc_context({**RC, "svg.hashsalt": salt}):
+        figure = Figure(figsize=size, layout="constrained")
+        plot(figure.add_subplot())
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Write SVG (for the page), PDF (for papers) and PNG (for everything else)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({**RC, "svg.hashsalt": name}):
+        # No date inside: the same data give the same files.
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+        figure.savefig(folder / f"{name}.png", dpi=160)
+
+
+def look(index: int) -> dict[str, Any]:
+    """Colour and marker of the curve with this index."""
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+
+
+def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
+    """A horizontal line with its name written above it at the right end."""
+    style = {"color": INK, "linewidth": 1.0, "linestyle": ":"} | style
+    ax.axhline(height, zorder=1, **style)
+    ax.annotate(
+        label,
+        (1, height),
+        xycoords=("axes fraction", "data"),
+        xytext=(-2, 2),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=7.5,
+        color=style["color"],
+    )
