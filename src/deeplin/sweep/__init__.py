@@ -5,10 +5,14 @@ from deeplin.sweep.config import from_json, to_json
 from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
+from deeplin.sweep.files import read_sweep
+from deeplin.sweep.interrupt import prompt_interrupt
 from deeplin.sweep.keys import coordinate_words, run_key, run_keys
 from deeplin.sweep.progress import Bar, Lines, Progress, show_progress
 from deeplin.sweep.session import Shard, StoreError
+from deeplin.sweep.status import Status, status
 from deeplin.sweep.store import Store, read_table
+from deeplin.sweep.workers import share_compiled_code
 
 __all__ = [
     "Bar",
@@ -22,16 +26,21 @@ __all__ = [
     "Processes",
     "Progress",
     "Shard",
+    "Status",
     "Store",
     "StoreError",
     "Unit",
     "coordinate_words",
     "find_experiment",
     "from_json",
+    "prompt_interrupt",
+    "read_sweep",
     "read_table",
     "run",
     "run_key",
     "run_keys",
+    "share_compiled_code",
     "show_progress",
+    "status",
     "to_json",
 ]

@@ -21,6 +21,12 @@ def precision() -> str:
 
 
 @cache
+def own_version() -> str:
+    """The version of deeplin."""
+    return metadata.version("deeplin")
+
+
+@cache
 def environment() -> dict[str, Any]:
     """Versions of the packages behind the numbers, the commit of a checkout, the machine."""
     return {

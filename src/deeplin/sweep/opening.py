@@ -47,6 +47,7 @@ def open_session(
             yield session
         finally:
             session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
+            session.close()
         with _gate(store):
             session.write_manifest(_describe(store, experiment, config, units))
 

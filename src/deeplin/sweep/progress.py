@@ -54,7 +54,8 @@ class Lines(Progress):
             try:
                 yield
             finally:
-                self._say(self._tally.sentence())
+                if units:
+                    self._summarise()
 
     def advance(self, identifier: str, error: str = "") -> None:
         """A line for a failure, and one now and then."""
@@ -62,8 +63,11 @@ class Lines(Progress):
         if error:
             self._say(f"unit {identifier} failed: {error}")
         if time.perf_counter() - self._spoke > LOG_SECONDS:
-            self._say(self._tally.sentence())
+            self._summarise()
             self._spoke = time.perf_counter()
+
+    def _summarise(self) -> None:
+        self._say(f"{self._tally.done} of {self._tally.total}: {self._tally.sentence()}")
 
     def _say(self, text: str) -> None:
         print(f"{self.title}: {text}", file=self._stream or sys.stderr, flush=True)
@@ -113,8 +117,9 @@ class Tally:
 
     def __init__(self, units: Mapping[str, Unit]):
         self._units = units
+        self.total = len(units)
         self._started = time.perf_counter()
-        self._done = self._failures = self._runs = self._steps = self._worked = 0
+        self.done = self._failures = self._runs = self._steps = self._worked = 0
         # Units differ in size: the time left follows their steps, or runs where none are given.
         self._weights = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._work = sum(self._weights.values())
@@ -122,7 +127,7 @@ class Tally:
     def add(self, identifier: str, error: str) -> None:
         """Count one unit."""
         unit = self._units[identifier]
-        self._done += 1
+        self.done += 1
         self._failures += bool(error)
         self._runs += unit.runs
         self._steps += unit.steps
@@ -131,7 +136,7 @@ class Tally:
     def sentence(self) -> str:
         """The numbers in one line."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
-        parts = [f"{self._done} of {len(self._units)}", f"{_short(self._runs / seconds)} runs/s"]
+        parts = [f"{_short(self._runs / seconds)} runs/s"]
         if self._steps:
             parts.append(f"{_short(self._steps / seconds)} steps/s")
         if 0 < self._worked < self._work:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import pyarrow.parquet as pq
 
@@ -63,6 +63,7 @@ class Session:
         self.set_aside: dict[str, str] = {}
         self.finished: dict[str, Path] = {}
         self._columns: str | None = None
+        self._journal: TextIO | None = None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.identifier = f"{stamp}-{os.getpid()}-{shard.name}"
         self._temporary = store.temporary / shard.name
@@ -100,8 +101,15 @@ class Session:
     def note(self, **line: Any) -> None:
         """Add a line to the journal of this session."""
         path = self.store.sessions / f"{self.identifier}.jsonl"
-        with self._explained(path), path.open("a", encoding="utf-8") as journal:
-            journal.write(json.dumps(line, ensure_ascii=False) + "\n")
+        with self._explained(path):
+            if self._journal is None:
+                self._journal = path.open("a", encoding="utf-8")
+            print(json.dumps(line, ensure_ascii=False), file=self._journal, flush=True)
+
+    def close(self) -> None:
+        """Close the journal."""
+        if self._journal is not None:
+            self._journal.close()
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""

@@ -83,17 +83,19 @@ def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Tabl
     Column by column: `pa.Table.from_pandas` takes three times as long for a small table, and
     turns NaN, which is a value, into a missing one.
     """
-    frame = rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(dict(rows))
-    if not len(frame.columns) or not frame.columns.is_unique:
-        raise InputError(f"run_unit returned columns {list(frame.columns)}; name each one once.")
-    arrays = {str(name): _to_array(str(name), column) for name, column in frame.items()}
-    return pa.table(arrays).replace_schema_metadata({"deeplin.unit": identifier})
+    columns = list(rows.items())
+    arrays = {str(name): _to_array(str(name), column) for name, column in columns}
+    if len(arrays) != len(columns) or not arrays:
+        raise InputError(
+            f"run_unit returned columns {[c[0] for c in columns]}; name each one once."
+        )
+    return pa.table(arrays, metadata={"deeplin.unit": identifier})
 
 
 def to_parquet(table: pa.Table) -> bytes:
     """The bytes of a Parquet file; the same rows give the same bytes."""
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd")
+    pq.write_table(table, buffer, compression="snappy")
     return buffer.getvalue()
 
 
@@ -102,11 +104,11 @@ def describe_columns(schema: pa.Schema) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-def _to_array(name: str, column: pd.Series) -> pa.Array:
-    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "biuf":
-        return pa.array(column.to_numpy())
+def _to_array(name: str, column: Any) -> pa.Array:
+    plain = not isinstance(column, pd.Series) or isinstance(column.dtype, np.dtype)
+    values = np.asarray(column) if plain else column.array
     try:
-        return pa.array(column, from_pandas=True)
+        return pa.array(values, from_pandas=values.dtype == object)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
         raise InputError(f"column {name!r} mixes types Parquet cannot hold: {error}") from error
 

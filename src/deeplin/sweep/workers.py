@@ -13,8 +13,7 @@ from typing import NamedTuple
 
 import jax
 
-from deeplin import __version__
-from deeplin.sweep.environment import precision
+from deeplin.sweep.environment import own_version, precision
 from deeplin.sweep.tasks import Result, Task, execute, lost
 
 THREAD_VARIABLES = (
@@ -35,14 +34,14 @@ class Settings(NamedTuple):
     @classmethod
     def here(cls) -> Settings:
         """The settings of this process."""
-        return cls(precision(), __version__)
+        return cls(precision(), own_version())
 
 
 def execute_in_worker(settings: Settings, task: Task) -> Result:
     """Compute a unit in a process that was not set up for it."""
     settings, task = Settings(*settings), Task(*task)
-    if settings.version != __version__:
-        why = f"the worker has deeplin {__version__}, the sweep {settings.version}; install one"
+    if settings.version != own_version():
+        why = f"the worker has deeplin {own_version()}, the sweep {settings.version}; install one"
         return lost(task, why)
     _set_up(settings)
     return execute(task)

@@ -1,0 +1,44 @@
+"""`deeplin status`: where a sweep stands."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deeplin import sweep as engine
+from deeplin.cli.app import app
+
+
+@app.command()
+def status(
+    folder: Annotated[Path, typer.Argument(help="The folder of a sweep.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say how much of a sweep is finished; exit 1 when a unit failed or a file is not trusted."""
+    found = engine.status(folder)
+    if as_json:
+        fields = dataclasses.asdict(found) | {"complete": found.complete}
+        typer.echo(json.dumps(fields, ensure_ascii=False))
+    else:
+        _print(found)
+    if not found.healthy:
+        raise typer.Exit(1)
+
+
+def _print(found: engine.Status) -> None:
+    at_work = f"at work: {', '.join(found.running)}" if found.running else "nobody at work"
+    typer.echo(
+        f"{found.folder}: {found.experiment}, {found.finished} of {found.units} units finished, "
+        f"{len(found.failures)} failed, {at_work}; {found.sessions} session(s), "
+        f"{found.unit_seconds:.1f} s of computation."
+    )
+    for failure in found.failures:
+        typer.echo(f"failed: {failure['unit']} {failure['coordinates']}: {failure['error']}")
+    for name, reason in found.suspect.items():
+        typer.echo(f"not trusted: {name}: {reason}")
+    if found.set_aside:
+        typer.echo(f"set aside earlier: {found.set_aside} file(s), in {found.folder}/_aside")

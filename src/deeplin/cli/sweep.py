@@ -1,0 +1,125 @@
+"""`deeplin sweep`: a sweep of one's own, resumable, on one machine or many."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from deeplin import sweep as engine
+from deeplin.checks import InputError
+from deeplin.cli.app import app
+
+
+@app.command()
+def sweep(
+    config: Annotated[Path, typer.Option(help="The sweep as JSON or TOML.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the results; default results/NAME-OF-CONFIG.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option(min=0, help="Worker processes; 0 computes in this process.")
+    ] = 0,
+    cluster: Annotated[
+        str | None, typer.Option(help="A dask scheduler instead, for example tcp://host:8786.")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(help="Compute only part i of N, as i/N: for job arrays.")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed, instead of the one in the config.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
+) -> None:
+    """Compute a sweep, or what is left of it: give the same command again to go on.
+
+    Exit code 0 when all units are finished, 1 when one failed (the next call tries it again).
+    """
+    experiment, chosen = engine.read_sweep(config)
+    if seed is not None:
+        chosen = _reseed(chosen, seed)
+    folder = out or Path("results") / config.stem
+    command = ["deeplin", "sweep", "--config", str(config), "--out", str(folder)]
+    options = {"--workers": workers or None, "--cluster": cluster, "--shard": shard, "--seed": seed}
+    for name, value in options.items():
+        command += [] if value is None else [name, str(value)]
+    outcome = run_resumably(
+        experiment,
+        chosen,
+        folder,
+        command,
+        executor=choose_executor(workers, cluster),
+        shard=engine.Shard.parse(shard) if shard else None,
+    )
+    _print(outcome, as_json)
+    if not outcome.complete:
+        raise typer.Exit(1)
+
+
+def choose_executor(workers: int, cluster: str | None) -> engine.Executor:
+    """The executor behind `--workers` and `--cluster`."""
+    if cluster and workers:
+        raise InputError("both --workers and --cluster are given; pass one of them.")
+    if cluster:
+        return engine.Cluster(cluster)
+    return engine.Processes(workers) if workers else engine.InProcess()
+
+
+def run_resumably(
+    experiment: engine.Experiment,
+    config: Any,
+    folder: Path,
+    command: list[str],
+    *,
+    executor: engine.Executor,
+    shard: engine.Shard | None = None,
+) -> engine.Outcome:
+    """`deeplin.sweep.run` for a command: progress, prompt Ctrl-C, and how to go on after it."""
+    engine.share_compiled_code()
+    resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
+    try:
+        with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):
+            return engine.run(
+                experiment,
+                config,
+                folder,
+                executor=executor,
+                shard=shard,
+                progress=engine.show_progress(experiment.name),
+            )
+    except (engine.StoreError, engine.ExecutorError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        typer.echo(f"deeplin: {reason}. {resume}", err=True)
+        raise typer.Exit(1) from None
+
+
+def _reseed(config: Any, seed: int) -> Any:
+    if not any(field.name == "seed" for field in dataclasses.fields(config)):
+        raise InputError(
+            f"--seed is {seed}, but {type(config).__name__} has no seed; leave it out."
+        )
+    return dataclasses.replace(config, seed=seed)
+
+
+def _print(outcome: engine.Outcome, as_json: bool) -> None:
+    summary = {
+        "folder": str(outcome.store.folder),
+        "reused": outcome.reused,
+        "computed": outcome.computed,
+        "failed": dict(outcome.failed),
+        "set_aside": dict(outcome.set_aside),
+        "seconds": round(outcome.seconds, 3),
+    }
+    if as_json:
+        typer.echo(json.dumps(summary, ensure_ascii=False))
+        return
+    typer.echo(
+        f"{outcome.computed} unit(s) computed, {outcome.reused} finished before, "
+        f"{len(outcome.failed)} failed, in {outcome.seconds:.1f} s: {outcome.store.folder}"
+    )
+    for unit, error in outcome.failed.items():
+        typer.echo(f"failed: {unit} ({error}); traceback in {outcome.store.failed / unit}.json")
