@@ -2,6 +2,6 @@
 
 from deeplin.sharpness.methods import sharpness
 from deeplin.sharpness.result import Sharpness
-from deeplin.sharpness.tracking import Tracked, follow, random_block, sharpness_along
+from deeplin.sharpness.tracking import SharpnessTracker, Tracked, sharpness_along
 
-__all__ = ["Sharpness", "Tracked", "follow", "random_block", "sharpness", "sharpness_along"]
+__all__ = ["Sharpness", "SharpnessTracker", "Tracked", "sharpness", "sharpness_along"]

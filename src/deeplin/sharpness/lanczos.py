@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import scipy.linalg
 
 DOUBT = 1e-10
 """Probability that the certificate fails: a random start nearly orthogonal to what is sought."""
@@ -36,7 +37,7 @@ class Extreme(NamedTuple):
     vector: np.ndarray
     products: int
     scale: np.ndarray
-    """Largest Ritz value in modulus: what rounding errors and the tolerance are relative to."""
+    """A lower bound of the operator's norm: what rounding and the tolerance are relative to."""
 
 
 def largest(
@@ -117,14 +118,14 @@ class _Recurrence:
         """The largest Ritz pair, and how far the largest eigenvalue can be above it."""
         k, size = self.steps, self.basis.shape[2]
         coupling = np.where(self.broken, 0, self.beside)
-        values, vectors = _tridiagonal_eigh(self.diagonal[:, :k], coupling[:, : k - 1])
-        scale = np.abs(values).max(axis=1)
+        top, mixing = _top_of_tridiagonal(self.diagonal[:, :k], coupling[:, : k - 1])
+        scale = np.maximum(np.abs(top), self._scale())
         complete = k == size  # the basis spans everything: nothing is left to be found
-        above = 0 if complete else self._excess(values[:, -1], scale)
-        residual = coupling[:, k - 1] * np.abs(vectors[:, -1, -1])
+        above = 0 if complete else self._excess(top, scale)
+        residual = coupling[:, k - 1] * np.abs(mixing[:, -1])
         error = np.where(scale == 0, 0, np.maximum(residual, above) + self._rounding(scale))
-        vector = _combination(self.basis[:, :k], vectors[:, :, -1])
-        return Extreme(values[:, -1], np.where(np.isnan(error), np.inf, error), vector, k, scale)
+        vector = _combination(self.basis[:, :k], mixing)
+        return Extreme(top, np.where(np.isnan(error), np.inf, error), vector, k, scale)
 
     def _scale(self) -> np.ndarray:
         """A lower bound of the operator's norm that costs nothing."""
@@ -141,17 +142,18 @@ class _Recurrence:
         π_j is followed through the pivots of μ − T, π_{j+1}/π_j = pivot/β, positive above θ. Each
         stretch between breakdowns has its own random start and contributes its own improbability.
         """
-        size = self.basis.shape[2]
-        epsilon, tiny = np.finfo(scale.dtype).eps, np.finfo(scale.dtype).tiny
-        offsets = scale[:, None] * np.geomspace(epsilon, 1e3, 96, dtype=scale.dtype)
-        mu = top[:, None] + offsets
-        chance = 0.5 * np.log(2 * size / np.pi)  # of the components: log √(2N/π)
+        epsilon = np.finfo(scale.dtype).eps
+        unit = np.where(scale > 0, scale, 1)[:, None]
+        diagonal, beside = self.diagonal / unit, np.maximum(self.beside / unit, epsilon)
+        offsets = np.geomspace(epsilon, 1e3, 64, dtype=scale.dtype)
+        mu = top[:, None] / unit + offsets
+        chance = 0.5 * np.log(2 * self.basis.shape[2] / np.pi)  # log √(2N/π)
         growth = np.full_like(mu, np.log(self.randomness))
         evidence, best = np.zeros_like(mu), np.zeros_like(mu)
-        pivot, before = np.ones_like(mu), np.zeros((len(top), 1))
+        pivot, before = np.ones_like(mu), np.zeros((len(top), 1), scale.dtype)
         for j in range(self.steps):
-            pivot = np.maximum(mu - self.diagonal[:, j, None] - before * (before / pivot), tiny)
-            before = np.maximum(self.beside[:, j, None], tiny)
+            pivot = np.maximum(mu - diagonal[:, j, None] - before**2 / pivot, offsets)
+            before = beside[:, j, None]
             growth = growth + np.log(pivot / before)
             best = np.maximum(best, growth - chance)
             restart = self.broken[:, j, None]
@@ -159,20 +161,19 @@ class _Recurrence:
             best, growth = np.where(restart, 0, best), np.where(restart, 0, growth)
             before = np.where(restart, 0, before)
         reached = evidence + best >= -np.log(DOUBT)
-        first = np.take_along_axis(offsets, reached.argmax(axis=1)[:, None], axis=1)[:, 0]
-        return np.where(reached.any(axis=1), first, np.inf)
+        return np.where(reached.any(axis=1), offsets[reached.argmax(axis=1)] * scale, np.inf)
 
 
-def _tridiagonal_eigh(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Eigenvalues and vectors of each tridiagonal matrix; NaN for one that is not finite."""
-    batch, k = diagonal.shape
-    finite = np.isfinite(np.concatenate([diagonal, beside], axis=1)).all(axis=1)
-    matrix = np.zeros((batch, k, k), diagonal.dtype)
-    index = np.arange(k)
-    matrix[:, index, index] = np.where(finite[:, None], diagonal, 0)
-    matrix[:, index[1:], index[:-1]] = np.where(finite[:, None], beside, 0)
-    values, vectors = np.linalg.eigh(matrix)
-    values[~finite] = np.nan
+def _top_of_tridiagonal(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Largest eigenvalue and its vector of each tridiagonal matrix; NaN for one not finite."""
+    last = diagonal.shape[1] - 1
+    values = np.full(len(diagonal), np.nan, diagonal.dtype)
+    vectors = np.full_like(diagonal, np.nan)
+    for member in np.flatnonzero(np.isfinite(diagonal.sum(axis=1) + beside.sum(axis=1))):
+        value, vector = scipy.linalg.eigh_tridiagonal(
+            diagonal[member], beside[member], select="i", select_range=(last, last)
+        )
+        values[member], vectors[member] = value[0], vector[:, 0]
     return values, vectors
 
 

@@ -15,11 +15,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
 from deeplin.checks import InputError, positive_number
 from deeplin.networks import Network
-from deeplin.sharpness.hessian import linear_operator, over_batch, parameters, surface
+from deeplin.sharpness.hessian import as_batch, linear_operator, over_batch, parameters, surface
 
 BLOCK = 2
 MAX_ROUNDS = 200
@@ -28,75 +28,101 @@ MAX_ROUNDS = 200
 class Tracked(NamedTuple):
     """Sharpness with its evidence, for each network (and each record, along a trajectory)."""
 
-    value: Array
+    value: Any
     """Rayleigh quotient: never above the largest eigenvalue."""
-    error: Array
+    error: Any
     """Bound of the distance to the largest eigenvalue, given that it is the one followed."""
-    block: Float[Array, "... 2 n"]
+    block: Any
     """The vectors to start from at the next point."""
-    products: Array
+    products: Any
     """Hessian-vector products used."""
 
 
-def sharpness_along(
-    problem: Any, trajectory: Any, *, start: Array | None = None, tolerance: float = 1e-3
-) -> Tracked:
-    """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
+class SharpnessTracker:
+    """Sharpness of a batch of networks, called again and again as they move.
 
     Arguments:
         problem: a `Problem` or a loss, as for `sharpness`.
-        trajectory: a `Network` such as `run.trajectory`, or a pytree whose arrays have a leading
-            record axis.
-        start: the `block` of an earlier result, to go on from there.
-        tolerance: the residual ‖Hv − θv‖ allowed, relative to θ. The value itself is far more
+        tolerance: the residual ‖Hv − θv‖ allowed, relative to ‖Hv‖. The value itself is far more
             accurate, about tolerance².
+
+    ```python
+    tracker = SharpnessTracker(problem)
+    tracker(networks).value  # later, for networks nearby: two products each
+    ```
+    """
+
+    def __init__(self, problem: Any, *, tolerance: float = 1e-3):
+        self.problem = problem
+        self.tolerance = positive_number("tolerance", tolerance)
+        self.block: Array | None = None
+
+    def __call__(self, networks: Any) -> Tracked:
+        """Sharpness of each network, from the eigenvectors found at the last call."""
+        risk, data = surface(self.problem, networks)
+        trees = as_batch(networks)
+        start = _random_block(trees) if self.block is None else self.block
+        found = follow(risk, data, trees, start, jnp.asarray(self.tolerance))
+        # A run that is lost for a moment must not lose its vectors.
+        finite = jnp.isfinite(found.block).all(axis=(1, 2), keepdims=True)
+        self.block = jnp.where(finite, found.block, start)
+        return Tracked(*(np.asarray(item) for item in found))
+
+
+def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -> Tracked:
+    """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
+
+    `trajectory` is a `Network` such as `run.trajectory`, or for a loss of your own a pytree whose
+    arrays have a leading record axis. Arguments and accuracy as for `SharpnessTracker`.
 
     ```python
     run = deeplin.gradient_descent(problem, net, learning_rate=0.02, steps=1000, record_every=10)
     deeplin.sharpness_along(problem, run.trajectory).value
     ```
     """
-    positive_number("tolerance", tolerance)
-    networks, batched = _with_record_and_batch(trajectory)
-    risk, data = surface(problem, _first(networks))
-    leaves = jax.tree.leaves(parameters(networks)[0])
-    shape = leaves[0].shape[:2]
-    if start is None:
-        start = random_block(_first(networks))
-    block = jnp.broadcast_to(jnp.asarray(start), (shape[1], BLOCK, jnp.shape(start)[-1]))
-    result = _along(risk, data, networks, block, jnp.asarray(tolerance))
-    return result if batched else Tracked(*(item[:, 0] for item in result))
+    leaves = jax.tree.leaves(parameters(trajectory)[0])
+    batched = isinstance(trajectory, Network) and leaves[0].ndim == 4
+    if isinstance(trajectory, Network) and leaves[0].ndim not in (3, 4):
+        raise InputError(
+            f"the trajectory's weights have {leaves[0].ndim} dimensions; pass run.trajectory, "
+            "with a leading record axis."
+        )
+    tracker = SharpnessTracker(problem, tolerance=tolerance)
+    found = [tracker(_record(trajectory, index)) for index in range(len(leaves[0]))]
+    columns = (np.stack(column) for column in zip(*found, strict=True))
+    return Tracked(*(column if batched else column[:, 0] for column in columns))
 
 
-def random_block(networks: Any, seed: int = 0) -> Array:
-    """Two random orthonormal vectors over the parameters of one network, as a first start."""
-    leaves = jax.tree.leaves(parameters(networks)[0])
+@eqx.filter_jit
+def follow(risk: Callable, data: Any, trees: Any, blocks: Array, tolerance: Array) -> Tracked:
+    """Sharpness of each tree of a batch, from blocks (batch, 2, N) near its eigenvectors."""
+
+    def one(tree, block):
+        return _improve(linear_operator(risk, data, tree), block, tolerance)
+
+    return over_batch(one)(trees, blocks)
+
+
+def _random_block(trees: Any) -> Array:
+    """Two random orthonormal vectors (one, if there is one parameter), the same for each tree."""
+    leaves = jax.tree.leaves(parameters(trees)[0])
     size = sum(leaf[0].size for leaf in leaves)
-    draw = np.random.default_rng(seed).standard_normal((size, min(BLOCK, size)))
+    count = min(BLOCK, size)
+    draw = np.random.default_rng(0).standard_normal((size, count))
     block = np.zeros((BLOCK, size))
-    block[: min(BLOCK, size)] = np.linalg.qr(draw)[0].T
-    return jnp.asarray(block, leaves[0].dtype)
+    block[:count] = np.linalg.qr(draw)[0].T
+    return jnp.broadcast_to(jnp.asarray(block, leaves[0].dtype), (len(leaves[0]), *block.shape))
 
 
-@eqx.filter_jit
-def follow(risk: Callable, data: Any, networks: Any, blocks: Array, tolerance: Array) -> Tracked:
-    """Sharpness of each network of a batch, from blocks (batch, 2, N) near its eigenvectors."""
-
-    def one(network, block):
-        return _improve(linear_operator(risk, data, network), block, tolerance)
-
-    return over_batch(one)(networks, blocks)
-
-
-@eqx.filter_jit
-def _along(risk, data, trajectory, blocks, tolerance) -> Tracked:
-    arrays, fixed = eqx.partition(trajectory, eqx.is_array)
-
-    def step(blocks, arrays):
-        result = follow(risk, data, eqx.combine(arrays, fixed), blocks, tolerance)
-        return result.block, result
-
-    return jax.lax.scan(step, blocks, arrays)[1]
+def _record(trajectory: Any, index: int) -> Any:
+    """One record of a trajectory; a read-out shared by all records stays as it is."""
+    if isinstance(trajectory, Network):
+        readout = trajectory.readout
+        if readout is not None and readout.ndim == trajectory.weights[0].ndim - 1:
+            readout = readout[index]
+        weights = [weight[index] for weight in trajectory.weights]
+        return Network(weights, readout, trajectory.activation)
+    return jax.tree.map(lambda leaf: leaf[index] if eqx.is_array(leaf) else leaf, trajectory)
 
 
 class _Pairs(NamedTuple):
@@ -181,31 +207,3 @@ def _negligible(epsilon) -> Array:
 def _unit(rows: Array) -> Array:
     length = jnp.linalg.norm(rows, axis=1, keepdims=True)
     return rows / jnp.where(length > 0, length, 1)
-
-
-def _first(tree: Any) -> Any:
-    """The batch at the first record."""
-    return jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, tree)
-
-
-def _with_record_and_batch(tree: Any) -> tuple[Any, bool]:
-    """The trajectory with a record and a batch axis on every array, and whether it had a batch."""
-    if not isinstance(tree, Network):
-        expand = lambda leaf: leaf[:, None] if eqx.is_array(leaf) else leaf  # noqa: E731
-        return jax.tree.map(expand, tree), False
-    batched = tree.weights[0].ndim == 4
-    if tree.weights[0].ndim not in (3, 4):
-        raise InputError(
-            f"the trajectory's weights have {tree.weights[0].ndim} dimensions; pass "
-            "run.trajectory, with a leading record axis."
-        )
-    weights = tuple(weight if batched else weight[:, None] for weight in tree.weights)
-    readout = tree.readout
-    if readout is not None:
-        if readout.ndim == tree.weights[0].ndim - 1 and not batched:
-            readout = readout[:, None]
-        readout = jnp.broadcast_to(readout, (*weights[0].shape[:2], readout.shape[-1]))
-    fields = (lambda net: net.weights, lambda net: net.readout)
-    is_leaf = lambda leaf: leaf is None  # noqa: E731
-    tree = eqx.tree_at(fields[0], tree, weights)
-    return eqx.tree_at(fields[1], tree, readout, is_leaf=is_leaf), batched
