@@ -1,0 +1,201 @@
+"""What the statements of BO look at: Θ in and beside the span of the data, norms, ∫√ℒ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from deeplin.checks import InputError, positive_number
+from deeplin.problems import Population
+from deeplin.theory.statements import NotApplicable
+
+if TYPE_CHECKING:
+    from deeplin.theory.context import Context
+
+INTERPOLATES = 1e-6
+"""A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖."""
+
+
+@dataclass(frozen=True)
+class Constants:
+    """The free constants of BO.
+
+    Without `c` the statements report the smallest c with which they hold; with it they are judged.
+    """
+
+    c: float | None = None
+    b: float = 1.0
+    """Threshold of the effective rank: k = min{j : r_j ≥ bn} (BO-D2.2)."""
+    delta: float = 0.1
+    """Probability of failure in the bounds that hold with high probability."""
+    normalisation: str = "operator"
+    """What α and β measure: `operator` (RMS singular value) or `entry` (RMS entry) (errata E-6)."""
+
+    def __post_init__(self):
+        if self.c is not None:
+            positive_number("c", self.c)
+        positive_number("b", self.b)
+        if positive_number("delta", self.delta) >= 0.5:
+            raise InputError(f"delta is {self.delta:g}; pass a probability below 1/2.")
+        if self.normalisation not in ("operator", "entry"):
+            raise InputError(
+                f"normalisation is {self.normalisation!r}; pass 'operator' or 'entry'."
+            )
+
+
+class Interpolation:
+    """Quantities of BO along the runs of a context, each computed once.
+
+    BO's loss is the sum ℒ = ‖Y − XΘ‖² = nR and its flow dW/dt = −∇ℒ; a flow of R runs n times
+    slower, so BO's time is that of R divided by n.
+    """
+
+    def __init__(self, context: Context, population: Population | None, constants: Constants):
+        problem = context.problem
+        if population is not None and population.optimum.shape != (
+            problem.dimension,
+            problem.outputs,
+        ):
+            raise InputError(
+                f"the population has Θ* of shape {population.optimum.shape} and the problem "
+                f"{problem.dimension} inputs and {problem.outputs} output(s); pass matching ones."
+            )
+        self.context = context
+        self.population = population
+        self.constants = constants
+
+    # --- preconditions -----------------------------------------------------------------------
+
+    def require_population(self) -> Population:
+        """The population, where a statement speaks about it."""
+        if self.population is None:
+            raise NotApplicable("about the population; pass population=Population(Θ*, Σ)")
+        return self.population
+
+    def require_wide_data(self) -> None:
+        """BO's setting: more inputs than samples, XXᵀ invertible."""
+        problem = self.context.problem
+        if problem.dimension <= problem.samples or problem.rank < problem.samples:
+            raise NotApplicable(
+                f"for d > n and XXᵀ invertible; n = {problem.samples}, d = {problem.dimension}, "
+                f"rank {problem.rank}"
+            )
+
+    def require_identity_middle(self) -> None:
+        """The initialisations of BO: at least two layers, identity in between."""
+        self.require_wide_data()
+        self.context.require_depth()
+        for layer in self.context.initial[1:-1]:
+            if layer.shape[-1] != layer.shape[-2] or np.any(layer != np.eye(layer.shape[-1])):
+                raise NotApplicable("for middle layers that start at the identity")
+
+    def interpolates(self) -> dict[str, Any]:
+        """The hypothesis Y = XΘ at the end."""
+        small = self.loss[-1] <= INTERPOLATES**2 * self.target_norm**2
+        return {"the trained map interpolates": small & self.context.bounded}
+
+    def under_flow(self) -> dict[str, Any]:
+        """The hypothesis of BO's dynamics."""
+        return {"gradient flow": self.context.flow} | self.context.stays_finite()
+
+    # --- the data ----------------------------------------------------------------------------
+
+    @cached_property
+    def input_norm(self) -> float:
+        """‖X‖_2."""
+        return float(np.sqrt(self.context.problem.samples * self._eigenvalues[0]))
+
+    @cached_property
+    def input_frobenius(self) -> float:
+        """‖X‖_F."""
+        return float(np.sqrt(self.context.problem.samples * np.sum(self._eigenvalues)))
+
+    @cached_property
+    def smallest_singular(self) -> float:
+        """σ_min(X), the smallest nonzero one."""
+        return float(np.sqrt(self.context.problem.samples * self._eigenvalues[-1]))
+
+    @cached_property
+    def target_norm(self) -> float:
+        """‖Y‖_F."""
+        return float(np.sqrt(self.context.problem.samples * self.context.problem.target_moment))
+
+    @property
+    def _eigenvalues(self) -> np.ndarray:
+        return self.context.problem.spectrum.eigenvalues
+
+    # --- along the run -----------------------------------------------------------------------
+
+    @cached_property
+    def loss(self) -> np.ndarray:
+        """ℒ = ‖Y − XΘ‖², (records, batch)."""
+        problem = self.context.problem
+        floor = 0.0 if problem.rank == problem.samples else problem.minimal_risk
+        return problem.samples * (self.context.gap + floor)
+
+    @cached_property
+    def perpendicular(self) -> np.ndarray:
+        """Θ_⊥ = (I − P_X)Θ, (records, batch, d, q)."""
+        return self.beside_data(self.context.backward[0])
+
+    @cached_property
+    def perpendicular_norm(self) -> np.ndarray:
+        """‖Θ_⊥‖_F, (records, batch)."""
+        return np.linalg.norm(self.perpendicular, axis=(-1, -2))
+
+    def beside_data(self, columns: np.ndarray) -> np.ndarray:
+        """(I − P_X) C."""
+        basis = self.context.problem.spectrum.vectors
+        return columns - basis @ (basis.T @ columns)
+
+    @cached_property
+    def bound(self) -> np.ndarray:
+        """B up to each record: sup_{s≤t} Π_j max(1, ‖W_j(s)‖_2), (records, batch) (BO-D2.4)."""
+        sizes = np.prod(np.maximum(self.context.singular_values, 1.0), axis=-1)
+        return np.maximum.accumulate(sizes, axis=0)
+
+    @cached_property
+    def time(self) -> np.ndarray:
+        """BO's time of each record, (records, batch)."""
+        context = self.context
+        scale = np.ones(context.batch) if context.is_flow else self._step_size
+        return context.moments[:, None] * scale / context.problem.samples
+
+    @cached_property
+    def path(self) -> np.ndarray:
+        """∫_0^t √ℒ ds in BO's time, (records, batch).
+
+        Taken from the run where it recorded it. Else the sum over the left ends of the record
+        intervals, an upper bound for a flow (ℒ falls), tight for close records.
+        """
+        records = self.context.run.records
+        if "path" in records:
+            path = np.asarray(records["path"], dtype=np.float64)
+            return np.broadcast_to(path.reshape(len(path), -1), (len(path), self.context.batch))
+        pieces = np.sqrt(self.loss[:-1]) * np.diff(self.time, axis=0)
+        return np.concatenate([np.zeros_like(self.loss[:1]), np.cumsum(pieces, axis=0)])
+
+    @property
+    def _step_size(self) -> np.ndarray:
+        if self.context.run.learning_rate is None:
+            return np.zeros(self.context.batch)
+        return self.context.learning_rate
+
+    # --- the initialisation ------------------------------------------------------------------
+
+    @cached_property
+    def scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """α and β measured on the initial first and last layer, each (batch,) (errata E-6).
+
+        RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry.
+        """
+        first, last = self.context.initial[0], self.context.initial[-1]
+        sizes = [np.linalg.norm(layer, axis=(-1, -2)) for layer in (first, last)]
+        if self.constants.normalisation == "entry":
+            counts = [layer.shape[-1] * layer.shape[-2] for layer in (first, last)]
+        else:
+            counts = [first.shape[-1], last.shape[-2]]
+        return sizes[0] / np.sqrt(counts[0]), sizes[1] / np.sqrt(counts[1])
