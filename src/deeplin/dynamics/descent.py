@@ -15,7 +15,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import stepping
 from deeplin.dynamics.measure import measure
 from deeplin.dynamics.objective import Objective, objective_of
-from deeplin.dynamics.recording import Recorder, Tracker
+from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run
 from deeplin.dynamics.stepping import RUNNING, Rules, State
 from deeplin.networks import Network
@@ -29,7 +29,9 @@ PATIENCE = 0.2
 """Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
 FIRST_PIECE = 64
 """Steps before the first such look; doubled while they take less than that."""
-BACKENDS = ("auto", "jax")
+WIDE = 64
+"""Layers wider than this are left to JAX's matrix products."""
+BACKENDS = ("auto", "kernel", "jax")
 
 Loss = Callable[[Network], Any]
 Advance = Callable[[State, int], State]
@@ -80,7 +82,7 @@ def gradient_descent(
     batch, rates, single = _as_batch(nets, learning_rate)
     objective = objective_of(problem, batch)
     steps = whole_number("steps", steps)
-    recorder = Recorder(objective, batch, record_every, record, keep_weights, _sharpness(problem))
+    recorder = Recorder(problem, objective, batch, record_every, record, keep_weights)
     before = _evidence(objective, batch, batch)
     rules = Rules(
         rates,
@@ -99,21 +101,12 @@ def gradient_descent(
     return _finish(objective, recorder, state, rules, before, goal, single)
 
 
-def _sharpness(problem) -> Tracker:
-    def track(network: Network) -> np.ndarray:
-        from deeplin.sharpness import sharpness
-
-        return np.asarray(sharpness(problem, network).value)
-
-    return track
-
-
 def _as_batch(nets: Network, learning_rate: Any) -> tuple[Network, np.ndarray, bool]:
-    """The networks as a batch, a learning rate for each, and whether the caller gave a single one."""
+    """The networks as a batch, a learning rate for each, and whether there is a single one."""
     if not isinstance(nets, Network):
         raise InputError(
-            f"nets is a {type(nets).__name__}; pass a deeplin.Network (deeplin.networks.stack makes "
-            "a batch of a list)."
+            f"nets is a {type(nets).__name__}; pass a deeplin.Network "
+            "(deeplin.networks.stack makes a batch of a list)."
         )
     rates = np.asarray(learning_rate)
     if rates.ndim > 1 or rates.size == 0:
@@ -176,7 +169,22 @@ def _backend(backend: str, problem, objective: Objective, rules: Rules, state: S
     """The function that takes a state to a later step."""
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}; pass one of {', '.join(BACKENDS)}.")
+    fits = _kernel_fits(problem, state.network)
+    if backend == "kernel" and not fits:
+        raise InputError(
+            'backend is "kernel", which trains linear networks on a Problem on a CPU; pass "auto".'
+        )
+    if backend == "kernel" or (backend == "auto" and fits and max(state.network.widths) <= WIDE):
+        from deeplin.dynamics import lane_stepping  # numba is slow to import: only where it is used
+
+        return partial(lane_stepping.advance, objective, rules)
     return partial(stepping.advance, objective, rules)
+
+
+def _kernel_fits(problem, network: Network) -> bool:
+    """Whether there is a compiled kernel for this problem, network and machine."""
+    on_cpu = all(device.platform == "cpu" for device in network.weights[0].devices())
+    return isinstance(problem, Problem) and network.activation == "linear" and on_cpu
 
 
 def _advance_patiently(advance: Advance, state: State, until: int) -> State:

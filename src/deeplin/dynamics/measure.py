@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -123,7 +124,7 @@ def _conservation(_risk, _data, network, start) -> Array:
 def imbalances(network: Network) -> list[Array]:
     """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1 (FM-L1)."""
     layers = network.weights
-    return [upper.T @ upper - lower @ lower.T for lower, upper in zip(layers, layers[1:])]
+    return [upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers)]
 
 
 _MEASURES: dict[str, Callable[..., Any]] = {

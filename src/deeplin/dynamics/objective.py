@@ -38,7 +38,7 @@ class Objective(NamedTuple):
 
 @dataclass(frozen=True)
 class Autodiff:
-    """Value and gradient over the weights by reverse-mode differentiation; the read-out is fixed."""
+    """Value and gradient over the weights by reverse-mode differentiation, the read-out fixed."""
 
     risk: Callable[..., Array]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,9 +14,7 @@ from deeplin.dynamics.measure import check_quantities, measure
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.run import Records
 from deeplin.networks import Network
-
-Tracker = Callable[[Network], np.ndarray]
-"""Sharpness of each network of a batch; called on successive records, so it may start warm."""
+from deeplin.sharpness import SharpnessTracker
 
 
 class Recorder:
@@ -23,14 +22,15 @@ class Recorder:
 
     def __init__(
         self,
+        problem: Any,
         objective: Objective,
         initial: Network,
         every: int | None,
         names: Iterable[str] | None,
         keep_weights: bool,
-        tracker: Tracker,
     ):
-        self.objective, self.initial, self.tracker = objective, initial, tracker
+        self.objective, self.initial = objective, initial
+        self.track_sharpness = SharpnessTracker(problem)
         self.every = None if every is None else whole_number("record_every", every)
         self.names = check_quantities(names, objective, initial)
         self.keep_weights = keep_weights
@@ -50,9 +50,10 @@ class Recorder:
             return
         row = measure(self.objective, network, self.initial, self.names)
         if "sharpness" in self.names:
-            row["sharpness"] = self.tracker(network)
+            found = self.track_sharpness(network)
+            row |= {"sharpness": found.value, "sharpness_error": found.error}
         self.moments.append(step)
-        self.rows.append({name: row[name] for name in self.names})
+        self.rows.append(row)
         if self.keep_weights:
             self.snapshots.append(network)
 
@@ -61,7 +62,7 @@ class Recorder:
         if self.every is None:
             return Records()
         member = 0 if single else slice(None)
-        columns = {n: np.stack([row[n][member] for row in self.rows]) for n in self.names}
+        columns = {n: np.stack([row[n][member] for row in self.rows]) for n in self.rows[0]}
         return Records({"step": np.array(self.moments)} | columns)
 
     def trajectory(self, single: bool) -> Network | None:

@@ -1,0 +1,99 @@
+"""One lane of networks in training: packing, stopping rules, unpacking, around a compiled kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from deeplin.dynamics.lanes import LANES
+from deeplin.dynamics.stepping import DIVERGED, REACHED, RUNNING, Rules, State
+from deeplin.networks import Network
+
+EMPTY = -1
+"""Outcome of a lane without a network."""
+
+
+class Group:
+    """Up to `LANES` networks of a batch, the last axis of every array.
+
+    Layers follow one another; entry (i, j) of a layer of shape m×n is row j·m + i of it. `rules`
+    has the rows −η, goal, ceiling, value.
+    """
+
+    def __init__(self, rules: Rules, state: State, members: np.ndarray):
+        self.members = members
+        self.widths = np.array(state.network.widths)
+        self.weights = packed(state.network.weights, members)
+        self.was, self.now = np.zeros((2, *self.weights.shape), self.weights.dtype)
+        self.now[:] = self.weights
+        layers = state.velocity
+        self.velocity = packed(layers, members) if layers else self.weights[:0].copy()
+        self.readout = _readout(state.network, members)
+        self.rules = np.zeros((4, LANES), self.weights.dtype)
+        self.rules[1:3] = [[-np.inf], [np.inf]]
+        given = (-rules.learning_rate, rules.goal, rules.ceiling)
+        self.rules[:3, : len(members)] = [np.asarray(values)[members] for values in given]
+        self.outcome = np.full(LANES, EMPTY, np.int32)
+        self.outcome[: len(members)] = RUNNING
+        self.steps = np.zeros(LANES, np.int32)
+
+    def train(self, descend: Callable[..., int], clock: int, until: int) -> None:
+        """Call `descend(clock, until)` until every network has stopped or is at step `until`.
+
+        The kernel returns where a value leaves (goal, ceiling]; the networks it concerns then
+        leave their lanes and the others go on.
+        """
+        while True:
+            began, clock = clock, descend(self, clock, until)
+            if (clock - began) % 2:  # the kernel swaps the two copies at every step
+                self.now, self.was = self.was, self.now
+            value, goal, ceiling = self.rules[3], self.rules[1], self.rules[2]
+            running = self.outcome == RUNNING
+            reached = running & (value <= goal)
+            diverged = running & ~reached & ~(value <= ceiling)
+            self._leave(reached, self.now, clock, REACHED)
+            self._leave(diverged, self.was, clock, DIVERGED)
+            running = self.outcome == RUNNING
+            if clock == until or not running.any():
+                self._leave(running, self.now, clock, RUNNING)
+                return
+
+    def _leave(self, lanes: np.ndarray, source: np.ndarray, clock: int, outcome: int) -> None:
+        """Take networks out, with the weights of `source`, and leave their lanes idle.
+
+        An idle lane (zero weights, zero rate) stays zero and no value stops it.
+        """
+        self.weights[:, lanes] = source[:, lanes]
+        self.outcome[lanes], self.steps[lanes] = outcome, clock
+        for array in (self.now, self.was):
+            array[:, lanes] = 0
+        if outcome != RUNNING:
+            self.velocity[:, lanes] = 0
+        self.rules[:3, lanes] = [[0], [-np.inf], [np.inf]]
+
+
+def packed(layers: tuple[Any, ...], members: np.ndarray) -> np.ndarray:
+    """Layers (batch, m, n) of the members as rows j·m + i, layer after layer, and lanes."""
+    rows = [np.asarray(layer)[members].T.reshape(-1, len(members)) for layer in layers]
+    array = np.zeros((sum(map(len, rows)), LANES), rows[0].dtype)
+    array[:, : len(members)] = np.concatenate(rows)
+    return array
+
+
+def unpack(array: np.ndarray, members: np.ndarray, layers: list[np.ndarray]) -> None:
+    """Write the lanes of the members back to their places in `layers`."""
+    count, start = len(members), 0
+    for layer in layers:
+        _, m, n = layer.shape
+        layer[members] = array[start : start + m * n, :count].reshape(n, m, count).T
+        start += m * n
+
+
+def _readout(network: Network, members: np.ndarray) -> np.ndarray:
+    """Rows c·d_L + i: p, or the columns of the identity without a read-out."""
+    if network.readout is None:
+        identity = np.eye(network.outputs, dtype=network.weights[0].dtype).reshape(-1, 1)
+        return np.repeat(identity, LANES, axis=1)
+    return packed((network.readout,), members)
