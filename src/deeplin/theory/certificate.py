@@ -11,8 +11,9 @@ import pandas as pd
 from deeplin.checks import InputError, positive_number
 from deeplin.dynamics.run import Run
 from deeplin.networks import Network
-from deeplin.problems import Problem
+from deeplin.problems import Population, Problem
 from deeplin.theory.context import Context
+from deeplin.theory.interpolation import Constants
 from deeplin.theory.statements import STATEMENTS, Check, NotApplicable, Statement
 
 HOLDS, VIOLATED = "holds", "violated"
@@ -78,13 +79,16 @@ def certify(
     only: Iterable[str] | str | None = None,
     tolerance: float = 1e-9,
     flow_tolerance: float = 1e-6,
+    population: Population | None = None,
+    constants: Constants | None = None,
 ) -> Certificate:
     """Evaluate every statement of the papers on a problem and a run (or a batch of runs).
 
     `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
     a numerically integrated flow. The table states the absolute tolerance of each row. A statement
     about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
-    with the measured sides beside it.
+    with the measured sides beside it. The statements about benign overfitting need the `population`
+    behind the data; `constants` sets their free constants.
 
     ```python
     import deeplin as dl, numpy as np
@@ -96,7 +100,9 @@ def certify(
     """
     positive_number("tolerance", tolerance, zero_allowed=True)
     positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
-    context = Context(problem, run, flow_tolerance=flow_tolerance)
+    context = Context(
+        problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
+    )
     claims = [
         {"place": place, "id": statement.id, "title": statement.title, "kind": statement.kind}
         | claim

@@ -14,8 +14,11 @@ import numpy as np
 from deeplin.checks import InputError, require_float64
 from deeplin.dynamics.run import DIVERGED, STOPPED, Run
 from deeplin.networks import Network, check_fits
-from deeplin.problems import Problem
+from deeplin.problems import Population, Problem
+from deeplin.sharpness import Sharpness, sharpness
+from deeplin.theory.interpolation import Constants, Interpolation
 from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
+from deeplin.theory.residual_initialization import prefix_singular_values
 from deeplin.theory.statements import NotApplicable
 
 NEAR = 1e-3
@@ -25,7 +28,15 @@ NEAR = 1e-3
 class Context:
     """A problem and a run (or a batch of runs), seen by the statements."""
 
-    def __init__(self, problem: Problem, run: Run | Network, *, flow_tolerance: float = 1e-6):
+    def __init__(
+        self,
+        problem: Problem,
+        run: Run | Network,
+        *,
+        flow_tolerance: float = 1e-6,
+        population: Population | None = None,
+        constants: Constants | None = None,
+    ):
         if isinstance(run, Network):
             run = Run(run, run, status=STOPPED, steps=0)
         if run.network.activation != "linear":
@@ -37,6 +48,7 @@ class Context:
         require_float64("a certificate", run.network)
         self.problem = problem
         self.flow_tolerance = flow_tolerance
+        self.interpolation = Interpolation(self, population, constants or Constants())
         self.run = run
         self.depth = run.network.depth
         self.widths = run.network.widths
@@ -117,6 +129,14 @@ class Context:
         """The hypothesis that the run did not diverge, (batch,)."""
         return np.broadcast_to(np.asarray(self.run.status) != DIVERGED, (self.batch,))
 
+    @cached_property
+    def consecutive(self) -> np.ndarray:
+        """Where a record is one plain descent step after the one before it, (records, batch)."""
+        plain = self.run.learning_rate is not None and self.run.momentum == 0
+        steps = np.broadcast_to(np.asarray(self.run.steps), (self.batch,))
+        next_step = np.diff(self.moments, prepend=self.moments[0]) == 1
+        return plain & next_step[:, None] & (self.moments[:, None] <= steps)
+
     def stays_finite(self) -> dict[str, Any]:
         """The hypothesis of statements about any network."""
         return {"the run did not diverge": self.bounded}
@@ -146,6 +166,24 @@ class Context:
             raise NotApplicable(f"for one target; the problem has {self.problem.outputs}")
         if self.problem.rank == 0 or self.problem.optimum_norm == 0:
             raise NotApplicable("for w* ≠ 0; the least-squares solution is zero")
+
+    # --- the start ---------------------------------------------------------------------------
+
+    @property
+    def initial_gap(self) -> np.ndarray:
+        """R(W(0)) − R_min, (batch,)."""
+        return self.gap[0]
+
+    @property
+    def initial_gradient_squares(self) -> np.ndarray:
+        """‖∇_k R(W(0))‖_F², (batch, L)."""
+        return self.gradient_squares[0]
+
+    @cached_property
+    def zero_gap(self) -> float:
+        """R_0 − R_min: the gap of the zero map."""
+        spectrum = self.problem.spectrum
+        return float(np.sum(spectrum.eigenvalues[:, None] * spectrum.coordinates**2))
 
     # --- along the run -----------------------------------------------------------------------
 
@@ -238,19 +276,67 @@ class Context:
         pairs = zip(right[1:], left[:-1], strict=True)
         return np.stack([np.sum(v * u, axis=-1) ** 2 for v, u in pairs], axis=-1)
 
-    def imbalance(self, weights: tuple[np.ndarray, ...]) -> list[np.ndarray]:
-        """W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1 (FM-L1)."""
-        pairs = zip(weights[1:], weights[:-1], strict=True)
-        return [np.swapaxes(a, -1, -2) @ a - b @ np.swapaxes(b, -1, -2) for a, b in pairs]
+    # --- products of square layers -----------------------------------------------------------
+
+    @cached_property
+    def product_values(self) -> np.ndarray:
+        """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, (records, batch, L, 2)."""
+        return prefix_singular_values(list(self.weights))
+
+    @cached_property
+    def prefix_values(self) -> np.ndarray:
+        """‖Π_{k−1:1}‖_2 and σ_min(Π_{k−1:1}) for k = 1 … L, (records, batch, L, 2)."""
+        values = self.product_values
+        return np.concatenate([np.ones_like(values[..., :1, :]), values[..., :-1, :]], axis=-2)
+
+    @cached_property
+    def suffix_values(self) -> np.ndarray:
+        """‖Π_{L:k+1}‖_2 and σ_min(Π_{L:k+1}) for k = 1 … L, (records, batch, L, 2)."""
+        transposed = [np.swapaxes(weight, -1, -2) for weight in reversed(self.weights[1:])]
+        empty = np.ones((*self.weights[0].shape[:2], 1, 2))
+        if not transposed:
+            return empty
+        return np.concatenate([prefix_singular_values(transposed)[..., ::-1, :], empty], axis=-2)
+
+    @cached_property
+    def _displacement(self) -> list[np.ndarray]:
+        """θ_k = L(W_k − W_k(0)) along the run, each (records, batch, d, d)."""
+        pairs = zip(self.weights, self.initial, strict=True)
+        return [self.depth * (weight - start) for weight, start in pairs]
+
+    @cached_property
+    def displacement_norms(self) -> np.ndarray:
+        """‖θ_k‖_2, (records, batch, L)."""
+        return np.stack([np.linalg.norm(t, 2, axis=(-1, -2)) for t in self._displacement], axis=-1)
+
+    @cached_property
+    def displacement_frobenius(self) -> np.ndarray:
+        """‖θ_k‖_F, (records, batch, L)."""
+        return np.stack([np.linalg.norm(t, axis=(-1, -2)) for t in self._displacement], axis=-1)
 
     # --- the end -----------------------------------------------------------------------------
 
     @cached_property
     def slack(self) -> np.ndarray:
         """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
-        spectrum = self.problem.spectrum
-        size = np.sum(spectrum.eigenvalues[:, None] * spectrum.coordinates**2)
-        return np.sqrt(self.gap[-1] / size)
+        return np.sqrt(self.gap[-1] / self.zero_gap)
+
+    @cached_property
+    def distance_at_end(self) -> np.ndarray:
+        """‖w − w*‖/‖w*‖ at the end, (batch,)."""
+        optimum = self.problem.optimum.reshape(self.problem.dimension, -1)
+        difference = self.backward[0][-1] - optimum
+        return np.linalg.norm(difference, axis=(-1, -2)) / self.problem.optimum_norm
+
+    @cached_property
+    def final_sharpness(self) -> np.ndarray:
+        """S at the end by its value at minimisers (X-1), (batch,)."""
+        return np.asarray(sharpness(self.problem, self.final_network, method="exact").value)
+
+    @cached_property
+    def certified_sharpness(self) -> Sharpness:
+        """The largest Hessian eigenvalue at the end by certified Lanczos, with its vector."""
+        return sharpness(self.problem, self.final_network, method="lanczos")
 
     @cached_property
     def minimal(self) -> MinimalSharpness:

@@ -134,13 +134,16 @@ def balanced_sharpness(problem: Problem, depth: int, readout: Any = None) -> flo
     return 2 * size ** (2 - 2 / L) * norm ** (2 / L) * top
 
 
-def minimizer_lower_bound(problem: Problem, layer_norms: Any, readout: Any = None) -> np.ndarray:
+def minimizer_lower_bound(
+    problem: Problem, layer_norms: Any, readout: Any = None, *, depth: int | None = None
+) -> np.ndarray:
     """2a‖w*‖^{2−1/L}‖p‖^{1/L} Σ_k 1/‖W_k‖_F: below the sharpness of that minimiser (FM-T2, E-8).
 
-    `layer_norms` holds ‖W_k‖_F along its last axis; other axes are a batch of minimisers.
+    `layer_norms` holds ‖W_k‖_F along its last axis; other axes are a batch of minimisers. The
+    norms of some layers alone give a smaller bound (FM-rescale); pass the `depth` L then.
     """
     norms = np.asarray(layer_norms, dtype=np.float64)
-    L, _, norm = _architecture(problem, norms.shape[-1], readout)
+    L, _, norm = _architecture(problem, depth or norms.shape[-1], readout)
     scale = 2 * problem.alignment * problem.optimum_norm ** (2 - 1 / L) * norm ** (1 / L)
     return scale * np.sum(1 / norms, axis=-1)
 

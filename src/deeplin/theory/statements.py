@@ -19,6 +19,7 @@ KINDS = (
     "corollary",
     "observation",
     "exact result",
+    "erratum",
 )
 
 

@@ -1,0 +1,194 @@
+"""Sharpness of minimisers and what it means for the learning rate (FM Section 3)."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from deeplin.dynamics import gradient_descent
+from deeplin.networks import Network, linear_gradient
+from deeplin.sharpness import sharpness
+from deeplin.theory.context import Context
+from deeplin.theory.minimal_sharpness import minimizer_lower_bound
+from deeplin.theory.statements import Check, NotApplicable, statement
+
+STRETCHES = (2.0, 10.0, 100.0)
+"""Factors C with which FM-rescale is tried."""
+
+
+@jax.jit
+@jax.vmap
+def _flat(weights):
+    return ravel_pytree(weights)[0]
+
+
+@statement(
+    "FM-sharp",
+    title="sharpness as the fastest change of the gradient",
+    kind="definition",
+    reference="FM, eq. (7)",
+    formula=r"S(W)^2 = \lim_{\xi\to0}\sup\sum_k\|\nabla_kR(W)-\nabla_kR(\tilde W)\|_F^2 /"
+    r"\sum_k\|W_k-\tilde W_k\|_F^2",
+)
+def fastest_change(context: Context) -> list[Check]:
+    """Change of the gradient along the top eigenvector; no eigenvalue of larger modulus.
+
+    The quotient is a central difference of step 1e-5‖W‖: its error, of second order, stays far
+    below the relative slack of 1e-6.
+    """
+    top = context.certified_sharpness
+    network, quadratic = context.final_network, context.problem.quadratic
+    size = np.linalg.norm(np.asarray(_flat(network.weights)), axis=1)
+
+    def slope(weights, readout, direction):
+        flat, unravel = ravel_pytree(weights)
+        moved = Network(unravel(flat + direction), readout)
+        return ravel_pytree(linear_gradient(quadratic, moved))[0]
+
+    slopes = jax.vmap(slope)
+    step = 1e-5 * size[:, None] * np.asarray(top.vector)
+    ends = [slopes(network.weights, network.readout, jnp.asarray(sign * step)) for sign in (1, -1)]
+    quotient = np.linalg.norm(np.asarray(ends[0] - ends[1]), axis=1) / (2e-5 * size)
+    smallest = sharpness(context.problem, network, method="lanczos", which="smallest")
+    return [
+        Check(
+            quotient[None],
+            np.abs(top.value)[None],
+            "along the top eigenvector",
+            equality=True,
+            slack=1e-6 + top.error / np.abs(top.value),
+            hypotheses=context.stays_finite(),
+        ),
+        Check(
+            -smallest.value[None],
+            top.value[None],
+            "no eigenvalue of larger modulus",
+            slack=(smallest.error + top.error) / np.abs(top.value),
+            hypotheses=context.minimizer_hypotheses(),
+        ),
+    ]
+
+
+@statement(
+    "FM-T1",
+    title="minimal sharpness grows linearly with depth",
+    kind="theorem",
+    reference="FM, Theorem 1",
+    formula=r"2\|w^*\|^{2-2/L}La \le S_{\min} \le"
+    r"2\|w^*\|^{2-2/L}\sqrt{(2L-1)\Lambda^2+(L-1)^2a^2}",
+)
+def minimal_sharpness_bracket(context: Context) -> list[Check]:
+    """The bracket around the exact value, for p = 1."""
+    context.require_vector()
+    minimal = context.minimal
+    return [
+        Check(minimal.lower, minimal.exact, "lower bound"),
+        Check(minimal.exact, minimal.upper, "upper bound"),
+    ]
+
+
+@statement(
+    "FM-T2",
+    title="sharpness of every minimiser, with a read-out",
+    kind="theorem",
+    reference="FM, Theorem 2, with erratum E-8",
+    formula=r"S(W) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}\sum_k 1/\|W_k\|_F,\quad"
+    r"S(W) \ge 2\|w^*\|^{2-2/L}\|p\|^{2/L}La",
+)
+def sharpness_of_minimizers(context: Context) -> list[Check]:
+    """Both lower bounds at the end of the run, and the bracket of FM-T1 scaled by ‖p‖^{2/L}."""
+    context.require_vector()
+    minimal, scale = context.minimal, context.minimal_scale[None]
+    at_minimum = context.minimizer_hypotheses()
+    measured = context.final_sharpness[None]
+    own = minimizer_lower_bound(context.problem, context.layer_norms[-1])
+    own = own * context.readout_norm ** (1 / context.depth)
+    slack = 4 * context.slack
+    return [
+        Check(minimal.lower * scale, minimal.exact * scale, "lower bound"),
+        Check(minimal.exact * scale, minimal.upper * scale, "upper bound"),
+        Check(own[None], measured, "Σ1/‖W_k‖", slack=slack, hypotheses=at_minimum),
+        Check(minimal.lower * scale, measured, "uniform", slack=slack, hypotheses=at_minimum),
+    ]
+
+
+@statement(
+    "FM-rescale",
+    title="minimisers can be arbitrarily sharp",
+    kind="observation",
+    reference="FM, Section 3",
+    formula=r"S(CW_1, W_2/C, W_3, \dots) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}C/\|W_2\|_F",
+)
+def rescaled_minimizers(context: Context) -> list[Check]:
+    """The end of the run, rescaled by several C."""
+    context.require_vector()
+    context.require_depth()
+    network = context.final_network
+    first, second, *rest = network.weights
+    second_norm = context.layer_norms[-1, :, 1:2]
+    bound = minimizer_lower_bound(context.problem, second_norm, depth=context.depth)
+    bound = bound * context.readout_norm ** (1 / context.depth)
+    checks = []
+    for C in STRETCHES:
+        stretched = Network((C * first, second / C, *rest), network.readout)
+        measured = sharpness(context.problem, stretched, method="exact").value
+        checks.append(
+            Check(
+                C * bound[None],
+                np.asarray(measured)[None],
+                f"C = {C:g}",
+                slack=4 * context.slack,
+                hypotheses=context.minimizer_hypotheses(),
+            )
+        )
+    return checks
+
+
+@statement(
+    "FM-crit",
+    title="where descent settles, the sharpness is between S_min and 2/η",
+    kind="observation",
+    reference="FM, Section 1 and eq. (1); exact threshold by X-2",
+    formula=r"S_{\min} \le S(W) \le 2/\eta,\quad\text{so}\quad \eta \le 2/S_{\min}",
+)
+def settled_sharpness(context: Context) -> list[Check]:
+    """At the end of a descent run; with momentum β the threshold is (2+2β)/η."""
+    context.require_vector()
+    if context.run.learning_rate is None:
+        raise NotApplicable("for gradient descent")
+    threshold = (2 + 2 * context.run.momentum) / context.learning_rate
+    measured = context.final_sharpness
+    slack = 4 * context.slack
+    hypotheses = context.minimizer_hypotheses()
+    hypotheses["the run stays there"] = _stays(context, measured > threshold * (1 + slack))
+    minimal = context.minimal.exact * context.minimal_scale
+    return [
+        Check(minimal[None], measured[None], "S_min ≤ S", slack=slack, hypotheses=hypotheses),
+        Check(measured[None], threshold[None], "S ≤ 2/η", slack=slack, hypotheses=hypotheses),
+    ]
+
+
+def _stays(context: Context, doubtful: np.ndarray) -> np.ndarray:
+    """Whether each run has settled: a doubtful one is continued to see whether it leaves.
+
+    A run can be stopped while its sharpness is above 2/η and the unstable direction has not grown
+    yet. Continued long enough, it then leaves the minimiser.
+    """
+    if not doubtful.any():
+        return ~doubtful
+    more = gradient_descent(
+        context.problem,
+        context.final_network,
+        context.learning_rate,
+        steps=10_000,
+        momentum=context.run.momentum,
+        record_every=100,
+        record=("gap",),
+        keep_weights=False,
+    )
+    gaps = np.asarray(more.records["gap"]).reshape(-1, context.batch)
+    with np.errstate(invalid="ignore"):
+        stayed = np.nanmax(gaps, axis=0) <= 2 * gaps[0]
+    return ~doubtful | (stayed & (np.asarray(more.status) != "diverged"))

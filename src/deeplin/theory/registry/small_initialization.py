@@ -1,0 +1,289 @@
+"""Gradient flow from a small initialisation (FM Section 4: d_L = 1, p = 1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from deeplin.theory.context import Context
+from deeplin.theory.small_initialization import (
+    imbalance,
+    initialization_scale,
+    lojasiewicz_constant,
+)
+from deeplin.theory.statements import Check, NotApplicable, statement, value
+
+
+def _scale(context: Context) -> np.ndarray:
+    """ε of each run."""
+    context.require_depth()
+    return initialization_scale(context.run.initial.with_batch())
+
+
+def _first_assumption(context: Context) -> list[Check]:
+    context.require_perceptron()
+    context.require_vector()
+    gradient = np.sqrt(np.sum(context.initial_gradient_squares, axis=-1))
+    return [
+        Check(context.initial_gap[None], context.zero_gap, "R(W(0)) ≤ R_0"),
+        Check(np.finfo(float).tiny, gradient[None], "∇R(W(0)) ≠ 0"),
+    ]
+
+
+def _second_assumption(context: Context) -> list[Check]:
+    context.require_perceptron()
+    context.require_vector()
+    epsilon = _scale(context)[None]
+    return [
+        Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
+        Check(epsilon, 1.0, "ε ≤ 1"),
+        Check(1.0, context.problem.optimum_norm, "‖w*‖ ≥ 1"),
+        Check(32 * context.depth * np.sqrt(epsilon), 1.0, "32 L √ε ≤ 1"),
+    ]
+
+
+def _met(checks: list[Check], batch: int) -> np.ndarray:
+    """Whether all parts of an assumption are met, for each run."""
+    sides = [(np.asarray(c.left, float), np.asarray(c.right, float)) for c in checks]
+    parts = [left - right <= 1e-9 * np.maximum(abs(left), abs(right)) for left, right in sides]
+    return np.all([np.broadcast_to(part, (1, batch))[0] for part in parts], axis=0)
+
+
+def _hypotheses(context: Context, *, second: bool = False) -> dict[str, Any]:
+    met: dict[str, Any] = {
+        "gradient flow": context.flow,
+        "FM-A1": _met(_first_assumption(context), context.batch),
+    }
+    if second:
+        met["FM-A2"] = _met(_second_assumption(context), context.batch)
+        met |= context.minimizer_hypotheses()
+        met["t large enough: ‖w − w*‖ ≤ ‖w*‖/8"] = context.distance_at_end <= 1 / 8
+    return met
+
+
+@statement(
+    "FM-A1",
+    title="assumption on the start: risk at most that of the zero map, gradient not zero",
+    kind="assumption",
+    reference="FM, Assumption (A1)",
+    formula=r"R(W(0)) \le R_0,\quad \nabla R(W(0)) \ne 0",
+)
+def first_assumption(context: Context) -> list[Check]:
+    """Both parts, at the initial weights."""
+    return _first_assumption(context)
+
+
+@statement(
+    "FM-L1",
+    title="conserved differences of neighbouring layers",
+    kind="lemma",
+    reference="FM, Lemma 1",
+    formula=r"\tfrac{d}{dt}\big(W_{k+1}^\top W_{k+1} - W_k W_k^\top\big) = 0",
+)
+def conservation(context: Context) -> list[Check]:
+    """The drift along the flow; between consecutive descent steps, its exact size.
+
+    One step of descent changes the difference by η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ), because the terms
+    of first order cancel. So a descent run recorded at every step is checked to rounding too.
+    """
+    context.require_depth()
+    start = imbalance(context.initial)
+    now = imbalance(context.weights)
+    squares = context.layer_norms**2
+    scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
+    changes = [level - level_0 for level, level_0 in zip(now, start, strict=True)]
+    drift = np.stack([np.linalg.norm(change, axis=(-1, -2)) for change in changes], axis=-1)
+    checks = [
+        Check(
+            drift,
+            0.0,
+            "along the flow",
+            scale=scale,
+            slack=context.flow_tolerance,
+            hypotheses={"gradient flow": context.flow},
+        )
+    ]
+    if context.consecutive.any():
+        checks.append(
+            Check(
+                _discrete_error(context, now),
+                0.0,
+                "between descent steps",
+                scale=scale,
+                where=context.consecutive[..., None],
+                hypotheses=context.stays_finite(),
+            )
+        )
+    return checks
+
+
+def _discrete_error(context: Context, now: list[np.ndarray]) -> np.ndarray:
+    """‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F from the record before, (records, batch, L−1)."""
+    rate = context.learning_rate[:, None, None]
+    gradients = [
+        left @ np.swapaxes(right, -1, -2)
+        for left, right in zip(context.backward[1:], context.forward, strict=True)
+    ]
+    predicted = [rate**2 * change for change in imbalance(gradients)]
+    errors = [
+        np.linalg.norm(np.diff(level, axis=0) - step[:-1], axis=(-1, -2))
+        for level, step in zip(now, predicted, strict=True)
+    ]
+    return np.pad(np.stack(errors, axis=-1), ((1, 0), (0, 0), (0, 0)))
+
+
+@statement(
+    "FM-ε",
+    title="size of the initialisation",
+    kind="definition",
+    reference="FM, Section 4",
+    formula=r"\varepsilon = 3\max_k\|W_k(0)\|_F^2 + 2\sum_{k<L}"
+    r"\|W_k(0)W_k(0)^\top - W_{k+1}(0)^\top W_{k+1}(0)\|_2",
+)
+def scale_of_initialization(context: Context) -> Check:
+    """ε of each run."""
+    return value(_scale(context)[None])
+
+
+@statement(
+    "FM-L2",
+    title="layers are nearly rank one, of equal norm, and aligned",
+    kind="lemma",
+    reference="FM, Lemma 2",
+    formula=r"\|W_k\|_F^2-\|W_k\|_2^2 \le \varepsilon,\ |\sigma_k^2-\sigma_j^2| \le \varepsilon,"
+    r"\  \langle v_{k+1},u_k\rangle^2 \ge 1-\varepsilon/\sigma_{k+1}^2",
+)
+def layer_structure(context: Context) -> list[Check]:
+    """All three, at every record."""
+    context.require_perceptron()
+    epsilon = _scale(context)[None, :, None]
+    squares = context.singular_values**2
+    spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
+    flow = {"gradient flow": context.flow}
+    later = squares[..., 1:]
+    with np.errstate(divide="ignore"):
+        bound = 1 - epsilon / later
+    aligned = context.neighbour_alignment
+    return [
+        Check(context.layer_norms**2 - squares, epsilon, "(a) rank one", hypotheses=flow),
+        Check(spread, epsilon, "(b) equal norms", hypotheses=flow),
+        Check(bound, aligned, "(c) aligned", where=later > 0, scale=1.0, hypotheses=flow),
+    ]
+
+
+def _early(context: Context) -> int:
+    """Index of the first record with t ≥ 1; the proof of FM-T3 works from any such moment."""
+    context.require_depth()
+    context.require_perceptron()
+    context.require_vector()
+    late = np.flatnonzero(context.moments >= 1)
+    if not context.is_flow or len(late) == 0:
+        raise NotApplicable("for gradient flow recorded at some time t ≥ 1")
+    return int(late[0])
+
+
+def _constant(context: Context, early: int) -> np.ndarray:
+    """μ of FM-T3 for each run, from the first record with t ≥ 1."""
+    gap = context.gap[early]
+    return lojasiewicz_constant(context.problem, context.depth, _scale(context), gap).constant
+
+
+@statement(
+    "FM-T3",
+    title="Polyak-Łojasiewicz condition with the constant of the proof",
+    kind="theorem",
+    reference="FM, Theorem 3 and Appendix B.4",
+    formula=r"\sum_k\|\nabla_k R\|_F^2 \ge \mu(R-R_{\min})\ (t\ge1),\quad"
+    r"\|W_L\cdots W_2\| \ge (\sigma_1-\sqrt{2\varepsilon}L)^{L-1}",
+)
+def lojasiewicz(context: Context) -> list[Check]:
+    """The condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
+    early = _early(context)
+    late = (np.arange(len(context.moments)) >= early)[:, None]
+    squares = np.sum(context.gradient_squares, axis=-1)
+    floor = np.sqrt(2 * _scale(context)) * context.depth
+    beyond = context.singular_values[..., 0] - floor
+    upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
+    return [
+        Check(
+            _constant(context, early) * context.gap,
+            squares,
+            "Polyak-Łojasiewicz",
+            where=late,
+            hypotheses=_hypotheses(context),
+        ),
+        Check(
+            np.maximum(beyond, 0) ** (context.depth - 1),
+            upper_layers,
+            "‖W_L…W_2‖",
+            where=beyond > 0,
+            hypotheses={"gradient flow": context.flow},
+        ),
+    ]
+
+
+@statement(
+    "FM-L7",
+    title="exponential convergence under the Polyak-Łojasiewicz condition",
+    kind="lemma",
+    reference="FM, Lemma 7",
+    formula=r"R(t)-R_{\min} \le (R(t_0)-R_{\min})e^{-\mu(t-t_0)}",
+)
+def exponential_convergence(context: Context) -> Check:
+    """From the first record with t ≥ 1, with the constant of FM-T3."""
+    early = _early(context)
+    elapsed = np.maximum(context.moments - context.moments[early], 0)[:, None]
+    bound = context.gap[early] * np.exp(-_constant(context, early) * elapsed)
+    return Check(context.gap, bound, where=elapsed > 0, hypotheses=_hypotheses(context))
+
+
+@statement(
+    "FM-A2",
+    title="assumption of a small enough start",
+    kind="assumption",
+    reference="FM, Assumption (A2)",
+    formula=r"\hat\Sigma \succ 0,\ \varepsilon\le1,\ \|w^*\|\ge1,\ 32L\sqrt\varepsilon\le1",
+)
+def second_assumption(context: Context) -> list[Check]:
+    """All four parts."""
+    return _second_assumption(context)
+
+
+@statement(
+    "FM-C1",
+    title="norms of the layers after training",
+    kind="corollary",
+    reference="FM, Corollary 1",
+    formula=r"(\|w^*\|/2)^{1/L} \le \sigma_k \le (2\|w^*\|)^{1/L}",
+)
+def layer_norms(context: Context) -> list[Check]:
+    """Both bounds at the end of the run."""
+    hypotheses = _hypotheses(context, second=True)
+    size, power = context.problem.optimum_norm, 1 / context.depth
+    sigma = context.singular_values[-1:]
+    return [
+        Check((size / 2) ** power, sigma, "lower", hypotheses=hypotheses),
+        Check(sigma, (2 * size) ** power, "upper", hypotheses=hypotheses),
+    ]
+
+
+@statement(
+    "FM-C2",
+    title="the flow from a small start ends in a flat minimum",
+    kind="corollary",
+    reference="FM, Corollary 2 and its proof",
+    formula=r"1 \le S/S_{\min} \le 4\Lambda/\lambda,\quad S \le 8L\Lambda\|w^*\|^{2-2/L}",
+)
+def flat_minimum(context: Context) -> list[Check]:
+    """The ratio, with the exact S_min of X-2, and the bound on S itself."""
+    hypotheses = _hypotheses(context, second=True)
+    problem, L = context.problem, context.depth
+    sharpness = context.final_sharpness[None]
+    ratio = sharpness / context.minimal.exact
+    bound = 8 * L * problem.largest_eigenvalue * problem.optimum_norm ** (2 - 2 / L)
+    return [
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
+        Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ", hypotheses=hypotheses),
+        Check(sharpness, bound, "S", hypotheses=hypotheses),
+    ]
