@@ -216,6 +216,7 @@ class WideRun:
             None if flow else run.learning_rate / q,
             self.momentum,
             {"risk": float(risk[-1]), "path": float(path[-1])}
+            | {"width": run.start.full_width, "alpha": run.start.alpha, "beta": run.start.beta}
             | ({"time": when[-1]} if flow else {}),
         )
 

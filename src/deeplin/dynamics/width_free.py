@@ -44,7 +44,10 @@ class ReducedStart:
 
     problem: Problem
     words: np.ndarray
+    full_width: int
+    """m, the width of the network that is never formed."""
     alpha: float
+    beta: float
     layers: tuple[np.ndarray, ...]
 
     @classmethod
@@ -65,7 +68,7 @@ class ReducedStart:
             factor = random.standard_normal((width, rank + q))
         middle = (np.eye(len(factor)),) * (depth - 2)
         layers = (alpha * factor[:, :rank], *middle, beta * factor[:, rank:].T)
-        return cls(problem, words, alpha, layers)
+        return cls(problem, words, width, alpha, beta, layers)
 
     @property
     def width(self) -> int:

@@ -63,6 +63,4 @@ def _descending(spectrum: Any) -> np.ndarray:
 
 
 def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
-    return np.divide(
-        numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0
-    )
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)

@@ -186,12 +186,23 @@ class Interpolation:
 
     # --- the initialisation ------------------------------------------------------------------
 
+    @property
+    def width(self) -> int:
+        """m; for a simulated wide network that of the network it stands for."""
+        return int(self.context.run.evidence.get("width", self.context.widths[1]))
+
     @cached_property
     def scales(self) -> tuple[np.ndarray, np.ndarray]:
         """α and β measured on the initial first and last layer, each (batch,) (errata E-6).
 
-        RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry.
+        RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry. A simulated wide
+        network, of which only a part was formed, brings the scales of its entries with it.
         """
+        evidence = self.context.run.evidence
+        if "width" in evidence:
+            factor = np.sqrt(self.width) if self.constants.normalisation == "operator" else 1.0
+            alpha, beta = (np.full(self.context.batch, evidence[n]) for n in ("alpha", "beta"))
+            return alpha * factor, beta * factor
         first, last = self.context.initial[0], self.context.initial[-1]
         sizes = [np.linalg.norm(layer, axis=(-1, -2)) for layer in (first, last)]
         if self.constants.normalisation == "entry":
