@@ -79,7 +79,7 @@ class ReducedStart:
         """About λ_max of ∇²R: its Gauss-Newton part for identity middle layers (X-1), from below.
 
         2λ_max(bΛ + ((L−2)b + 1)Λ^{1/2}A_1ᵀA_1Λ^{1/2}) with b = ‖A_L‖_2², by power iterations on the
-        ρ×ρ matrix: three digits in well under a millisecond. The exact value is `WideRun.stability`.
+        ρ×ρ matrix: three digits in under a millisecond. The exact value is `WideRun.stability`.
         """
         eigenvalues = self.problem.spectrum.eigenvalues
         scaled = self.layers[0] * np.sqrt(eigenvalues)
