@@ -6,7 +6,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup reproduce paper test lint format bench bench-compare docs explore clean
+.PHONY: help setup reproduce paper test lint format bench bench-compare docs pictures explore clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -40,8 +40,14 @@ format: setup ## rewrite the code in the house style
 bench: setup ## measure the speed ratios, written to results/bench.json
 	$(BIN)/deeplin bench
 
+bench-compare: setup ## measure again and compare with the kept history
+	$(BIN)/deeplin bench --compare benchmarks/history/latest.json
+
 docs: setup ## build the documentation into site/ (warnings are errors)
 	$(BIN)/mkdocs build --strict
+
+pictures: setup ## make the pictures of the concept pages again
+	$(BIN)/python docs/pictures.py
 
 explore: setup ## open the explorer in the browser
 	$(BIN)/deeplin explore
