@@ -172,7 +172,7 @@ def _backend(backend: str, problem, objective: Objective, rules: Rules, state: S
     fits = _kernel_fits(problem, state.network)
     if backend == "kernel" and not fits:
         raise InputError(
-            'backend is "kernel", which trains linear networks on a Problem on a CPU; pass "auto".'
+            'backend is "kernel", which trains networks on a Problem on a CPU; pass "auto".'
         )
     if backend == "kernel" or (backend == "auto" and fits and max(state.network.widths) <= WIDE):
         from deeplin.dynamics import lane_stepping  # numba is slow to import: only where it is used
@@ -184,7 +184,7 @@ def _backend(backend: str, problem, objective: Objective, rules: Rules, state: S
 def _kernel_fits(problem, network: Network) -> bool:
     """Whether there is a compiled kernel for this problem, network and machine."""
     on_cpu = all(device.platform == "cpu" for device in network.weights[0].devices())
-    return isinstance(problem, Problem) and network.activation == "linear" and on_cpu
+    return isinstance(problem, Problem) and on_cpu
 
 
 def _advance_patiently(advance: Advance, state: State, until: int) -> State:

@@ -1,4 +1,4 @@
-"""One lane of networks in training: packing, stopping rules, unpacking, around a compiled kernel."""
+"""One lane of networks in training: packing, stopping, unpacking, around a compiled kernel."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from deeplin.dynamics.lanes import any_outside, fill, load, multiply_add, store
 
 @cache
 def linear_kernel(square: int, outputs: int, heavy: bool, sources: str):
-    """The compiled function `descend` for square layers of one width (0: any) and so many outputs."""
+    """The compiled function `descend` for square layers of one width (0: any)."""
 
     @njit(nogil=True, cache=True)
     def descend(

@@ -16,6 +16,7 @@ import numpy as np
 
 from deeplin.dynamics.lane_group import Group, unpack
 from deeplin.dynamics.lane_linear import linear_kernel
+from deeplin.dynamics.lane_rows import BLOCK, rows_kernel
 from deeplin.dynamics.lanes import LANES
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.stepping import RUNNING, Rules, State
@@ -31,7 +32,7 @@ def advance(objective: Objective, rules: Rules, state: State, until: int) -> Sta
     """Take the running members of the batch to step `until`, or to where they stop before it."""
     running = np.flatnonzero(np.asarray(state.outcome) == RUNNING)
     clock = int(np.max(np.asarray(state.steps)[running], initial=0))
-    descend = _linear(objective, rules, state)
+    descend = (_linear if objective.has_gap else _rows)(objective, rules, state)
 
     def train(members: np.ndarray) -> Group:
         group = Group(rules, state, members)
@@ -65,6 +66,26 @@ def _linear(objective: Objective, rules: Rules, state: State) -> Descend:
         return kernel(
             group.now, group.was, group.velocity, V, push, U, difference, group.rules,
             covariance, optimum, momentum, group.widths, clock, until,
+        )  # fmt: skip
+
+    return descend
+
+
+def _rows(objective: Objective, rules: Rules, state: State) -> Descend:
+    """The kernel for GELU and ReLU networks with its data."""
+    network, data = state.network, objective.data[0]
+    smooth = network.activation == "gelu"
+    kernel = rows_kernel(_square(network), smooth, bool(state.velocity), _sources())
+    inputs, targets = np.asarray(data.inputs), np.asarray(data.targets)
+    momentum = inputs.dtype.type(rules.momentum)
+
+    def descend(group: Group, clock: int, until: int) -> int:
+        A, slopes = np.zeros((2, BLOCK * sum(network.widths), LANES), inputs.dtype)
+        D = np.zeros((2 * BLOCK * max(network.widths), LANES), inputs.dtype)
+        gradient = np.zeros_like(group.now)
+        return kernel(
+            group.now, group.was, group.velocity, gradient, A, slopes, D, group.rules,
+            group.readout, inputs, targets, momentum, group.widths, clock, until,
         )  # fmt: skip
 
     return descend

@@ -16,11 +16,15 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import extending, types
 from numba.core import cgutils
-from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.core.typing import templates
 from numba.core.typing.templates import signature as typed_as
-from numba.extending import intrinsic, lower_builtin, models, register_model
+from numba.extending import models
+
+# Their decorated functions are called from compiled code, with other arguments than Python sees.
+intrinsic: Any = extending.intrinsic
+infer_global: Any = templates.infer_global
 
 LANES = 8
 """Networks in a lane: two AVX2 registers, or one AVX-512 register, of float64."""
@@ -34,7 +38,7 @@ class Lane(types.Type):
         super().__init__(name=f"Lane({dtype}, {LANES})")
 
 
-@register_model(Lane)
+@extending.register_model(Lane)
 class _LaneModel(models.PrimitiveModel):
     def __init__(self, manager, lane):
         scalar = manager.lookup(lane.dtype).get_value_type()
@@ -102,13 +106,13 @@ def _arithmetic(symbol, instruction: str) -> None:
     """
 
     @infer_global(symbol)
-    class _Typing(AbstractTemplate):
+    class _Typing(templates.AbstractTemplate):
         def generic(self, args, kws):
             left, right = args
             if isinstance(left, Lane) and left == right:
                 return typed_as(left, left, left)
 
-    @lower_builtin(symbol, Lane, Lane)
+    @extending.lower_builtin(symbol, Lane, Lane)
     def _lower(context, builder, signature, arguments):
         return getattr(builder, instruction)(*arguments)
 

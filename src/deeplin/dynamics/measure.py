@@ -67,7 +67,7 @@ def measure(
     """
     plain = tuple(name for name in names if name != "sharpness")
     columns = _measure(objective.risk, plain, objective.data, networks, initial)
-    return {name: np.asarray(column) for name, column in columns.items()}
+    return {name: np.asarray(columns[name]) for name in plain}
 
 
 @partial(jax.jit, static_argnums=(0, 1))
