@@ -1,0 +1,175 @@
+"""The regressor keeps scikit-learn's contract and ends where the theory says."""
+
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_diabetes, make_regression
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import deeplin as dl
+from deeplin.estimator import DeepLinearRegressor
+
+
+@parametrize_with_checks([DeepLinearRegressor(), DeepLinearRegressor(solver="closed_form")])
+def test_scikit_learn_finds_nothing_wrong(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise one check skips itself
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def diabetes():
+    X, y = load_diabetes(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
+@pytest.fixture
+def underdetermined(rng):
+    X = rng.normal(size=(6, 15))
+    return X, X @ rng.normal(size=15)
+
+
+def _within(model, X, y, reference):
+    """λ‖w − w*‖² ≤ R − R_min (FM-L8), with the gap that the tolerance allows."""
+    centred = X - X.mean(axis=0)
+    smallest = np.linalg.eigvalsh(centred.T @ centred / len(X))[0]
+    explained = np.sum(np.var(y, axis=0)) - np.sum(np.mean((y - reference.predict(X)) ** 2, axis=0))
+    allowed = np.sqrt(model.tolerance * explained / smallest)
+    assert np.linalg.norm(model.coef_ - reference.coef_) <= allowed
+    np.testing.assert_allclose(
+        model.intercept_, reference.intercept_, atol=np.abs(X.mean(axis=0)).sum() * allowed + 1e-10
+    )
+
+
+@pytest.mark.parametrize("depth", [1, 2, 10])
+def test_a_unique_solution_is_that_of_linear_regression(diabetes, depth):
+    X, y = diabetes
+    model = DeepLinearRegressor(depth=depth, random_state=1).fit(X, y)
+    assert model.status_ == "converged"
+    _within(model, X, y, LinearRegression().fit(X, y))
+
+
+@pytest.mark.parametrize("initialization", ["zero_layer", "residual", "identity", "balanced"])
+def test_every_initialisation_finds_it(rng, initialization):
+    X = rng.normal(size=(40, 4)) + 2
+    y = X @ rng.normal(size=4) + rng.normal(size=40)
+    model = DeepLinearRegressor(depth=3, initialization=initialization, random_state=0).fit(X, y)
+    _within(model, X, y, LinearRegression().fit(X, y))
+    layers = model.network_
+    np.testing.assert_allclose(np.asarray(layers.product), model.coef_, rtol=1e-10)
+
+
+def test_several_targets_are_fitted_together(rng):
+    X, Y = make_regression(60, 5, n_targets=3, noise=2.0, random_state=0)
+    model = DeepLinearRegressor(depth=3, random_state=0).fit(X, Y)
+    assert model.coef_.shape == (3, 5)
+    assert model.critical_learning_rate_ is None
+    _within(model, X, Y, LinearRegression().fit(X, Y))
+
+
+def test_the_flow_ends_at_the_same_coefficients(diabetes):
+    X, y = diabetes
+    model = DeepLinearRegressor(solver="flow", tolerance=1e-9, random_state=0).fit(X, y)
+    assert model.learning_rate_ is None
+    _within(model, X, y, LinearRegression().fit(X, y))
+
+
+@pytest.mark.parametrize("options", [{"solver": "closed_form"}, {"scale": 0.0}])
+def test_the_minimum_norm_interpolant_is_found_where_the_theory_says_so(underdetermined, options):
+    X, y = underdetermined
+    model = DeepLinearRegressor(
+        depth=3, width=20, initialization="identity", fit_intercept=False, random_state=0, **options
+    ).fit(X, y)
+    expected = np.linalg.pinv(X) @ y
+    np.testing.assert_allclose(model.coef_, expected, atol=1e-5 * np.linalg.norm(expected))
+
+
+def test_a_large_random_start_interpolates_elsewhere(underdetermined):
+    X, y = underdetermined
+    model = DeepLinearRegressor(scale=0.5, fit_intercept=False, random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-4)
+    assert np.linalg.norm(model.coef_) > 1.01 * np.linalg.norm(np.linalg.pinv(X) @ y)
+
+
+def test_thousands_of_inputs_train_in_the_span_of_few_samples(rng):
+    X = rng.normal(size=(10, 3000))
+    y = rng.normal(size=10)
+    model = DeepLinearRegressor(depth=2, width=3, random_state=0).fit(X, y)
+    assert model.weights_[0].shape == (3, 3000)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-4)
+
+
+def test_it_works_in_pipelines_and_grid_searches(diabetes):
+    X, y = diabetes
+    pipeline = make_pipeline(StandardScaler(), DeepLinearRegressor(random_state=0))
+    grid = {"deeplinearregressor__depth": [1, 2], "deeplinearregressor__tolerance": [1e-6]}
+    search = GridSearchCV(pipeline, grid, cv=2).fit(X[:100], y[:100])
+    assert search.best_score_ > 0.2
+
+
+def test_a_constant_target_is_its_mean():
+    X = np.arange(8.0).reshape(4, 2)
+    model = DeepLinearRegressor().fit(X, np.full(4, 3.0))
+    np.testing.assert_array_equal(model.predict(X), np.full(4, 3.0))
+
+
+def test_too_few_steps_and_too_large_rates_warn_with_advice(diabetes):
+    X, y = diabetes
+    with pytest.warns(ConvergenceWarning, match=r"stopped after 5 steps.*closed_form"):
+        DeepLinearRegressor(max_steps=5, random_state=0).fit(X, y)
+    rate = 3 * DeepLinearRegressor(solver="closed_form").fit(X, y).critical_learning_rate_
+    with pytest.warns(ConvergenceWarning, match="2/S_min"):
+        model = DeepLinearRegressor(learning_rate=rate, random_state=0).fit(X, y)
+    assert model.status_ == "diverged"
+    assert np.all(np.isfinite(model.predict(X)))
+
+
+def test_the_same_seed_gives_the_same_weights_and_a_pickle_keeps_them(diabetes):
+    X, y = diabetes
+    one, other = (DeepLinearRegressor(max_steps=50, random_state=3) for _ in range(2))
+    with pytest.warns(ConvergenceWarning):
+        one.fit(X, y)
+    with pytest.warns(ConvergenceWarning):
+        other.fit(X, y)
+    np.testing.assert_array_equal(one.coef_, other.coef_)
+    again = pickle.loads(pickle.dumps(one))
+    np.testing.assert_array_equal(again.predict(X), one.predict(X))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"solver": "newton"}, "solver is 'newton'"),
+        ({"depth": 0}, "depth"),
+        ({"width": 0}, "width"),
+        ({"learning_rate": -1.0}, "learning_rate"),
+        ({"tolerance": 0.0}, "tolerance"),
+        ({"max_steps": 0}, "max_steps"),
+        ({"initialization": "ones"}, "initialization is 'ones'"),
+        ({"scale": -1.0}, "scale"),
+    ],
+)
+def test_bad_parameters_are_refused_when_fitting(options, sentence):
+    X = np.random.default_rng(0).normal(size=(10, 2))
+    with pytest.raises(dl.InputError, match=sentence):
+        DeepLinearRegressor(**options).fit(X, X[:, 0])
+
+
+def test_it_needs_no_switch_and_leaves_none_behind():
+    code = """
+import jax, numpy as np
+from deeplin.estimator import DeepLinearRegressor
+X = np.random.default_rng(0).normal(size=(30, 3))
+model = DeepLinearRegressor(depth=2, random_state=0).fit(X, X @ [1.0, 2.0, 3.0])
+assert np.abs(model.coef_ - [1, 2, 3]).max() < 1e-5, model.coef_
+assert model.weights_[0].dtype == np.float64
+assert not jax.config.jax_enable_x64
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
