@@ -23,8 +23,9 @@ from deeplin.sharpness.result import Sharpness
 
 LIMIT = 40
 """Most Hessian-vector products for one network."""
-FRESH = 0.1
-"""Share of a random vector in every start: an eigenvalue that overtakes the first is found."""
+SECOND, FRESH = 0.5, 0.2
+"""Shares of the second Ritz vector and of a random one in every start, so that an eigenvalue that
+overtakes the first is found."""
 
 
 def linear_sharpness_along(
@@ -98,12 +99,12 @@ def _follow(widths, twice_covariance, optimum, random, tolerance, networks, read
         )
         basis[0] = start + FRESH * fresh
         basis[0] /= np.linalg.norm(basis[0])
-        value, error, used, vector = _lanczos(
+        value, error, used, following = _lanczos(
             widths, networks[record], twice_covariance, backward, forward, basis, tolerance
         )
         values[record], errors[record], products[record] = value, error, used
         if np.isfinite(value):
-            start = vector
+            start = following
     return values, errors, products
 
 
@@ -167,11 +168,11 @@ def _multiply(widths, weights, twice_covariance, backward, forward, vector, imag
 
 @numba.njit(nogil=True, cache=True)
 def _lanczos(widths, weights, twice_covariance, backward, forward, basis, tolerance):
-    """Lanczos with full reorthogonalisation from basis[0]: θ, residual, products, Ritz vector."""
+    """Lanczos with full reorthogonalisation from basis[0]: θ, its residual, products, next start."""
     limit = min(LIMIT, weights.size)
     table = np.zeros((limit, limit))
     image = np.empty(weights.size)
-    steps, check = 0, 4
+    steps, check = 0, 5
     while True:
         known = basis[: steps + 1]
         _multiply(widths, weights, twice_covariance, backward, forward, basis[steps], image)
@@ -189,8 +190,10 @@ def _lanczos(widths, weights, twice_covariance, backward, forward, basis, tolera
             values, vectors = np.linalg.eigh(table[:steps, :steps])
             error = rest * abs(vectors[-1, -1])
             if steps == limit or exhausted or error <= tolerance * abs(values[-1]):
-                vector = vectors[:, -1].copy() @ basis[:steps]
-                return values[-1], error, steps, vector
+                mixture = vectors[:, -1].copy()
+                if steps > 1:
+                    mixture += SECOND * vectors[:, -2]
+                return values[-1], error, steps, mixture @ basis[:steps]
             check = steps + 2 + steps // 3
         table[steps, steps - 1] = table[steps - 1, steps] = rest
         basis[steps] = image / rest

@@ -1,0 +1,223 @@
+"""One visitor's page: inputs become a checked state, the state becomes pictures.
+
+Computations run on a small pool of threads, so that the server stays free for other visitors. While
+one runs, later moves of a slider only replace what is wanted next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+from html import escape
+from typing import Any
+
+from bokeh.document import Document
+from bokeh.layouts import column
+from bokeh.models import Model, TextInput
+
+from deeplin.checks import InputError
+from deeplin.explorer.controls import Controls
+from deeplin.explorer.critical_mark import CriticalMark
+from deeplin.explorer.phase import PhaseTab
+from deeplin.explorer.presets import PRESETS
+from deeplin.explorer.state import AXES, DATA, DESCENT, NETWORK, PHASE, THEOREMS, WIDE, State
+from deeplin.explorer.tab import Tab, text
+from deeplin.explorer.theorems import TheoremsTab
+from deeplin.explorer.training import TrainingTab
+from deeplin.explorer.upload import Upload, read_upload
+from deeplin.explorer.wide import WideTab
+
+GROUPS = {
+    "data": DATA,
+    "network": NETWORK,
+    "descent": DESCENT,
+    "axes": AXES,
+    "phase": PHASE,
+    "theorems": THEOREMS,
+    "wide": WIDE,
+}
+TABS = {"training": TrainingTab, "phase": PhaseTab, "wide": WideTab, "theorems": TheoremsTab}
+
+
+LOG = logging.getLogger(__name__)
+
+
+class Page:
+    """The models of one browser tab, and the state behind them."""
+
+    def __init__(self, document: Document, state: State, pool: Executor, location: Any = None):
+        self.document, self.state, self.pool, self.location = document, state, pool, location
+        self.upload: Upload | None = None
+        self.closed = False
+        self._shown: State | None = None
+        self._worker: asyncio.Future | None = None
+        names = ("tab", *(name for group in GROUPS.values() for name in group))
+        self.controls = Controls(names, state, self._moved)
+        self.mark = CriticalMark()
+        self.message, self.verdict = text("message"), text("verdict", "<p>Computing…</p>")
+        self.wish = TextInput(name="wish", visible=False)
+        self.reply = TextInput(name="reply", visible=False)
+        self.inbox = TextInput(name="inbox", visible=False)
+        self.wish.on_change("value", lambda _a, _o, new: self._wished(new))
+        self.inbox.on_change("value", lambda _a, _o, new: self._received(new))
+        self.tabs: dict[str, Tab] = {name: kind(self.open) for name, kind in TABS.items()}
+        for name, tab in self.tabs.items():
+            tab.layout.name = f"layout_{name}"  # by which the page finds its figures
+
+    @property
+    def roots(self) -> dict[str, Model]:
+        """The models of the page, by the place they have in the template."""
+        groups = {f"group_{name}": self._group(name) for name in GROUPS}
+        hidden = column(self.wish, self.reply, self.inbox, visible=False)
+        fixed = {"tab": self.controls["tab"], "message": self.message, "verdict": self.verdict}
+        views = {f"view_{name}": tab.layout for name, tab in self.tabs.items()}
+        return fixed | groups | views | {"hidden": hidden}
+
+    def _group(self, name: str) -> Model:
+        widgets: list[Any] = []
+        for entry in GROUPS[name]:
+            widgets.append(self.controls[entry])
+            if entry == "learning_rate":
+                widgets.append(self.mark.model)
+        return column(*widgets, sizing_mode="stretch_width")
+
+    # --- what a visitor does -------------------------------------------------------------------
+
+    def open(self, **values: Any) -> None:
+        """Go to the state with these values replaced; complain where one is out of bounds."""
+        try:
+            self.go(self.state.change(**values))
+        except InputError as error:
+            self.complain(str(error))
+
+    def go(self, state: State) -> None:
+        """Show a state: widgets, link, pictures."""
+        self.state = state
+        self.controls.show(state)
+        self._adapt()
+        if self.location is not None:
+            self.location.search = f"?{state.link()}" if state.link() else ""
+        self.refresh()
+
+    def start(self) -> None:
+        """Show the first state, once the browser has connected."""
+        self._adapt()
+        self.refresh()
+
+    def complain(self, sentence: str) -> None:
+        """Say why something was not done. Nothing is computed."""
+        self.message.text = f'<p class="bad">{escape(sentence)}</p>'
+
+    def close(self) -> None:
+        """Forget everything when the browser tab has gone."""
+        self.closed = True
+        self.upload = None
+        if self._worker is not None:
+            self._worker.cancel()
+
+    def _moved(self, name: str, value: Any) -> None:
+        if name == "data" and value == "file" and self.upload is None:
+            self.complain("Choose a CSV file below; until then the synthetic data stay.")
+            self.controls.show(self.state)
+            return
+        self.open(**{name: value})
+
+    def _wished(self, wish: str) -> None:
+        """A button of the page was pressed: `verb:object#count`."""
+        verb, _, rest = wish.partition(":")
+        what = rest.partition("#")[0]
+        if verb == "preset" and what in PRESETS:
+            self.go(PRESETS[what].state)
+        elif verb == "keep" and what in ("a", "b"):
+            self.open(**{f"saved_{what}": self.state.link()})
+        elif verb == "clear":
+            self.open(saved_a="", saved_b="")
+        elif verb == "csv":
+            self.reply.value = self.tabs[self.state.tab].csv(self.state)
+        elif verb:
+            self.complain("This button is not known; reload the page.")
+
+    def _received(self, message: str) -> None:
+        if not message:
+            return
+        self.inbox.value = ""
+        try:
+            self.upload = read_upload(message)
+        except InputError as error:
+            self.complain(str(error))
+            return
+        self._shown = None
+        self.open(data="file")
+
+    # --- what the page answers -----------------------------------------------------------------
+
+    def _adapt(self) -> None:
+        """Hide the inputs that have no meaning in this state."""
+        state, show = self.state, self.controls
+        for name in DATA[1:]:
+            show[name].visible = state.data == "synthetic"
+        show["width"].visible = state.architecture != "residual"
+        show["initialisation"].visible = state.architecture == "perceptron"
+        show["spikes"].visible = show["epsilon"].visible = state.spectrum == "spike"
+        show["exponent"].visible = state.spectrum == "power"
+
+    def refresh(self) -> None:
+        """Compute and show what is wanted now, unless that is under way already."""
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.ensure_future(self._work())
+            self._worker.add_done_callback(self._report)
+
+    def _report(self, worker: asyncio.Future) -> None:
+        """Bring an error of the program itself to the log and to the page."""
+        if not worker.cancelled() and (error := worker.exception()) is not None:
+            LOG.error("the explorer could not show a page", exc_info=error)
+            sentence = f"Something went wrong: {error}. The log of the server has the details."
+            self.document.add_next_tick_callback(partial(self.complain, sentence))
+            self._shown = self.state
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.closed and self._shown is not self.state:
+            wanted, tab = self.state, self.tabs[self.state.tab]
+            data = None if self.upload is None else self.upload.problem
+            for stage in tab.stages(wanted):
+                try:
+                    result = await loop.run_in_executor(self.pool, stage, wanted, data)
+                    show = partial(self._show, tab, wanted, result)
+                except InputError as error:
+                    show = partial(self.complain, str(error))
+                await self._on_document(show)
+                if self.closed or self.state is not wanted:
+                    break
+            self._shown = wanted
+
+    def _show(self, tab: Tab, state: State, result: Any) -> None:
+        verdict = tab.show(state, result)
+        note = "" if self.upload is None or state.data != "file" else self.upload.note
+        self.message.text = f"<p>{escape(note)}</p>" if note else ""
+        if verdict is not None:
+            self.verdict.text = verdict
+        if tab.critical_rate is not None:
+            self.mark.show(tab.critical_rate)
+
+    async def _on_document(self, change: Callable[[], None]) -> None:
+        """Run a change of the page under the document's lock, as one batch of patches."""
+        done: asyncio.Future = asyncio.get_running_loop().create_future()
+
+        def apply() -> None:
+            try:
+                self.document.hold("combine")
+                change()
+                done.set_result(None)
+            except Exception as error:
+                done.set_exception(error)
+            finally:
+                self.document.unhold()
+
+        if self.closed:
+            return
+        self.document.add_next_tick_callback(apply)
+        await done

@@ -1,0 +1,106 @@
+"""Figures of one look: colours safe for the colour-blind, axes that switch between linear and log.
+
+Colours of frame and text come from CSS variables of the page, so light and dark need no redrawing
+by the server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from bokeh.models import (
+    BasicTicker,
+    BasicTickFormatter,
+    ColumnDataSource,
+    LinearScale,
+    LogScale,
+    LogTicker,
+    LogTickFormatter,
+)
+from bokeh.palettes import Viridis256
+from bokeh.plotting import figure
+
+BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
+    "#0072B2",
+    "#E69F00",
+    "#009E73",
+    "#D55E00",
+    "#CC79A7",
+    "#8a8a8a",
+)
+
+
+def picture(title: str, name: str, **options: Any) -> figure:
+    """An empty figure of the common look."""
+    shape = {"height": 250, "min_width": 260, "sizing_mode": "stretch_width"} | options
+    plot = figure(
+        title=title,
+        name=name,
+        tools="pan,box_zoom,wheel_zoom,reset",
+        active_drag=None,
+        **shape,
+    )
+    plot.toolbar.logo = None
+    plot.toolbar.autohide = True
+    plot.title.text_font_size = "13px"
+    plot.min_border_right = 12
+    return plot
+
+
+def set_axis(plot: figure, side: str, scale: str) -> None:
+    """Make the horizontal ("x") or vertical ("y") axis linear or logarithmic, in place."""
+    logarithmic = scale == "log"
+    wanted = LogScale if logarithmic else LinearScale
+    if isinstance(getattr(plot, f"{side}_scale"), wanted):
+        return
+    setattr(plot, f"{side}_scale", wanted())
+    ticker = LogTicker() if logarithmic else BasicTicker()
+    for axis in plot.xaxis if side == "x" else plot.yaxis:
+        axis.ticker = ticker
+        axis.formatter = LogTickFormatter() if logarithmic else BasicTickFormatter()
+    for grid in plot.xgrid if side == "x" else plot.ygrid:
+        grid.ticker = ticker
+
+
+def source(*columns: str) -> ColumnDataSource:
+    """A data source with empty columns, to be filled by `fill`."""
+    return ColumnDataSource({name: [] for name in columns})
+
+
+def fill(target: ColumnDataSource, columns: Mapping[str, Any]) -> None:
+    """Replace the data of a source at once."""
+    target.data = dict(columns)
+
+
+def empty(target: ColumnDataSource) -> None:
+    """Remove all data of a source."""
+    fill(target, {name: [] for name in target.column_names})
+
+
+def shown(values: Any, scale: str) -> np.ndarray:
+    """The values an axis can show: a logarithmic one leaves out zero and below."""
+    array = np.asarray(values, dtype=float)
+    return np.where(array > 0, array, np.nan) if scale == "log" else array
+
+
+def quantiles(values: np.ndarray) -> dict[str, np.ndarray]:
+    """10 %, 50 % and 90 % over the runs (last axis), without those that have diverged."""
+    left = ~np.isnan(values).all(axis=-1)
+    levels = np.full((3, *values.shape[:-1]), np.nan)
+    levels[:, left] = np.nanquantile(values[left], [0.1, 0.5, 0.9], axis=-1)
+    return dict(zip(("low", "middle", "high"), levels, strict=True))
+
+
+def layer_colours(count: int) -> list[str]:
+    """From the first layer (dark) to the last (light but readable)."""
+    return [Viridis256[int(position)] for position in np.linspace(10, 225, count)]
+
+
+def small_legend(plot: figure) -> None:
+    """Keep the legend out of the way of the curves."""
+    legend = plot.legend[0]
+    legend.label_text_font_size = "11px"
+    legend.padding, legend.spacing, legend.glyph_width = 3, 0, 14
+    legend.background_fill_alpha, legend.border_line_alpha = 0.5, 0
