@@ -1,0 +1,66 @@
+"""What the samples say about interpolation, against known populations and brute force."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import deeplin as dl
+from deeplin.theory.effective_ranks import effective_ranks
+from deeplin.theory.overfitting import (
+    estimate_overfitting,
+    estimate_tail,
+    leave_one_out_errors,
+)
+
+
+def _samples(rng, spectrum, n=100, noise=0.3):
+    spectrum = np.asarray(spectrum)
+    X = rng.normal(size=(n, len(spectrum))) * np.sqrt(spectrum)
+    optimum = np.zeros(len(spectrum))
+    optimum[:3] = 1.0
+    return X, X @ optimum + noise * rng.normal(size=n)
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_leaving_one_out_needs_no_refitting(rng, centred):
+    X, y = rng.normal(size=(9, 14)) + 1, rng.normal(size=9) + 1
+    mean_x, mean_y = (X.mean(axis=0), y.mean()) if centred else (0.0, 0.0)
+    errors = leave_one_out_errors(dl.Problem.from_data(X - mean_x, y - mean_y))[:, 0]
+    for i in range(9):
+        rest = np.arange(9) != i
+        model = LinearRegression(fit_intercept=centred).fit(X[rest], y[rest])
+        assert errors[i] == pytest.approx(y[i] - model.predict(X[[i]])[0], rel=1e-8)
+
+
+@pytest.mark.parametrize(("spikes", "dimension", "epsilon"), [(10, 1000, 0.02), (0, 800, 1.0)])
+def test_the_tail_of_a_spike_is_found_from_samples(rng, spikes, dimension, epsilon):
+    spectrum = [1.0] * spikes + [epsilon] * (dimension - spikes)
+    X, y = _samples(rng, spectrum)
+    estimate = estimate_tail(dl.Problem.from_data(X, y))
+    truth = effective_ranks(spectrum)
+    assert estimate.index == spikes
+    assert estimate.tail_sum == pytest.approx(truth.tail_sums[spikes], rel=0.1)
+    assert estimate.large_rank == pytest.approx(truth.large[spikes], rel=0.35)
+    assert estimate.small_rank == pytest.approx(truth.small[spikes], rel=0.35)
+
+
+def test_a_spectrum_without_a_flat_tail_is_not_called_benign(rng):
+    X, y = _samples(rng, 1.0 / np.arange(1, 301) ** 2)
+    report = estimate_overfitting(dl.Problem.from_data(X, y))
+    assert report.tail.index == np.inf
+    assert report.verdict == "harmful"
+
+
+def test_the_verdict_follows_the_measured_risk(rng):
+    benign = estimate_overfitting(dl.Problem.from_data(*_samples(rng, [1.0] * 5 + [1e-3] * 3000)))
+    assert benign.verdict == "benign"
+    # For a benign problem the error is nearly the noise itself, 0.09.
+    assert benign.leave_one_out < 2 * 0.09 < benign.zero_error
+    harmful = estimate_overfitting(dl.Problem.from_data(*_samples(rng, [1.0] * 120)))
+    assert harmful.verdict != "benign"
+    assert harmful.leave_one_out > harmful.zero_error / 5
+
+
+def test_more_samples_than_inputs_are_refused(problem):
+    with pytest.raises(dl.InputError, match="more inputs than samples"):
+        estimate_overfitting(problem)
