@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from deeplin.checks import InputError, require_float64
 from deeplin.networks import Network
 from deeplin.networks.risk import check_fits
 from deeplin.problems import Problem
+
+
+def pull_back(layers: Sequence[np.ndarray], columns: np.ndarray | None = None) -> np.ndarray:
+    """W_1ᵀ … W_LᵀC on the host, where a new shape costs no compilation; C = I if None."""
+    result = np.eye(layers[-1].shape[-2]) if columns is None else columns
+    for layer in reversed(layers):
+        result = np.swapaxes(layer, -1, -2) @ result
+    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,21 +65,25 @@ class Reduction:
         first = self._first + (now - start) @ self.bases[0].T
         return Network((first, *network.weights[1:]), network.readout, network.activation)
 
-    def theta(self, network: Network) -> Array:
+    def theta(self, network: Network) -> np.ndarray:
         """The product Θ of the full network, (d,) or (d, q), from reduced weights."""
-        return self.compact(network).product
+        readout = None if network.readout is None else np.asarray(network.readout)[..., None]
+        columns = pull_back([np.asarray(w) for w in self.compact(network).weights], readout)
+        return columns[..., 0] if network.outputs == 1 else columns
 
     @cached_property
-    def _first(self) -> Array:
-        return jnp.asarray(self.bases[1].T) @ self.original.weights[0]
+    def _first(self) -> np.ndarray:
+        return self.bases[1].T @ np.asarray(self.original.weights[0])
 
     def _layers(self, network: Network):
+        """Full initial, reduced present and reduced initial weights of each layer, on the host."""
         if network.widths != self.network.widths:
             raise InputError(
                 f"the network has widths {network.widths}; pass weights of this reduction's "
                 f"network, whose widths are {self.network.widths}."
             )
-        return zip(self.original.weights, network.weights, self.network.weights, strict=True)
+        networks = (self.original, network, self.network)
+        return zip(*(map(np.asarray, net.weights) for net in networks), strict=True)
 
 
 def reduce(problem: Problem, network: Network) -> Reduction:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.dynamics.reduction import in_coordinates
+from deeplin.dynamics.reduction import in_coordinates, pull_back
 from deeplin.dynamics.run import CONVERGED, DIVERGED, Records, Run
 from deeplin.dynamics.width_free import ReducedStart
 from deeplin.networks import Network
@@ -50,14 +50,6 @@ class Outcome(NamedTuple):
         return self.moments[-1]
 
 
-def backward_product(layers: Sequence[np.ndarray]) -> np.ndarray:
-    """V_1 = A_2ᵀ … A_Lᵀ, r×q."""
-    product = np.eye(len(layers[-1]))
-    for layer in reversed(layers[1:]):
-        product = layer.T @ product
-    return product
-
-
 @dataclass(frozen=True, eq=False)
 class WideRun:
     """Trained wide networks: plain values for one run, arrays with a leading axis for a batch."""
@@ -73,7 +65,7 @@ class WideRun:
     def theta_perp(self) -> np.ndarray:
         """Θ_⊥ = (I − P_X)Θ, (d, q) (BO-L5.3)."""
         return self._each(
-            lambda run: run.start.perpendicular(backward_product(run.end.layers)).reshape(
+            lambda run: run.start.perpendicular(pull_back(run.end.layers[1:])).reshape(
                 run.start.problem.optimum.shape
             )
         )
@@ -227,8 +219,7 @@ class WideRun:
 
 def _inside(run: Outcome) -> np.ndarray:
     """P_XΘ = Q A_1ᵀV_1."""
-    product = run.end.layers[0].T @ backward_product(run.end.layers)
-    inside = run.start.problem.spectrum.vectors @ product
+    inside = run.start.problem.spectrum.vectors @ pull_back(run.end.layers)
     return inside.reshape(run.start.problem.optimum.shape)
 
 
@@ -245,7 +236,7 @@ def _measured(run: Outcome, length: int) -> dict[str, np.ndarray]:
     gram = outside @ outside.T
     rows = []
     for moment in run.moments:
-        backward = backward_product(moment.layers)
+        backward = pull_back(moment.layers[1:])
         gap = moment.layers[0].T @ backward - problem.spectrum.coordinates
         perpendicular = np.sum(backward * (gram @ backward))
         first = np.linalg.norm(moment.layers[0] @ moment.layers[0].T + gram, 2) ** 0.5
