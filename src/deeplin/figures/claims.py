@@ -31,7 +31,7 @@ class Claim:
 
     def __post_init__(self):
         object.__setattr__(self, "measured", float(self.measured))
-        if not (self.lower <= self.upper) or math.isinf(self.lower) and math.isinf(self.upper):
+        if not self.lower <= self.upper or (math.isinf(self.lower) and math.isinf(self.upper)):
             raise InputError(
                 f"claim {self.sentence!r} has limits {self.lower} and {self.upper}, which no data "
                 "can break or keep; pass a finite lower or upper limit."

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, QUIET, look, reference_line
+from deeplin.figures.style import QUIET, look, reference_line
 
 SCALE_LABEL = {"gaussian": "Scale of initialization", "residual": "Scale of initialization $s$"}
 
@@ -25,10 +25,9 @@ def plot_distance(
         runs = table[table["learning_rate"] == rate.learning_rate]
         _band(ax, curve(runs, "scale", "distance"), divisor, **_rate_look(index, rate))
     ax.set_yscale("log")
-    ax.set_ylim(1e-33, 1e2)
     symbol = r"$\|w - w^\star\|_2^2$" + (" (mean over coordinates)" if divisor > 1 else "")
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel=symbol)
-    ax.legend(loc="center right", title="learning rate", title_fontsize=8)
+    ax.legend(loc="center right")
 
 
 def plot_sharpness(
@@ -52,8 +51,8 @@ def plot_sharpness(
         threshold = 2 / rate.learning_rate
         ax.axhline(threshold, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
     flattest = config.setting.flattest
-    note = "" if linear else " (linear network)"
-    reference_line(ax, flattest.exact, f"$S_{{\\min}}$, exact{note}", color=INK)
+    note = "" if linear else "\n(linear)"
+    reference_line(ax, flattest.exact, r"$S_{\min}$" + note)
     ax.axhline(flattest.lower, color=QUIET, linestyle=":", linewidth=1, zorder=1)
     if upper_bound:
         reference_line(ax, config.setting.upper_bound, r"$8L\Lambda$", color=QUIET)
@@ -74,7 +73,7 @@ def plot_divergence(config: ScaleSweep, table: pd.DataFrame, ax: Axes) -> None:
         ax.fill_between(points["scale"], low, high, color=style["color"], alpha=0.15, linewidth=0)
     ax.set_ylim(-0.03, 1.03)
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Probability of divergence")
-    ax.legend(loc="upper left", title="learning rate", title_fontsize=8)
+    ax.legend(loc="upper left")
 
 
 def _initial(ax: Axes, table: pd.DataFrame) -> None:
@@ -85,14 +84,13 @@ def _initial(ax: Axes, table: pd.DataFrame) -> None:
 
 
 def _rate_look(index: int, rate) -> dict:
-    return look(index) | {"label": f"{rate.learning_rate:g}"}
+    return look(index) | {"label": rf"$\eta = {rate.learning_rate:g}$"}
 
 
 def _band(ax: Axes, points: pd.DataFrame, divisor: float, **style) -> None:
-    """A curve with its confidence band, cut at a small positive value for log axes."""
-    scale, mean, half = (points[name].to_numpy(float) for name in ("scale", "mean", "half"))
+    """A curve with its confidence band."""
+    scale, mean, low, high = (points[name].to_numpy() for name in ("scale", "mean", "low", "high"))
     ax.plot(scale, mean / divisor, **style)
-    low = np.maximum(mean - half, mean * 1e-2)
     ax.fill_between(
-        scale, low / divisor, (mean + half) / divisor, color=style["color"], alpha=0.2, linewidth=0
+        scale, low / divisor, high / divisor, color=style["color"], alpha=0.18, linewidth=0
     )

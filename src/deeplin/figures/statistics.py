@@ -29,7 +29,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 
 
 def curve(table: pd.DataFrame, by: str | Sequence[str], column: str) -> pd.DataFrame:
-    """One row for each value of `by`: mean, half-width, runs, and the share that diverged.
+    """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
+
+    The interval's lower end is not drawn below the smallest value seen, which keeps it positive
+    for positive quantities (most axes are logarithmic).
 
     Diverged runs (`status`) count in `diverged` only; where all runs diverged the mean is NaN, and
     no point is drawn, as in the papers.
@@ -42,7 +45,8 @@ def curve(table: pd.DataFrame, by: str | Sequence[str], column: str) -> pd.DataF
         low, high = share_interval(len(runs) - len(settled), len(runs))
         rows.append(
             dict(zip(keys, values, strict=True))
-            | {"mean": mean, "half": half, "runs": len(runs)}
+            | {"mean": mean, "high": mean + half, "runs": len(runs)}
+            | {"low": max(mean - half, settled.min()) if len(settled) else np.nan}
             | {"diverged": 1 - len(settled) / len(runs), "diverged_low": low, "diverged_high": high}
         )
     return pd.DataFrame(rows)

@@ -8,7 +8,9 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
 
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
 """Text and lines, secondary lines, background; the report recolours these for dark screens."""
@@ -67,18 +69,32 @@ def look(index: int) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
 
 
-def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
-    """A horizontal line with its name written above it at the right end."""
+def reference_line(ax: Axes, height: float, label: str, *, side: str = "out", **style: Any) -> None:
+    """A horizontal line with its name beyond its right end, or inside at the `left` or `right`."""
     style = {"color": INK, "linewidth": 1.0, "linestyle": ":"} | style
     ax.axhline(height, zorder=1, **style)
+    x, alignment, offset = {
+        "out": (1, "left", (3, -3)),
+        "left": (0, "left", (4, 2)),
+        "right": (1, "right", (-4, 2)),
+    }[side]
     ax.annotate(
         label,
-        (1, height),
+        (x, height),
         xycoords=("axes fraction", "data"),
-        xytext=(-2, 2),
+        xytext=offset,
         textcoords="offset points",
-        ha="right",
-        va="bottom",
+        ha=alignment,
         fontsize=7.5,
         color=style["color"],
+        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
     )
+
+
+def plain_numbers(axis: Axis) -> None:
+    """Write 20, 50, 100 on a logarithmic axis that spans too little for powers of ten alone."""
+    low, high = axis.get_view_interval()
+    if high / low < 100:
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axis.set_major_formatter(ScalarFormatter())
+        axis.set_minor_formatter(NullFormatter())

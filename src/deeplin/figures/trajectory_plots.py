@@ -5,7 +5,7 @@ from __future__ import annotations
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.figures.style import COLOURS, INK, QUIET, look, reference_line
+from deeplin.figures.style import COLOURS, QUIET, look, plain_numbers, reference_line
 from deeplin.figures.trajectories import Trajectories
 
 SHOWN = 0
@@ -28,14 +28,15 @@ def plot_training(
     distance, sharp = COLOURS[0], COLOURS[1]
     ax.plot(run["step"], run["distance"], color=distance)
     right.plot(run["step"], run["sharpness"], color=sharp)
-    right.axhline(2 / learning_rate, color=sharp, linestyle="--", linewidth=1)
-    _name(right, 2 / learning_rate, r"$2/\eta$", sharp)
-    reference_line(right, config.setting.flattest.exact, r"$S_{\min}$", color=INK)
+    reference_line(right, 2 / learning_rate, r"$2/\eta$", side="right", color=sharp, linestyle="--")
+    reference_line(right, config.setting.flattest.exact, r"$S_{\min}$", side="left")
     right.axhline(config.setting.flattest.lower, color=QUIET, linestyle=":", linewidth=1)
     if upper_bound:
-        reference_line(right, config.setting.upper_bound, r"$8L\Lambda$", color=QUIET)
+        bound = config.setting.upper_bound
+        reference_line(right, bound, r"$8L\Lambda$", side="left", color=QUIET)
     ax.set_yscale("log")
     right.set_yscale("log")
+    plain_numbers(right.yaxis)
     ax.set(xlabel="Gradient steps")
     ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=distance)
     right.set_ylabel("Sharpness", color=sharp)
@@ -65,18 +66,6 @@ def _against_time(config: Trajectories, table: pd.DataFrame, ax: Axes, column: s
     ax.set_xscale("log")
     ax.set_xlabel(r"Time $\eta t$")
     ax.legend()
-
-
-def _name(ax: Axes, height: float, label: str, colour: str) -> None:
-    ax.annotate(
-        label,
-        (0, height),
-        xycoords=("axes fraction", "data"),
-        xytext=(3, 2),
-        textcoords="offset points",
-        fontsize=7.5,
-        color=colour,
-    )
 
 
 def _shown(table: pd.DataFrame, learning_rate: float) -> pd.DataFrame:

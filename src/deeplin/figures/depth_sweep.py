@@ -1,0 +1,64 @@
+"""Training with many learning rates at several depths (FM-2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from deeplin.dynamics import gradient_descent
+from deeplin.figures.setting import Setting
+from deeplin.sweep import Experiment, Unit
+
+
+@dataclass(frozen=True)
+class DepthSweep:
+    """Every learning rate at every depth."""
+
+    setting: Setting
+    """Its own depth is not used."""
+    depths: tuple[int, ...]
+    learning_rates: tuple[float, ...]
+    steps: int
+    repetitions: int
+    scale: float
+    seed: int = 0
+
+    def at(self, depth: int) -> Setting:
+        """The setting with this depth."""
+        return replace(self.setting, depth=depth)
+
+
+def units(config: DepthSweep) -> list[Unit]:
+    """One unit for each depth: all its learning rates and repetitions are one batch."""
+    runs = len(config.learning_rates) * config.repetitions
+    return [
+        Unit({"depth": depth}, runs=runs, steps=runs * config.steps, bucket=str(depth))
+        for depth in config.depths
+    ]
+
+
+def run_unit(config: DepthSweep, unit: Unit) -> pd.DataFrame:
+    """One row for each run; a repetition starts from the same weights at every learning rate."""
+    setting = config.at(unit.coordinates["depth"])
+    table = pd.DataFrame(
+        [
+            {"depth": setting.depth, "learning_rate": rate, "repetition": repetition}
+            for rate in config.learning_rates
+            for repetition in range(config.repetitions)
+        ]
+    )
+    runs = table[["depth", "repetition"]].to_dict("records")
+    problem = setting.data.problem
+    initial = setting.networks(config.seed, runs, config.scale)
+    rates = table["learning_rate"].to_numpy()
+    trained = gradient_descent(problem, initial, rates, config.steps)
+    distance = np.sum((np.asarray(trained.network.product) - problem.optimum) ** 2, axis=-1)
+    settled = np.asarray(trained.status) != "diverged"
+    return table.assign(
+        status=trained.status, steps=trained.steps, distance=np.where(settled, distance, np.nan)
+    )
+
+
+DEPTH_SWEEP = Experiment("depth-sweep", DepthSweep, units, run_unit, grid=("depths",))

@@ -1,0 +1,81 @@
+"""FM-4: the same as FM-1 from residual initialisations."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.scale_claims import distance_claims, sharpness_claims
+from deeplin.figures.scale_plots import plot_distance, plot_sharpness
+from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.figures.setting import Setting
+from deeplin.figures.trajectories import TRAJECTORIES, Followed, Trajectories
+from deeplin.figures.trajectory_claims import edge_of_stability_claims, stable_claims
+from deeplin.figures.trajectory_plots import plot_training
+
+RESIDUAL = Setting(initialization="residual")
+SCALES = tuple(np.linspace(0.0, 1.7, 10).tolist())
+RATES = (0.005, 0.02, 0.07, 0.1, 0.2)
+
+SWEEP = Study(
+    "fm-4-scales",
+    SCALE_SWEEP,
+    {
+        "paper": ScaleSweep(RESIDUAL, SCALES, tuple(Rate(rate, 4_000, 20) for rate in RATES)),
+        "quick": ScaleSweep(RESIDUAL, SCALES, tuple(Rate(rate, 4_000, 8) for rate in RATES)),
+    },
+)
+
+FOLLOWED = (Followed(0.02, 400), Followed(0.1, 400))
+TRAINING = Study(
+    "fm-4-training",
+    TRAJECTORIES,
+    {
+        "paper": Trajectories(RESIDUAL, 0.5, FOLLOWED, repetitions=20),
+        "quick": Trajectories(RESIDUAL, 0.5, FOLLOWED, repetitions=4),
+    },
+)
+
+FM_4 = Figure(
+    "FM-4",
+    "Deep linear network, residual initialisation",
+    (
+        Panel(
+            "FM-4a",
+            "Squared distance of the trained network to the empirical risk minimiser.",
+            SWEEP,
+            plot_distance,
+            distance_claims,
+        ),
+        Panel(
+            "FM-4b",
+            "Sharpness at initialisation and after training. Dashed: 2/η. Dotted: the exact S_min "
+            "with the printed lower bound just below it.",
+            SWEEP,
+            partial(plot_sharpness, below=0.09),
+            partial(sharpness_claims, below=0.09),
+        ),
+        Panel(
+            "FM-4c",
+            "One training with η = 0.02 from s = 0.5: it does not meet the edge of stability.",
+            TRAINING,
+            partial(plot_training, learning_rate=0.02),
+            lambda config, table: stable_claims(table, 0.02),
+        ),
+        Panel(
+            "FM-4d",
+            "The same with η = 0.1: it enters the edge of stability (every fifth step).",
+            TRAINING,
+            partial(plot_training, learning_rate=0.1, subsample=5),
+            lambda config, table: edge_of_stability_claims(table, 0.1),
+        ),
+    ),
+    printed="W_k = I + s/√(Ld) N_k with s from 0 to 1.7 (10 values), p a random unit vector that "
+    "is not trained; otherwise the setting of Figure 1. 4 000 steps and 20 repetitions for each "
+    "learning rate. 4c and 4d: one run of 400 steps from s = 0.5.",
+    as_run="As for FM-1: float64, true squared norm, exact or certified sharpness at the end. "
+    "One read-out p for all runs. At s = 0 every repetition starts from the identity, so its "
+    "intervals have no width.",
+)
