@@ -1,0 +1,66 @@
+"""Options of the commands that read a user's table, and how their values are understood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+
+from deeplin.checks import InputError
+from deeplin.problems.reading import Reading, read_problem
+
+Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
+Target = Annotated[list[str], typer.Option("--target", help="Column to predict (-1: the last).")]
+Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="Column to leave out.")]
+Standardize = Annotated[
+    bool, typer.Option("--standardize", help="Inputs with mean zero and variance one.")
+]
+Intercept = Annotated[
+    bool, typer.Option("--intercept", help="Subtract the means, which fits an intercept.")
+]
+Missing = Annotated[str, typer.Option("--missing", help="Rows with a missing value: refuse, drop.")]
+Cluster = Annotated[
+    str | None, typer.Option("--cluster", help="Address of a dask scheduler, tcp://…")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
+def read_table(source: str, target: list[str], ignore: list[str] | None, **options: Any) -> Reading:
+    """The problem in a table; one target is a vector, several are a matrix."""
+    wanted = target[0] if len(target) == 1 else target
+    return read_problem(source, wanted, ignore=ignore or (), **options)
+
+
+def parse_depths(text: str) -> list[int]:
+    """Depths written as 10, as 2,5,10 or as 2..40."""
+    try:
+        depths: list[int] = []
+        for part in text.split(","):
+            first, dots, last = part.partition("..")
+            depths += range(int(first), int(last if dots else first) + 1)
+    except ValueError:
+        depths = []
+    if not depths or min(depths) < 1 or max(depths) > 10_000:
+        raise InputError(f"depth is {text!r}; pass depths from 1, such as 10, 2,5,10 or 2..40.")
+    return depths
+
+
+def parse_readout(text: str | None) -> np.ndarray | None:
+    """A read-out written as its entries, 1,0,0; one number alone stands for its norm."""
+    if text is None:
+        return None
+    try:
+        return np.array([float(part) for part in text.split(",")])
+    except ValueError as error:
+        raise InputError(f"readout is {text!r}; pass numbers such as 0.5 or 1,0,0.") from error
+
+
+def write_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write where the user asked; a folder that is missing or closed gets one sentence."""
+    try:
+        write(path)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot write {str(path)!r}: {error}") from error

@@ -1,0 +1,160 @@
+"""A diagnosis as a picture, as text and as one self-contained page."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import jinja2
+import matplotlib as mpl
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+from deeplin.figures import style
+from deeplin.theory.diagnosis import Diagnosis
+
+HEADINGS = {
+    "depth": "depth",
+    "lower": "lower",
+    "minimal_sharpness": "S_min",
+    "upper": "upper",
+    "balanced_sharpness": "S_bal",
+    "critical_learning_rate": "critical rate",
+    "suggested_learning_rate": "suggested rate",
+    "largest_scale": "largest scale",
+}
+SHOWN_WEIGHTS = 12
+TICKS = (1, 2, 3, 5, 10, 20, 40, 100)
+
+PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1"><title>{{ title }}</title>
+<style>
+:root { color-scheme: light dark; }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
+.wide { overflow-x: auto; } svg { max-width: 100%; height: auto; background: #fff; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #8884; }
+</style></head><body>
+<h1>{{ title }}</h1>
+{% for heading, sentences in texts %}<h2>{{ heading }}</h2>
+<ul>{% for sentence in sentences %}<li>{{ sentence }}</li>{% endfor %}</ul>
+{% endfor %}
+<div class="wide">{{ picture | safe }}</div>
+{% for heading, table in tables %}<h2>{{ heading }}</h2>
+<div class="wide">{{ table | safe }}</div>
+{% endfor %}
+</body></html>
+"""
+
+
+def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
+    """Two panels: the spectrum of Σ̂, and the critical learning rate against depth."""
+    look: Any = dict(style.RC)
+    with mpl.rc_context(look):
+        figure = Figure(figsize=(9, 3.4), layout="constrained")
+        left, right = figure.subplots(1, 2)
+        draw_spectrum(diagnosis, left)
+        draw_rates(diagnosis, right)
+    return figure
+
+
+def draw_spectrum(diagnosis: Diagnosis, ax: Axes) -> None:
+    """Eigenvalues of Σ̂, largest first."""
+    values = diagnosis.eigenvalues
+    ax.semilogy(range(1, len(values) + 1), values, marker="o", color=style.COLOURS[0])
+    ax.set(title="Spectrum of Σ̂", xlabel="index", ylabel="eigenvalue")
+
+
+def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
+    """2/S_min with the bracket of FM-T2, and 2/S_bal, against depth."""
+    table = diagnosis.depths.sort_values("depth")
+    depth = table["depth"]
+    ax.fill_between(
+        depth, 2 / table["upper"], 2 / table["lower"], alpha=0.2, color=style.COLOURS[0], lw=0
+    )
+    ax.plot(depth, table["critical_learning_rate"], **style.look(0), label="2/S_min (critical)")
+    ax.plot(depth, 2 / table["balanced_sharpness"], **style.look(1), label="2/S_bal")
+    ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
+    ax.set_title("Above the critical rate descent cannot settle")
+    ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
+    ax.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
+    ax.xaxis.set_minor_formatter(NullFormatter())
+    ax.legend()
+
+
+def depth_table(diagnosis: Diagnosis) -> pd.DataFrame:
+    """The depths with short headings, numbers to four digits."""
+    table = diagnosis.depths.rename(columns=HEADINGS)
+    shown = {name: table[name].map(_number) for name in table if name != "depth"}
+    return table.assign(**shown)
+
+
+def weight_table(diagnosis: Diagnosis) -> pd.DataFrame:
+    """The largest coefficients of w*."""
+    largest = sorted(diagnosis.optimum.items(), key=lambda item: -abs(item[1]))[:SHOWN_WEIGHTS]
+    return pd.DataFrame([{"input": name, "coefficient": _number(w)} for name, w in largest])
+
+
+def overfitting_table(diagnosis: Diagnosis) -> pd.DataFrame | None:
+    """Effective ranks, errors and bounds for d > n."""
+    over = diagnosis.overfitting
+    if over is None:
+        return None
+    rows = {
+        "k (estimated)": over.tail.index,
+        "s_k (estimated)": over.tail.tail_sum,
+        "r_0 (estimated)": over.total_rank,
+        "r_k (estimated)": over.tail.small_rank,
+        "R_k (estimated)": over.tail.large_rank,
+        "norm of the minimum-norm interpolant": over.interpolant_norm,
+        "its leave-one-out error": over.leave_one_out,
+        "error of predicting zero": over.zero_error,
+        "cost of fitting the noise, k/n + n/R_k": over.noise_cost,
+        "bias term of BO-T3.1 (c = 1)": over.bias,
+        "variance term of BO-T3.1 (c = 1)": over.variance,
+    }
+    return pd.DataFrame({"quantity": list(rows), "value": [_number(v) for v in rows.values()]})
+
+
+def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
+    """Every table with its heading."""
+    named = [
+        ("By depth", depth_table(diagnosis)),
+        ("Largest coefficients of w*", weight_table(diagnosis)),
+        ("Interpolation", overfitting_table(diagnosis)),
+    ]
+    return [(heading, table) for heading, table in named if table is not None]
+
+
+def as_text(diagnosis: Diagnosis) -> str:
+    """The diagnosis for a terminal or a log."""
+    parts = ["\n".join(f"- {sentence}" for sentence in diagnosis.summary)]
+    if diagnosis.notes:
+        parts.append("About the data\n" + "\n".join(f"- {note}" for note in diagnosis.notes))
+    parts += [f"{name}\n{table.to_string(index=False)}" for name, table in tables(diagnosis)]
+    return "\n\n".join(parts)
+
+
+def as_page(diagnosis: Diagnosis, title: str) -> str:
+    """One HTML page without any outside resource."""
+    picture = io.StringIO()
+    look: Any = {**style.RC, "svg.hashsalt": title}  # the same diagnosis gives the same page
+    with mpl.rc_context(look):
+        draw_diagnosis(diagnosis).savefig(picture, format="svg", metadata={"Date": None})
+    drawn = picture.getvalue()
+    texts = {"Summary": diagnosis.summary, "About the data": diagnosis.notes}
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(PAGE).render(
+        title=title,
+        texts=[(heading, sentences) for heading, sentences in texts.items() if sentences],
+        picture=drawn[drawn.index("<svg") :],
+        # pandas escapes the names in its tables itself
+        tables=[(name, table.to_html(index=False, border=0)) for name, table in tables(diagnosis)],
+    )
+
+
+def _number(value: Any) -> str:
+    return "–" if pd.isna(value) else f"{value:.4g}"
