@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -42,22 +43,19 @@ def units(config: DepthSweep) -> list[Unit]:
 def run_unit(config: DepthSweep, unit: Unit) -> pd.DataFrame:
     """One row for each run; a repetition starts from the same weights at every learning rate."""
     setting = config.at(unit.coordinates["depth"])
-    table = pd.DataFrame(
-        [
-            {"depth": setting.depth, "learning_rate": rate, "repetition": repetition}
-            for rate in config.learning_rates
-            for repetition in range(config.repetitions)
-        ]
-    )
-    runs = table[["depth", "repetition"]].to_dict("records")
+    pairs = list(product(config.learning_rates, range(config.repetitions)))
+    runs = [{"depth": setting.depth, "repetition": repetition} for _, repetition in pairs]
+    rates = np.array([rate for rate, _ in pairs])
     problem = setting.data.problem
     initial = setting.networks(config.seed, runs, config.scale)
-    rates = table["learning_rate"].to_numpy()
     trained = gradient_descent(problem, initial, rates, config.steps)
     distance = np.sum((np.asarray(trained.network.product) - problem.optimum) ** 2, axis=-1)
     settled = np.asarray(trained.status) != "diverged"
-    return table.assign(
-        status=trained.status, steps=trained.steps, distance=np.where(settled, distance, np.nan)
+    return pd.DataFrame(runs).assign(
+        learning_rate=rates,
+        status=trained.status,
+        steps=trained.steps,
+        distance=np.where(settled, distance, np.nan),
     )
 
 

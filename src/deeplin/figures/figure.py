@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.checks import InputError
 from deeplin.figures.claims import Claim
+from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment
 
 PRESETS = ("quick", "paper")
@@ -43,8 +43,8 @@ class Panel:
     """As the paper calls it, for example FM-1a."""
     caption: str
     study: Study
-    plot: Callable[[Any, pd.DataFrame, Axes], None]
-    claims: Callable[[Any, pd.DataFrame], Sequence[Claim]] = lambda config, table: ()
+    plot: Callable[[Any, Table, Axes], None]
+    claims: Callable[[Any, Table], Sequence[Claim]] = lambda config, table: ()
     size: tuple[float, float] = (4.8, 3.5)
     """Width and height in inches."""
 

@@ -17,6 +17,7 @@ from deeplin.figures.scale_plots import plot_sharpness
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK
+from deeplin.figures.tables import Table
 
 UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
 SCALES = tuple(np.linspace(0.1, 0.36, 9).tolist())
@@ -41,7 +42,7 @@ SWEEP = Study(
 )
 
 
-def fit(table: pd.DataFrame) -> tuple[pd.DataFrame, Any]:
+def fit(table: Table) -> tuple[Table, Any]:
     """log10 of the generalisation gap and of the sharpness, with their regression line."""
     runs = table[(table["learning_rate"] == SLOWEST) & (table["status"] != "diverged")]
     points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
@@ -49,7 +50,7 @@ def fit(table: pd.DataFrame) -> tuple[pd.DataFrame, Any]:
     return points, stats.linregress(points["sharpness"], points["gap"])
 
 
-def plot_generalization(config: ScaleSweep, table: pd.DataFrame, ax: Axes) -> None:
+def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
     """Each run one dot, and the regression line (FM-6b)."""
     points, line = fit(table)
     ax.scatter(points["sharpness"], points["gap"], s=8, color=COLOURS[0], alpha=0.5, linewidth=0)
@@ -63,7 +64,7 @@ def plot_generalization(config: ScaleSweep, table: pd.DataFrame, ax: Axes) -> No
     ax.legend(loc="lower right")
 
 
-def generalization_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
+def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """Sharper minima generalise worse here."""
     points, line = fit(table)
     low = line.slope - stats.t.ppf(0.975, len(points) - 2) * line.stderr

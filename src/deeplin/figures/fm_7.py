@@ -6,7 +6,6 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-import pandas as pd
 
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import Figure, Panel, Study
@@ -14,6 +13,7 @@ from deeplin.figures.scale_claims import edge_claims, plateau_claim, small_scale
 from deeplin.figures.scale_plots import plot_sharpness
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
+from deeplin.figures.tables import Table
 
 GELU = Setting(activation="gelu", noise=0.0)
 SCALES = tuple(np.linspace(0.428, 0.7, 8).tolist())
@@ -33,12 +33,12 @@ NOISY = Study(
 )
 
 
-def noiseless_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
+def noiseless_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """As for the linear network: small scales below 2/η, large ones at it."""
     return [*small_scale_claims(config, table), *edge_claims(table), plateau_claim(table)]
 
 
-def noisy_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
+def noisy_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """With noise the sharpness reaches 2/η everywhere."""
     settled = table[table["status"] != "diverged"]
     height = settled.assign(height=settled["sharpness"] * settled["learning_rate"] / 2)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from deeplin.checks import InputError, whole_number
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study
+from deeplin.figures.tables import Table
 from deeplin.sweep import InProcess, Processes, Progress, Store, run
 from deeplin.sweep.config import digest
 
@@ -25,7 +24,7 @@ class StudyResult:
     study: Study
     config: Any
     folder: Path
-    table: pd.DataFrame
+    table: Table
     failures: tuple[str, ...]
     seconds: float
     """Computing time of its units, whenever they were computed."""

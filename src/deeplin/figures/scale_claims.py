@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import curve
+from deeplin.figures.tables import Table
 
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
 
 
-def distance_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
+def distance_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """Training succeeds below and fails above a critical rate that the scale does not move."""
     critical = config.setting.flattest.critical_learning_rate()
     settled = table[table["status"] != "diverged"]
@@ -46,7 +46,7 @@ def distance_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
 
 def sharpness_claims(
     config: ScaleSweep,
-    table: pd.DataFrame,
+    table: Table,
     *,
     below: float = np.inf,
     upper_bound: bool = False,
@@ -69,9 +69,7 @@ def sharpness_claims(
     ]
 
 
-def small_scale_claims(
-    config: ScaleSweep, table: pd.DataFrame, upper_bound: bool = False
-) -> list[Claim]:
+def small_scale_claims(config: ScaleSweep, table: Table, upper_bound: bool = False) -> list[Claim]:
     """At the smallest scale the sharpness after training does not depend on η."""
     smallest = table[table["scale"] == table["scale"].min()]
     ends = curve(smallest, "learning_rate", "sharpness")["mean"]
@@ -96,7 +94,7 @@ def small_scale_claims(
     return claims
 
 
-def edge_claims(table: pd.DataFrame) -> list[Claim]:
+def edge_claims(table: Table) -> list[Claim]:
     """Training survives a start far above 2/η (catapult) and never settles above it."""
     settled = table[table["status"] != "diverged"]
     return [
@@ -114,7 +112,7 @@ def edge_claims(table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def plateau_claim(table: pd.DataFrame) -> Claim:
+def plateau_claim(table: Table) -> Claim:
     """Runs that start above 2/η end at it."""
     settled = table[table["status"] != "diverged"]
     start = settled["initial_sharpness"] * settled["learning_rate"] / 2
@@ -138,7 +136,7 @@ def plateau_claim(table: pd.DataFrame) -> Claim:
     )
 
 
-def divergence_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
+def divergence_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """The probability of divergence grows with the scale and with η."""
     shares = (
         table.assign(diverged=table["status"] == "diverged")
@@ -170,7 +168,7 @@ def divergence_claims(config: ScaleSweep, table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def _smallest_scale_share(config: ScaleSweep, table: pd.DataFrame) -> float:
+def _smallest_scale_share(config: ScaleSweep, table: Table) -> float:
     critical = config.setting.flattest.critical_learning_rate()
     chosen = (table["scale"] == table["scale"].min()) & (table["learning_rate"] < critical)
     return float((table.loc[chosen, "status"] == "diverged").mean())

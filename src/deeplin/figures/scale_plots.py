@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import curve
 from deeplin.figures.style import QUIET, look, reference_line
+from deeplin.figures.tables import Table
 
 SCALE_LABEL = {"gaussian": "Scale of initialization", "residual": "Scale of initialization $s$"}
 
 
-def plot_distance(
-    config: ScaleSweep, table: pd.DataFrame, ax: Axes, *, convention: str = "norm"
-) -> None:
+def plot_distance(config: ScaleSweep, table: Table, ax: Axes, *, convention: str = "norm") -> None:
     """Squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
 
     `convention="mean"` divides by d, which is what the authors' plots show (E-9).
@@ -32,7 +30,7 @@ def plot_distance(
 
 def plot_sharpness(
     config: ScaleSweep,
-    table: pd.DataFrame,
+    table: Table,
     ax: Axes,
     *,
     below: float = np.inf,
@@ -62,7 +60,7 @@ def plot_sharpness(
     ax.legend(loc="upper left")
 
 
-def plot_divergence(config: ScaleSweep, table: pd.DataFrame, ax: Axes) -> None:
+def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
     """Share of runs that diverge, with Wilson's 95% interval (FM-3, FM-5)."""
     for index, rate in enumerate(config.rates):
         runs = table[table["learning_rate"] == rate.learning_rate]
@@ -76,7 +74,7 @@ def plot_divergence(config: ScaleSweep, table: pd.DataFrame, ax: Axes) -> None:
     ax.legend(loc="upper left")
 
 
-def _initial(ax: Axes, table: pd.DataFrame) -> None:
+def _initial(ax: Axes, table: Table) -> None:
     """Sharpness at initialisation, over the networks of all rates: each is drawn once."""
     networks = table.drop_duplicates(["scale", "repetition"]).assign(status="initial")
     points = curve(networks, "scale", "initial_sharpness")
@@ -87,7 +85,7 @@ def _rate_look(index: int, rate) -> dict:
     return look(index) | {"label": rf"$\eta = {rate.learning_rate:g}$"}
 
 
-def _band(ax: Axes, points: pd.DataFrame, divisor: float, **style) -> None:
+def _band(ax: Axes, points: Table, divisor: float, **style) -> None:
     """A curve with its confidence band."""
     scale, mean, low, high = (points[name].to_numpy() for name in ("scale", "mean", "low", "high"))
     ax.plot(scale, mean / divisor, **style)

@@ -8,6 +8,8 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from deeplin.figures.tables import Table
+
 LEVEL = 0.95
 
 
@@ -28,7 +30,7 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def curve(table: pd.DataFrame, by: str | Sequence[str], column: str) -> pd.DataFrame:
+def curve(table: Table, by: str | Sequence[str], column: str) -> Table:
     """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
 
     The interval's lower end is not drawn below the smallest value seen, which keeps it positive

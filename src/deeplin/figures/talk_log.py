@@ -13,6 +13,7 @@ from deeplin.figures.claims import Claim
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import INK, look
+from deeplin.figures.tables import Table
 from deeplin.networks import Network
 from deeplin.problems.synthetic import separable
 from deeplin.sweep import Experiment, Unit
@@ -50,7 +51,9 @@ def run_unit(config: Contrast, unit: Unit) -> pd.DataFrame:
     if name == "logistic":
         data = separable(config.data_seed).problem
         inputs, labels = data.require_data("logistic regression")
-        final = logistic_descent(inputs, labels[:, 0], relative, config.steps) / np.log(2)
+        final = logistic_descent(
+            inputs, labels[:, 0], config.relative_rates, config.steps
+        ) / np.log(2)
         status = np.full(len(relative), "stopped")
     else:
         final, status = _regression(config, 1 if name == "linear" else 10)
@@ -75,7 +78,7 @@ def _regression(config: Contrast, depth: int) -> tuple[np.ndarray, np.ndarray]:
     return np.where(settled, gap, np.nan), trained.status
 
 
-def plot(config: Contrast, table: pd.DataFrame, ax: Axes) -> None:
+def plot(config: Contrast, table: Table, ax: Axes) -> None:
     """Final loss against the learning rate; crosses at the top: diverged."""
     for index, (name, label) in enumerate(LABELS.items()):
         runs = table[table["problem"] == name]
@@ -94,7 +97,7 @@ def plot(config: Contrast, table: pd.DataFrame, ax: Axes) -> None:
     ax.legend(loc="center left")
 
 
-def claims(config: Contrast, table: pd.DataFrame) -> list[Claim]:
+def claims(config: Contrast, table: Table) -> list[Claim]:
     """Logistic loss falls at every rate; squared loss only below its threshold."""
     above = table[table["relative_rate"] > 1]
     below = table[table["relative_rate"] < 0.9]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 
 from deeplin.figures.claims import Claim, number
+from deeplin.figures.tables import Table
 from deeplin.figures.trajectories import Trajectories
 
 
-def stable_claims(table: pd.DataFrame, learning_rate: float) -> list[Claim]:
+def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
     """A small rate never meets the edge of stability and reaches w*."""
     runs = table[table["learning_rate"] == learning_rate]
     last = runs[runs["step"] == runs["step"].max()]
@@ -28,14 +28,14 @@ def stable_claims(table: pd.DataFrame, learning_rate: float) -> list[Claim]:
     ]
 
 
-def edge_of_stability_claims(table: pd.DataFrame, learning_rate: float) -> list[Claim]:
+def edge_of_stability_claims(table: Table, learning_rate: float) -> list[Claim]:
     """A larger rate oscillates around 2/η."""
     runs = table[(table["learning_rate"] == learning_rate) & (table["status"] != "diverged")]
     height = runs.assign(height=runs["sharpness"] * learning_rate / 2)
     late = height[height["step"] >= 2 / 3 * height["step"].max()]
     # A run that settles at the edge stops crossing: count crossings over the whole run.
     crossings = [
-        np.count_nonzero(np.diff(run["height"].to_numpy() > 1))
+        int(np.count_nonzero(np.diff(run["height"].to_numpy() > 1)))
         for _, run in height.groupby("repetition")
     ]
     means = late.groupby("repetition")["height"].mean()
@@ -56,7 +56,7 @@ def edge_of_stability_claims(table: pd.DataFrame, learning_rate: float) -> list[
     ]
 
 
-def conservation_claims(config: Trajectories, table: pd.DataFrame) -> list[Claim]:
+def conservation_claims(config: Trajectories, table: Table) -> list[Claim]:
     """What flow conserves descent moves in proportion to η, and strongly at the edge."""
     slow, middle, fast = sorted(rate.learning_rate for rate in config.rates)
     drift = table.groupby(["learning_rate", "repetition"])["conservation"].max()
@@ -79,7 +79,7 @@ def conservation_claims(config: Trajectories, table: pd.DataFrame) -> list[Claim
     ]
 
 
-def alignment_claims(config: Trajectories, table: pd.DataFrame) -> list[Claim]:
+def alignment_claims(config: Trajectories, table: Table) -> list[Claim]:
     """Neighbouring layers align during training."""
     slow, middle, _ = sorted(rate.learning_rate for rate in config.rates)
     runs = table[table["learning_rate"].isin((slow, middle))]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.style import COLOURS, QUIET, look, plain_numbers, reference_line
+from deeplin.figures.tables import Table
 from deeplin.figures.trajectories import Trajectories
 
 SHOWN = 0
@@ -14,7 +14,7 @@ SHOWN = 0
 
 def plot_training(
     config: Trajectories,
-    table: pd.DataFrame,
+    table: Table,
     ax: Axes,
     *,
     learning_rate: float,
@@ -42,21 +42,21 @@ def plot_training(
     right.set_ylabel("Sharpness", color=sharp)
 
 
-def plot_conservation(config: Trajectories, table: pd.DataFrame, ax: Axes) -> None:
+def plot_conservation(config: Trajectories, table: Table, ax: Axes) -> None:
     """Drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow, against time ηt (FM-L1)."""
     _against_time(config, table, ax, "conservation")
     ax.set_yscale("log")
     ax.set_ylabel(r"$\max_k \|D_k(t) - D_k(0)\|_F$")
 
 
-def plot_alignment(config: Trajectories, table: pd.DataFrame, ax: Axes) -> None:
+def plot_alignment(config: Trajectories, table: Table, ax: Axes) -> None:
     """⟨v_{k+1}, u_k⟩², averaged over neighbouring layers, against time ηt (FM-L2 c)."""
     _against_time(config, table, ax, "alignment")
     ax.set_ylim(0, 1.02)
     ax.set_ylabel(r"mean over $k$ of $\langle v_{k+1}, u_k\rangle^2$")
 
 
-def _against_time(config: Trajectories, table: pd.DataFrame, ax: Axes, column: str) -> None:
+def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> None:
     for index, rate in enumerate(sorted(config.rates, key=lambda rate: rate.learning_rate)):
         run = _shown(table, rate.learning_rate)
         style = look(index) | {"marker": None, "label": rf"$\eta = {rate.learning_rate:g}$"}
@@ -68,6 +68,6 @@ def _against_time(config: Trajectories, table: pd.DataFrame, ax: Axes, column: s
     ax.legend()
 
 
-def _shown(table: pd.DataFrame, learning_rate: float) -> pd.DataFrame:
+def _shown(table: Table, learning_rate: float) -> Table:
     chosen = (table["learning_rate"] == learning_rate) & (table["repetition"] == SHOWN)
     return table[chosen]

@@ -1,0 +1,76 @@
+"""What the benign-overfitting figures show: excess risk and distance to the interpolant."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.figures.statistics import curve
+from deeplin.figures.style import look
+from deeplin.figures.wide_sweep import WideSweep, expected_distance
+
+LETTER = {"alpha": "α", "beta": "β"}
+
+
+def plot_risk_against_variance(
+    config: WideSweep, table: pd.DataFrame, ax: Axes, *, scale: str
+) -> None:
+    """Excess risk against α² or β², one curve for each d, with that of Θ_min (BO-1)."""
+    for index, dimension in enumerate(config.dimensions):
+        runs = table[table["dimension"] == dimension]
+        squared = runs.assign(variance=runs[scale] ** 2)
+        _dynamics(ax, squared, "variance", "risk", index, f"d = {dimension}")
+        first = runs.drop_duplicates("repetition")
+        level = first["interpolant_risk"].mean()
+        ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
+    ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
+    ax.set(xlabel=f"Initialization variance {LETTER[scale]}²", ylabel="Excess risk")
+    ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+    ax.legend(loc="upper left", ncols=2)
+
+
+def plot_risk_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
+    """Excess risk against d, one curve for each α, and that of Θ_min (BO-3 left)."""
+    _against_dimension(config, table, ax, "risk")
+    first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
+    points = curve(first, "dimension", "interpolant_risk")
+    ax.plot(points["dimension"], points["mean"], "k--", linewidth=1, label="minimum norm")
+    ax.set(ylabel="Excess risk")
+    ax.legend()
+
+
+def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
+    """Squared distance to Θ_min against d, with α²(d−n)mq (BO-3 right)."""
+    _against_dimension(config, table, ax, "distance")
+    for alpha in config.alphas:
+        if alpha > 0:
+            expected = [expected_distance(alpha, d) for d in config.dimensions]
+            ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
+    ax.plot([], [], "k:", linewidth=1, label="α²(d−n)mq")
+    ax.set_yscale("log")
+    ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
+    ax.legend()
+
+
+def _against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes, column: str) -> None:
+    for index, alpha in enumerate(config.alphas):
+        runs = table[table["alpha"] == alpha]
+        _dynamics(ax, runs, "dimension", column, index, f"α = {alpha:g}")
+    ax.set(xlabel="Dimension d")
+
+
+def _dynamics(
+    ax: Axes, runs: pd.DataFrame, by: str, column: str, index: int, label: str
+) -> None:
+    """Descent as a line with error bars; flow, where it was computed, as open markers."""
+    draw = partial(ax.errorbar, capsize=2, **look(index))
+    for dynamics, rows in runs.groupby("dynamics"):
+        points = curve(rows, by, column)
+        spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
+        if dynamics == "descent":
+            draw(points[by], points["mean"], spread, label=label)
+        else:
+            style = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
+            draw(points[by], points["mean"], spread, label=f"{label}, flow", **style)
