@@ -1,7 +1,8 @@
-"""Experiments small enough to be interrupted thousands of times; importable by worker processes."""
+"""An experiment small enough to be interrupted thousands of times; worker processes import it."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import time
 from dataclasses import dataclass
@@ -15,26 +16,27 @@ from deeplin.sweep import Experiment, Unit, coordinate_words
 
 @dataclass(frozen=True)
 class Toy:
-    """Draws of random numbers: `groups` of sizes `group_size`, with trouble where asked for."""
+    """Random draws in groups of `per_unit`, each group `seconds` long, with trouble on demand."""
 
     count: int = 12
     per_unit: int = 3
     seed: int = 0
     seconds: float = 0.0
     log: str = ""
+    """A file that gets a line for every computation."""
     trouble: str = ""
+    """A file with lines `first kind`, read anew for each unit so that trouble can be cured."""
 
 
 def units(config: Toy) -> list[Unit]:
-    starts = range(0, config.count, config.per_unit)
     return [
         Unit(
             {"first": first, "last": min(first + config.per_unit, config.count)},
-            runs=config.per_unit,
+            runs=min(config.per_unit, config.count - first),
             steps=10,
             bucket=str(first % 2),
         )
-        for first in starts
+        for first in range(0, config.count, config.per_unit)
     ]
 
 
@@ -43,29 +45,46 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
     if config.log:
         with Path(config.log).open("a") as log:
             log.write(f"{os.getpid()} {first}\n")
-    _trouble(config, first)
+    kind = _trouble(config, first)
+    if kind == "raise":
+        raise RuntimeError(f"trouble in {first}")
+    if kind == "die" or (kind == "die-once" and computed(config.log).count(first) == 1):
+        os.kill(os.getpid(), 9)
+    if kind == "block":
+        wait_for_ever_in_compiled_code()
     time.sleep(config.seconds)
     runs = range(first, last)
-    draws = [np.random.default_rng(coordinate_words(config.seed, run=run)).normal() for run in runs]
-    return pd.DataFrame(
-        {"run": runs, "draw": draws, "status": ["converged" if d > 0 else "stopped" for d in draws]}
-    )
+    draws = [np.random.default_rng(coordinate_words(config.seed, run=r)).normal() for r in runs]
+    rows = {
+        "run": list(runs),
+        "draw": draws,
+        "status": ["converged" if draw > 0 else "diverged" for draw in draws],
+        "risk": [draw if draw > 0 else np.nan for draw in draws],
+    }
+    return pd.DataFrame(rows if kind != "columns" else {"run": list(runs), "other": "x"})
 
 
-def _trouble(config: Toy, first: int) -> None:
-    """`trouble` is the path of a file with lines `first kind`: read anew, so it can be cured."""
+def wait_for_ever_in_compiled_code() -> None:
+    """Lock a mutex twice: no signal ends that wait, and Python gets no turn to notice one."""
+    mutex = ctypes.create_string_buffer(128)
+    system = ctypes.CDLL(None)
+    system.pthread_mutex_init(mutex, None)
+    system.pthread_mutex_lock(mutex)
+    system.pthread_mutex_lock(mutex)
+
+
+def _trouble(config: Toy, first: int) -> str:
     if not config.trouble or not Path(config.trouble).exists():
-        return
-    for line in Path(config.trouble).read_text().splitlines():
-        where, kind = line.split()
-        if int(where) != first:
-            continue
-        if kind == "raise":
-            raise RuntimeError(f"trouble in {first}")
-        if kind == "die":
-            os.kill(os.getpid(), 9)
+        return ""
+    lines = [line.split() for line in Path(config.trouble).read_text().splitlines()]
+    return next((kind for where, kind in lines if int(where) == first), "")
 
 
 TOY = Experiment(
     "toy", Toy, units, run_unit, grid=("count", "per_unit", "seconds", "log", "trouble")
 )
+
+
+def computed(log: str | os.PathLike) -> list[int]:
+    """The units that were computed, in order, by their `first`."""
+    return [int(line.split()[1]) for line in Path(log).read_text().splitlines()]

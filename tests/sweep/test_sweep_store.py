@@ -1,0 +1,264 @@
+"""The folder of a sweep: whole files or none, nothing trusted that was not written here."""
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars
+import pytest
+from toy_experiment import TOY, Toy, computed, run_unit, units
+
+from deeplin import sweep
+from deeplin.checks import InputError
+from deeplin.sweep.store import checksum
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def expected():
+    """The table, computed without the engine."""
+    return pd.concat([run_unit(Toy(), unit) for unit in units(Toy())], ignore_index=True)
+
+
+def test_the_table_is_what_the_units_computed(tmp_path, expected):
+    outcome = sweep.run(TOY, Toy(), tmp_path / "new" / "folder")
+    assert (outcome.computed, outcome.reused, outcome.complete) == (4, 0, True)
+    pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
+
+
+def test_pandas_polars_and_duckdb_read_the_folder_directly(tmp_path, expected):
+    sweep.run(TOY, Toy(), tmp_path)
+    tables = [
+        pd.read_parquet(tmp_path),
+        pd.read_parquet(tmp_path / "units"),
+        polars.read_parquet(tmp_path / "units").to_pandas(),
+        duckdb.sql(f"SELECT * FROM '{tmp_path}/**/*.parquet'").df(),
+    ]
+    for table in tables:
+        table = table.sort_values("run", ignore_index=True)
+        np.testing.assert_array_equal(table["draw"], expected["draw"])
+        np.testing.assert_array_equal(table["status"], expected["status"])
+
+
+def test_nan_stays_a_value_and_does_not_become_missing(tmp_path, expected):
+    sweep.run(TOY, Toy(), tmp_path)
+    nans = duckdb.sql(f"SELECT count(*) FROM '{tmp_path}/units/*.parquet' WHERE isnan(risk)")
+    assert expected["risk"].isna().sum() == nans.fetchall()[0][0] > 0
+
+
+def test_a_finished_unit_is_neither_computed_nor_written_again(tmp_path):
+    config = Toy(log=str(tmp_path / "log"))
+    first = sweep.run(TOY, config, tmp_path / "sweep")
+    before = {path: path.stat() for path in first.store.units.iterdir()}
+    second = sweep.run(TOY, config, tmp_path / "sweep")
+    after = {path: path.stat() for path in first.store.units.iterdir()}
+    assert (second.computed, second.reused) == (0, 4)
+    assert before == after
+    assert len(computed(config.log)) == 4
+
+
+def test_a_sweep_grows_and_computes_only_what_is_new(tmp_path):
+    log = str(tmp_path / "log")
+    sweep.run(TOY, Toy(log=log), tmp_path / "sweep")
+    outcome = sweep.run(TOY, Toy(count=18, log=log), tmp_path / "sweep")
+    assert (outcome.computed, outcome.reused) == (2, 4)
+    assert sorted(computed(log)) == [0, 3, 6, 9, 12, 15]
+    assert list(outcome.table()["run"]) == list(range(18))
+
+
+def test_a_folder_holds_one_sweep(tmp_path):
+    sweep.run(TOY, Toy(), tmp_path)
+    with pytest.raises(InputError, match=r"another config \(different: seed\).*another folder"):
+        sweep.run(TOY, Toy(seed=1), tmp_path)
+    with pytest.raises(InputError, match="different: count"):
+        sweep.run(TOY, Toy(count=6), tmp_path)
+    with pytest.raises(InputError, match="config is a dict"):
+        sweep.run(TOY, {}, tmp_path)
+    assert len(sweep.read_table(tmp_path)) == 12
+
+
+def test_the_manifest_says_where_the_results_come_from(tmp_path):
+    sweep.run(TOY, Toy(seed=5), tmp_path)
+    manifest = json.loads((tmp_path / "_manifest.json").read_text())
+    assert sweep.from_json(Toy, json.dumps(manifest["config"])) == Toy(seed=5)
+    assert (manifest["experiment"], manifest["seed"], manifest["dtype"]) == ("toy", 5, "float64")
+    (session,) = manifest["sessions"].values()
+    assert session["versions"]["numpy"] == np.__version__
+    assert session["machine"]["name"] == os.uname().nodename
+    assert session["finished"] == 4
+    assert session["seconds"] >= session["unit_seconds"] > 0
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True)
+    assert session["commit"] is None or session["commit"].startswith(head.stdout.strip())
+
+
+def damage(path: Path, kind: str) -> None:
+    payload = bytearray(path.read_bytes())
+    if kind == "truncated":
+        path.write_bytes(payload[: len(payload) // 2])
+    elif kind == "empty":
+        path.write_bytes(b"")
+    else:
+        # Every position must be noticed: take one in the data and one in the file's footer.
+        position = {"flipped data": 20, "flipped footer": len(payload) - 60}[kind]
+        payload[position] ^= 1
+        path.write_bytes(payload)
+
+
+@pytest.mark.parametrize("kind", ["truncated", "empty", "flipped data", "flipped footer"])
+def test_a_damaged_file_is_noticed_set_aside_and_computed_again(tmp_path, expected, kind):
+    config = Toy(log=str(tmp_path / "log"))
+    store = sweep.run(TOY, config, tmp_path / "sweep").store
+    victim = sorted(store.units.iterdir())[1]
+    damage(victim, kind)
+    assert not sweep.status(store.folder).healthy
+    assert len(store.table()) == 9
+    outcome = sweep.run(TOY, config, tmp_path / "sweep")
+    assert outcome.set_aside == {victim.name: "damaged: its bytes do not match its checksum"}
+    assert outcome.computed == 1
+    assert len(computed(config.log)) == 5
+    assert [path.name.startswith(victim.name) for path in store.aside.iterdir()] == [True]
+    pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
+    assert sweep.status(store.folder).healthy
+
+
+def test_foreign_files_are_set_aside_and_never_read(tmp_path, expected):
+    store = sweep.run(TOY, Toy(), tmp_path / "sweep").store
+    other = sweep.run(TOY, Toy(seed=9), tmp_path / "other").store
+    foreign = next(other.units.iterdir())
+    (store.units / foreign.name).write_bytes(foreign.read_bytes())
+    (store.units / "notes.txt").write_text("mine")
+    (store.units / "folder").mkdir()
+    pd.testing.assert_frame_equal(store.table(), expected, check_exact=True)
+    outcome = sweep.run(TOY, Toy(), tmp_path / "sweep")
+    assert outcome.set_aside == {
+        foreign.name: "a unit of another sweep",
+        "notes.txt": "not a unit file",
+        "folder": "not a unit file",
+    }
+    assert len(list(store.units.iterdir())) == 4
+
+
+def test_a_unit_cannot_pass_for_another_one(tmp_path):
+    store = sweep.run(TOY, Toy(), tmp_path).store
+    first, second = sorted(store.units.iterdir())[:2]
+    taken = second.name.partition(".")[0]
+    second.unlink()
+    first.rename(store.units / f"{taken}.{first.name.partition('.')[2]}")
+    assert len(store.inventory().finished) == 2
+
+
+def test_a_damaged_manifest_is_set_aside_and_made_again(tmp_path, expected):
+    config = Toy(log=str(tmp_path / "log"))
+    store = sweep.run(TOY, config, tmp_path / "sweep").store
+    store.manifest_path.write_text('{"format": 1, "exper')
+    with pytest.raises(InputError, match="damaged"):
+        sweep.read_table(tmp_path / "sweep")
+    outcome = sweep.run(TOY, config, tmp_path / "sweep")
+    assert list(outcome.set_aside) == ["_manifest.json"]
+    assert outcome.reused == 4
+    pd.testing.assert_frame_equal(sweep.read_table(tmp_path / "sweep"), expected)
+
+
+def test_folders_merge_by_copying(tmp_path, expected):
+    stores = [
+        sweep.run(TOY, Toy(), tmp_path / str(k), shard=sweep.Shard(k, 2)).store for k in (1, 2)
+    ]
+    for path in stores[1].units.iterdir():
+        (stores[0].units / path.name).write_bytes(path.read_bytes())
+    pd.testing.assert_frame_equal(stores[0].table(), expected, check_exact=True)
+    assert sweep.status(stores[0].folder).complete
+
+
+def test_the_same_unit_has_the_same_bytes_wherever_it_was_computed(tmp_path):
+    names = [
+        sorted(path.name for path in sweep.run(TOY, Toy(), tmp_path / str(k)).store.units.iterdir())
+        for k in range(2)
+    ]
+    assert names[0] == names[1]
+
+
+class FullDisk:
+    """Replaces the writing of bytes by that of a disk with room for `room` more files."""
+
+    def __init__(self, room: int):
+        self.room = room
+        self.write = Path.write_bytes
+
+    def __call__(self, path: Path, payload: bytes) -> int:
+        if path.suffix == ".parquet":
+            self.room -= 1
+            if self.room < 0:
+                self.write(path, payload[:100])
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return self.write(path, payload)
+
+
+def test_a_full_disk_stops_with_a_clear_error_and_loses_nothing(tmp_path, expected, monkeypatch):
+    config = Toy(log=str(tmp_path / "log"))
+    full = FullDisk(room=2)
+    monkeypatch.setattr(Path, "write_bytes", lambda path, payload: full(path, payload))
+    with pytest.raises(sweep.StoreError, match=r"No space left on device.*2 finished unit"):
+        sweep.run(TOY, config, tmp_path / "sweep")
+    monkeypatch.undo()
+    left = list((tmp_path / "sweep").rglob("*.parquet"))
+    assert len(left) == 2
+    assert len(sweep.read_table(tmp_path / "sweep")) == 6
+    outcome = sweep.run(TOY, config, tmp_path / "sweep")
+    assert (outcome.reused, outcome.computed, outcome.set_aside) == (2, 2, {})
+    pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
+
+
+def test_a_write_the_system_refuses_leaves_no_file_behind(tmp_path):
+    """A real refusal: the process may not write files beyond a size the table does not fit in."""
+    script = f"""
+import resource, sys
+sys.path.insert(0, {str(HERE)!r})
+from toy_experiment import TOY, Toy
+from deeplin import sweep
+config = Toy(count=20_001, per_unit=20_000)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+try:
+    sweep.run(TOY, config, {str(tmp_path)!r})
+except sweep.StoreError as error:
+    print(error.strerror)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert "File too large" in done.stdout, done.stderr
+    assert list(tmp_path.rglob("*.parquet")) == []
+    assert list((tmp_path / "_temporary").rglob("*")) == []
+
+
+@pytest.mark.parametrize("where", ["below a file", "not ours"])
+def test_a_folder_that_cannot_be_written_is_an_input_error(tmp_path, where):
+    (tmp_path / "file").write_text("")
+    folder = {"below a file": tmp_path / "file" / "sweep", "not ours": Path("/proc/sweep")}[where]
+    with pytest.raises(InputError, match="pass a folder you may write in"):
+        sweep.run(TOY, Toy(), folder)
+
+
+def test_a_read_only_folder_can_be_read_but_not_swept_into(tmp_path, monkeypatch, expected):
+    store = sweep.run(TOY, Toy(), tmp_path).store
+    # The superuser may write anywhere, so the system's answer is replaced, not its permissions.
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
+    with pytest.raises(InputError, match="is read-only"):
+        sweep.run(TOY, Toy(), tmp_path)
+    pd.testing.assert_frame_equal(store.table(), expected)
+    assert sweep.status(tmp_path).complete
+
+
+def test_the_checksum_covers_unit_and_bytes():
+    assert checksum("a", b"bc") != checksum("a", b"bd")
+    assert checksum("a", b"bc") != checksum("b", b"bc")
+
+
+def test_a_folder_without_a_sweep_is_an_input_error(tmp_path):
+    for look in (sweep.read_table, sweep.status):
+        with pytest.raises(InputError, match="holds no sweep"):
+            look(tmp_path)
