@@ -61,9 +61,7 @@ def _against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes, column:
     ax.set(xlabel="Dimension d")
 
 
-def _dynamics(
-    ax: Axes, runs: pd.DataFrame, by: str, column: str, index: int, label: str
-) -> None:
+def _dynamics(ax: Axes, runs: pd.DataFrame, by: str, column: str, index: int, label: str) -> None:
     """Descent as a line with error bars; flow, where it was computed, as open markers."""
     draw = partial(ax.errorbar, capsize=2, **look(index))
     for dynamics, rows in runs.groupby("dynamics"):
