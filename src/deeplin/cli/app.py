@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -45,7 +46,8 @@ def main(arguments: list[str] | None = None) -> None:
 
     jax.config.update("jax_enable_x64", True)
     if "XLA_FLAGS" not in os.environ:
-        jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+        with suppress(RuntimeError):  # called from a program in which JAX has already computed
+            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
     try:
         app(arguments)
     except InputError as error:

@@ -72,11 +72,10 @@ def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
     """2/S_min with the bracket of FM-T2, and 2/S_bal, against depth."""
     table = diagnosis.depths.sort_values("depth")
     depth = table["depth"]
-    ax.fill_between(
-        depth, 2 / table["upper"], 2 / table["lower"], alpha=0.2, color=style.COLOURS[0], lw=0
-    )
+    bracket = 2 / table["upper"], 2 / table["lower"]
+    ax.fill_between(depth, *bracket, alpha=0.2, color=style.COLOURS[0], lw=0, label="FM-T2 bracket")
     ax.plot(depth, table["critical_learning_rate"], **style.look(0), label="2/S_min (critical)")
-    ax.plot(depth, 2 / table["balanced_sharpness"], **style.look(1), label="2/S_bal")
+    ax.plot(depth, 2 / table["balanced_sharpness"], "--", color=style.COLOURS[1], label="2/S_bal")
     ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
     ax.set_title("Above the critical rate descent cannot settle")
     ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
