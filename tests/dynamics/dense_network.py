@@ -1,4 +1,4 @@
-"""The oracle of the width-free tests: every layer in full, plain NumPy, gradients layer by layer."""
+"""The oracle of the width-free tests: every layer in full, plain NumPy, layer by layer."""
 
 from functools import reduce
 

@@ -45,7 +45,7 @@ class Records(Mapping[str, np.ndarray]):
         index_name = "time" if "time" in self._columns else "step"
         moments = self._columns[index_name]
         batch = max((v.shape[1] for v in self._columns.values() if v.ndim > 1), default=1)
-        single = all(v.ndim == 1 for name, v in self._columns.items() if name == "risk")
+        single = all(v.ndim == 1 for name, v in self._columns.items() if name in ("risk", "loss"))
         rows: dict[str, np.ndarray] = {
             index_name: np.repeat(moments, 1 if single else batch),
             "run": np.tile(np.arange(1 if single else batch), len(moments)),

@@ -136,16 +136,9 @@ class WideRun:
         """What to change where not every run converged; empty if all did."""
         status = np.atleast_1d(self.status)
         parts = []
-        if np.any(status == DIVERGED):
-            lost = [run for run in self.outcomes if run.status == DIVERGED]
-            sharpest = [run.start.curvature() / run.start.problem.outputs for run in lost]
-            numbers = [run.learning_rate * c for run, c in zip(lost, sharpest, strict=True)]
-            limit = 2 + 2 * self.momentum
-            parts.append(
-                f"{len(lost)} of {len(status)} run(s) diverged: η·λ_max is about "
-                f"{max(numbers):.3g} at the start and descent is stable below {limit:.3g}; pass "
-                f"learning_rate below {limit / max(sharpest):.2g}."
-            )
+        lost = [run for run in self.outcomes if run.status == DIVERGED]
+        if lost:
+            parts.append(f"{len(lost)} of {len(status)} run(s) diverged: {self._instability(lost)}")
         unfinished = ~np.isin(status, (CONVERGED, DIVERGED))
         if np.any(unfinished):
             loss = float(np.max(np.atleast_1d(self.loss)[unfinished]))
@@ -154,6 +147,21 @@ class WideRun:
                 f"{loss:.3g}; raise max_steps or loss_target."
             )
         return " ".join(parts)
+
+    def _instability(self, lost: Sequence[Outcome]) -> str:
+        """The stability number of diverged runs, and what to pass instead."""
+        sharpest = max(run.start.curvature() / run.start.problem.outputs for run in lost)
+        rate, limit = max(run.learning_rate for run in lost), 2 + 2 * self.momentum
+        number = f"η·λ_max is about {rate * sharpest:.3g} at the start"
+        if rate * sharpest < limit:
+            return (
+                f"{number}, stable there (below {limit:.3g}), but the sharpness grew in training; "
+                f"pass learning_rate below {rate / 2:.2g}."
+            )
+        return (
+            f"{number} and descent is stable below {limit:.3g}; pass learning_rate below "
+            f"{limit / sharpest:.2g}."
+        )
 
     def __repr__(self) -> str:
         kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
