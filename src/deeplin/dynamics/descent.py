@@ -15,7 +15,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import stepping
 from deeplin.dynamics.measure import measure
 from deeplin.dynamics.objective import Objective, objective_of
-from deeplin.dynamics.recording import Recorder
+from deeplin.dynamics.recording import Recorder, Watch
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run
 from deeplin.dynamics.stepping import RUNNING, Rules, State
 from deeplin.networks import Network
@@ -47,6 +47,7 @@ def gradient_descent(
     record_every: int | None = None,
     record: Iterable[str] | None = None,
     keep_weights: bool = True,
+    watch: Watch | None = None,
     gap: float | None = None,
     loss_target: float | None = None,
     backend: str = "auto",
@@ -68,6 +69,7 @@ def gradient_descent(
       as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
     - `record_every`, `record`, `keep_weights`: measure at steps 0, k, 2k, … and the last one; which
       quantities (default: all that apply); whether `run.trajectory` keeps the weights there.
+    - `watch`: called as `watch(step, quantities)` at each record, to show progress.
     - `backend`: `"kernel"` (compiled for small networks on a CPU), `"jax"`, or `"auto"`.
 
     A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
@@ -82,7 +84,7 @@ def gradient_descent(
     batch, rates, single = _as_batch(nets, learning_rate)
     objective = objective_of(problem, batch)
     steps = whole_number("steps", steps)
-    recorder = Recorder(problem, objective, batch, record_every, record, keep_weights)
+    recorder = Recorder(problem, objective, batch, record_every, record, keep_weights, watch)
     before = _evidence(objective, batch, batch)
     rules = Rules(
         rates,

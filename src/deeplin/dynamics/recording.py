@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -16,6 +16,9 @@ from deeplin.dynamics.run import Records
 from deeplin.networks import Network
 from deeplin.sharpness import SharpnessTracker
 
+Watch = Callable[[int, Mapping[str, np.ndarray]], None]
+"""Told of every record: its step, and each quantity with one value for each network."""
+
 
 class Recorder:
     """Collects the quantities of a batch at steps 0, k, 2k, … and the last one."""
@@ -28,12 +31,13 @@ class Recorder:
         every: int | None,
         names: Iterable[str] | None,
         keep_weights: bool,
+        watch: Watch | None = None,
     ):
         self.objective, self.initial = objective, initial
         self.track_sharpness = SharpnessTracker(problem)
         self.every = None if every is None else whole_number("record_every", every)
         self.names = check_quantities(names, objective, initial)
-        self.keep_weights = keep_weights
+        self.keep_weights, self.watch = keep_weights, watch
         self.moments: list[int] = []
         self.rows: list[dict[str, np.ndarray]] = []
         self.snapshots: list[Network] = []
@@ -56,6 +60,8 @@ class Recorder:
         self.rows.append(row)
         if self.keep_weights:
             self.snapshots.append(network)
+        if self.watch is not None:
+            self.watch(step, row)
 
     def records(self, single: bool) -> Records:
         """All records as columns, without the batch axis for a single network."""
