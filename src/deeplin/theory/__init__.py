@@ -1,6 +1,18 @@
 """The statements of the papers, executable: bounds, exact values, certificates."""
 
+from deeplin.theory.benign_overfitting import (
+    RiskBound,
+    RiskSplit,
+    conditional_variance,
+    interpolation_bound,
+    minimum_norm_interpolant,
+    random_start_bound,
+    risk_split,
+    spike_bound,
+)
 from deeplin.theory.certificate import Certificate, certify
+from deeplin.theory.effective_ranks import EffectiveRanks, effective_index, effective_ranks
+from deeplin.theory.interpolation import Constants
 from deeplin.theory.logistic import logistic_descent
 from deeplin.theory.minimal_sharpness import (
     MinimalSharpness,
@@ -26,24 +38,36 @@ __all__ = [
     "STATEMENTS",
     "Certificate",
     "Check",
+    "Constants",
+    "EffectiveRanks",
     "MinimalSharpness",
     "NotApplicable",
+    "RiskBound",
+    "RiskSplit",
     "Statement",
     "admissible_range",
     "balanced_sharpness",
     "certify",
+    "conditional_variance",
     "critical_learning_rate",
+    "effective_index",
+    "effective_ranks",
     "initialization_scale",
+    "interpolation_bound",
     "log_failure_probability",
     "logistic_descent",
     "lojasiewicz_constant",
     "minimal_sharpness",
     "minimizer_lower_bound",
+    "minimum_norm_interpolant",
     "noise_scale",
     "product_bounds",
     "product_bounds_frequency",
+    "random_start_bound",
     "residual_constants",
     "residual_displacement",
+    "risk_split",
     "smallest_admissible_depth",
+    "spike_bound",
     "statement",
 ]
