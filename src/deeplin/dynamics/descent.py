@@ -113,7 +113,7 @@ def _as_batch(nets: Network, learning_rate: Any) -> tuple[Network, np.ndarray, b
     rates = np.asarray(learning_rate)
     if rates.ndim > 1 or rates.size == 0:
         raise InputError(f"learning_rate has shape {rates.shape}; pass a number or a vector.")
-    for rate in rates.ravel():
+    for rate in rates.ravel().tolist():
         positive_number("learning_rate", rate)
     batch = nets.with_batch()
     size = batch.weights[0].shape[0]

@@ -18,7 +18,7 @@ from deeplin.dynamics.lanes import any_outside, fill, load, multiply_add, store
 
 
 @cache
-def linear_kernel(square: int, outputs: int, heavy: bool, sources: str):
+def linear_kernel(square: int, single: bool, heavy: bool, sources: str):
     """The compiled function `descend` for square layers of one width (0: any)."""
 
     @njit(nogil=True, cache=True)
@@ -32,6 +32,7 @@ def linear_kernel(square: int, outputs: int, heavy: bool, sources: str):
         W_t and W_{t−1} change places between `now` and `was` at every step.
         """
         assert sources  # in the closure, hence in the key of the cache on disk
+        outputs = 1 if single else optimum.shape[1]
         size = len(V) // outputs
         rate, goal, ceiling = load(rules, 0), load(rules, 1), load(rules, 2)
         _pull_all(now, V, widths, size, outputs)

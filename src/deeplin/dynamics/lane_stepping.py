@@ -53,7 +53,7 @@ def _linear(objective: Objective, rules: Rules, state: State) -> Descend:
     """The kernel for linear networks with its data."""
     network, quadratic = state.network, objective.data[0]
     outputs, size = network.outputs, sum(network.widths)
-    kernel = linear_kernel(_square(network), outputs, bool(state.velocity), _sources())
+    kernel = linear_kernel(_square(network), outputs == 1, bool(state.velocity), _sources())
     covariance, optimum = np.asarray(quadratic.covariance), np.asarray(quadratic.optimum)
     momentum = covariance.dtype.type(rules.momentum)
 

@@ -1,0 +1,321 @@
+"""Gradient descent: closed forms, autodiff and dense NumPy as oracles, for both backends."""
+
+import _thread
+import threading
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.dynamics import descent
+from deeplin.dynamics.descent import gradient_descent
+from deeplin.networks import data_risk, landscape
+
+BACKENDS = ("jax", "kernel")
+EPSILON = np.finfo(np.float64).eps
+
+
+@pytest.fixture
+def networks():
+    """Eleven networks (more than one lane), scales from small to catapulting."""
+    keys = jax.random.split(jax.random.key(1), 11)
+    return dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=np.linspace(0.2, 0.8, 11))
+
+
+def gaussian(activation="linear", widths=(5, 5, 5, 1), batch=None, seed=0, scale=0.6):
+    key = jax.random.key(seed)
+    keys = key if batch is None else jax.random.split(key, batch)
+    return dl.initialize.gaussian(keys, widths=widths, scale=scale, activation=activation)
+
+
+def difference(one, other):
+    """Largest difference of two networks' weights."""
+    pairs = zip(one.weights, other.weights, strict=True)
+    return max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
+
+
+def identical(one, other):
+    pairs = zip(one.weights, other.weights, strict=True)
+    return all(np.array_equal(a, b) for a, b in pairs)
+
+
+def chosen_of(networks, members):
+    return jax.tree.map(lambda leaf: leaf[members], networks)
+
+
+# --- what a step is ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("activation", ["linear", "gelu", "relu"])
+def test_a_step_is_the_gradient_by_autodiff_on_the_rows(problem, activation, backend):
+    net = gaussian(activation)
+    rows = (jnp.asarray(problem.inputs), jnp.asarray(problem.targets))
+
+    def risk(weights):
+        residual = dl.Network(weights, activation=activation)(rows[0]) - rows[1]
+        return jnp.sum(residual**2) / 50
+
+    slopes = jax.grad(risk)(net.weights)
+    run = gradient_descent(problem, net, 0.01, 1, backend=backend)
+    for before, slope, after in zip(net.weights, slopes, run.network.weights, strict=True):
+        np.testing.assert_allclose(after, before - 0.01 * slope, rtol=0, atol=100 * EPSILON)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_one_layer_follows_the_closed_form(problem, backend):
+    net = gaussian(widths=(5, 1))
+    run = gradient_descent(problem, net, 0.05, 40, backend=backend)
+    contraction = np.eye(5) - 2 * 0.05 * problem.covariance
+    start = np.asarray(net.product) - problem.optimum
+    expected = problem.optimum + np.linalg.matrix_power(contraction, 40) @ start
+    np.testing.assert_allclose(run.network.product, expected, rtol=1e-13)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_several_outputs_and_read_outs_follow_dense_numpy(rng, backend):
+    X = rng.normal(size=(20, 4))
+    for outputs, readout in ((3, None), (1, rng.normal(size=3))):
+        Y = rng.normal(size=(20, outputs))
+        problem = dl.Problem.from_data(X, Y)
+        weights = [rng.normal(size=shape) / 2 for shape in ((6, 4), (2, 6), (3, 2))]
+        run = gradient_descent(problem, dl.Network(weights, readout), 0.02, 5, backend=backend)
+        P = np.eye(3) if readout is None else readout[None]
+        for _ in range(5):
+            A, B, C = weights
+            error = 2 / 20 * (P @ C @ B @ A @ X.T - Y.T)
+            D = C.T @ P.T @ error
+            weights = [A - 0.02 * B.T @ D @ X, B - 0.02 * D @ X @ A.T]
+            weights.append(C - 0.02 * P.T @ error @ X @ A.T @ B.T)
+        for ours, theirs in zip(run.network.weights, weights, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=100 * EPSILON)
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+def test_backends_agree_to_rounding(problem, momentum):
+    networks = gaussian(batch=11, scale=0.5)
+    options = {"momentum": momentum, "gap": 1e-9}
+    runs = [
+        gradient_descent(problem, networks, 0.01, 400, backend=backend, **options)
+        for backend in BACKENDS
+    ]
+    np.testing.assert_array_equal(runs[0].status, runs[1].status)
+    np.testing.assert_array_equal(runs[0].steps, runs[1].steps)
+    assert difference(runs[0].network, runs[1].network) < 1e-12
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_momentum_is_the_heavy_ball(problem, backend):
+    net = gaussian()
+    risk, data = landscape(problem, net)
+    weights, velocity = net.weights, tuple(map(jnp.zeros_like, net.weights))
+    for _ in range(6):
+        slopes = jax.grad(lambda w: risk(data, dl.Network(w)))(weights)
+        velocity = tuple(0.7 * v - 0.02 * s for v, s in zip(velocity, slopes, strict=True))
+        weights = tuple(w + v for w, v in zip(weights, velocity, strict=True))
+    run = gradient_descent(problem, net, 0.02, 6, momentum=0.7, backend=backend)
+    assert difference(run.network, dl.Network(weights)) < 100 * EPSILON
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_descent_is_stable_up_to_sharpness_2_plus_2_beta_over_eta(problem, momentum, backend):
+    net = gaussian(widths=(5, 1))
+    threshold = (2 + 2 * momentum) / (2 * problem.largest_eigenvalue)
+    rates = threshold * np.array([0.99, 1.01])
+    run = gradient_descent(problem, net, rates, 4000, momentum=momentum, backend=backend)
+    assert list(run.status) == ["converged", "diverged"]
+
+
+def test_float32_networks_stay_float32(problem):
+    net = gaussian()
+    single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), net)
+    exact = gradient_descent(problem, net, 0.01, 50)
+    for backend in BACKENDS:
+        run = gradient_descent(problem, single, 0.01, 50, backend=backend)
+        assert {weight.dtype for weight in run.network.weights} == {jnp.dtype("float32")}
+        assert difference(run.network, exact.network) < 100 * np.finfo(np.float32).eps
+
+
+def test_linear_networks_need_the_moments_only(problem):
+    moments = dl.Problem.from_moments(
+        problem.covariance, problem.cross_moment, problem.target_moment, samples=50
+    )
+    net = gaussian()
+    ours = gradient_descent(moments, net, 0.01, 100)
+    theirs = gradient_descent(problem, net, 0.01, 100)
+    assert difference(ours.network, theirs.network) < 1e-12
+
+
+def test_any_loss_of_a_network_descends_like_the_problem_it_states(problem):
+    net = gaussian("gelu")
+    risk, data = landscape(problem, net)
+    assert risk is data_risk
+    ours = gradient_descent(lambda network: risk(data, network), net, 0.01, 50)
+    theirs = gradient_descent(problem, net, 0.01, 50)
+    assert difference(ours.network, theirs.network) < 1e-13
+    assert ours.evidence["risk"] == pytest.approx(theirs.evidence["risk"], rel=1e-12)
+    assert ours.status == "stopped"
+
+
+# --- stopping ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_gap_stops_each_run_at_the_first_step_that_reaches_it(problem, networks, backend):
+    run = gradient_descent(problem, networks, 0.01, 2000, gap=1e-3, backend=backend)
+    path = gradient_descent(
+        problem, networks, 0.01, 2000, record_every=1, record=["gap"], keep_weights=False
+    )
+    reached = path.records["gap"] <= 1e-3
+    assert reached.any(axis=0).all()
+    np.testing.assert_array_equal(run.steps, reached.argmax(axis=0))
+    assert np.all(run.status == "converged")
+    assert np.all(run.evidence["gap"] <= 1e-3)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("activation", ["linear", "gelu"])
+def test_a_loss_target_stops_at_the_first_step_below_it(problem, activation, backend):
+    net = gaussian(activation)
+    path = gradient_descent(problem, net, 0.005, 60, record_every=1, record=["risk"])
+    target = float(path.records["risk"][40])
+    run = gradient_descent(
+        problem, net, 0.005, 60, loss_target=target * (1 + 1e-9), backend=backend
+    )
+    assert run.status == "converged"
+    assert run.steps == int(np.argmax(path.records["risk"] <= target * (1 + 1e-9)))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_run_that_starts_at_its_goal_takes_no_step(problem, backend):
+    net = dl.Network([problem.optimum[None]])
+    run = gradient_descent(problem, net, 0.01, 10, gap=1e-20, backend=backend)
+    assert (run.status, run.steps) == ("converged", 0)
+    np.testing.assert_array_equal(run.network.weights[0], net.weights[0])
+
+
+def test_without_a_goal_converged_means_a_gap_shrunk_1e8_times(problem):
+    net = gaussian()
+    start = gradient_descent(problem, net, 0.01, 1, gap=1e99)
+    for steps in (100, 3000):
+        run = gradient_descent(problem, net, 0.01, steps)
+        close = run.evidence["gap"] <= 1e-8 * start.evidence["gap"]
+        assert run.steps == steps
+        assert run.status == ("converged" if close else "stopped")
+    assert close
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling(problem, backend):
+    net = gaussian(scale=1.0)
+    run = gradient_descent(problem, net, 1.0, 100, backend=backend)
+    assert run.status == "diverged"
+    risk, data = landscape(problem, net)
+    ceiling = 1e10 * max(problem.target_moment, float(risk(data, net)))
+    assert run.evidence["risk"] <= ceiling
+    before = gradient_descent(problem, net, 1.0, run.steps - 1, backend="jax")
+    assert before.status == "stopped"
+    assert difference(run.network, before.network) <= 1e-10 * max(
+        float(jnp.abs(weight).max()) for weight in before.network.weights
+    )
+    slopes = jax.grad(lambda w: risk(data, dl.Network(w)))(run.network.weights)
+    after = [w - s for w, s in zip(run.network.weights, slopes, strict=True)]
+    assert not risk(data, dl.Network(after)) <= ceiling
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_lost_networks_do_not_touch_their_neighbours(problem, networks, backend):
+    rates = np.full(11, 0.01)
+    calm = gradient_descent(problem, networks, rates, 300, backend=backend)
+    rates[[2, 7]] = 1e3, 1e308
+    weights = [np.array(weight) for weight in networks.weights]
+    weights[0][5] = np.nan
+    wild = gradient_descent(problem, dl.Network(weights), rates, 300, backend=backend)
+    lost = [2, 5, 7]
+    assert np.all(wild.status[lost] == "diverged")
+    assert wild.steps[5] == 0
+    others = np.setdiff1d(np.arange(11), lost)
+    for one, other in zip(calm.network.weights, wild.network.weights, strict=True):
+        np.testing.assert_array_equal(one[others], other[others])
+        assert np.isfinite(np.asarray(other)[[2, 7]]).all()
+    np.testing.assert_array_equal(calm.status[others], wild.status[others])
+
+
+def test_an_interrupt_is_heard_during_a_long_run(problem, networks):
+    threading.Timer(0.5, _thread.interrupt_main).start()
+    with pytest.raises(KeyboardInterrupt):
+        gradient_descent(problem, networks, 1e-6, 10**9)
+
+
+# --- batches -------------------------------------------------------------------------------
+
+
+def test_kernel_results_do_not_depend_on_the_batch_to_the_last_bit(problem, networks):
+    run = gradient_descent(problem, networks, 0.02, 500, backend="kernel")
+    for members in ([3], [10, 0, 4], range(5, 11)):
+        chosen = np.array(members)
+        alone = gradient_descent(problem, chosen_of(networks, chosen), 0.02, 500, backend="kernel")
+        assert identical(alone.network, chosen_of(run.network, chosen))
+        np.testing.assert_array_equal(alone.steps, run.steps[chosen])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_pauses_do_not_change_a_run_to_the_last_bit(problem, networks, backend, momentum):
+    options = {"momentum": momentum, "backend": backend}
+    whole = gradient_descent(problem, networks, 0.02, 50, **options)
+    paused = gradient_descent(
+        problem, networks, 0.02, 50, record_every=7, record=["risk"], **options
+    )
+    assert identical(whole.network, paused.network)
+
+
+def test_many_learning_rates_make_a_batch_of_a_single_network(problem):
+    net = gaussian()
+    rates = np.array([0.001, 0.01, 0.02])
+    run = gradient_descent(problem, net, rates, 100)
+    np.testing.assert_array_equal(run.learning_rate, rates)
+    for index, rate in enumerate(rates):
+        alone = gradient_descent(problem, net, rate, 100)
+        assert identical(alone.network, chosen_of(run.network, index))
+
+
+def test_a_single_network_gives_plain_values_and_a_batch_arrays(problem, networks):
+    one = gradient_descent(problem, gaussian(), 0.01, 20, record_every=10)
+    assert isinstance(one.status, str)
+    assert isinstance(one.steps, int)
+    assert isinstance(one.learning_rate, float)
+    assert isinstance(one.evidence["risk"], float)
+    assert one.network.batch is None
+    many = gradient_descent(problem, networks, 0.01, 20, record_every=10)
+    assert many.status.shape == many.steps.shape == many.evidence["gap"].shape == (11,)
+    assert many.network.batch == 11
+    np.testing.assert_array_equal(many.initial.weights[0], networks.weights[0])
+
+
+def test_new_steps_and_rates_do_not_trace_again(problem):
+    net = gaussian()
+    risk, data = landscape(problem, net)
+    traces = []
+
+    def loss(network):
+        traces.append(1)
+        return risk(data, network)
+
+    gradient_descent(loss, net, 0.01, 10)
+    first = len(traces)
+    gradient_descent(loss, net, 0.02, 2000, momentum=0.0, loss_target=1e-3)
+    assert len(traces) == first
+
+
+def test_the_kernel_is_chosen_for_small_networks_and_jax_for_the_rest(problem, monkeypatch):
+    calls = []
+    chosen = descent.stepping.advance
+    monkeypatch.setattr(descent.stepping, "advance", lambda *a: calls.append("jax") or chosen(*a))
+    gradient_descent(problem, gaussian(), 0.01, 2)
+    assert calls == []
+    gradient_descent(lambda net: jnp.sum(net.product**2), gaussian(), 0.01, 2)
+    assert set(calls) == {"jax"}
