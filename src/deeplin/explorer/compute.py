@@ -15,12 +15,12 @@ import numpy as np
 from deeplin.checks import InputError
 from deeplin.dynamics import gradient_descent
 from deeplin.dynamics.run import DIVERGED, Run
-from deeplin.explorer.measures import against_optimum, of_layers
+from deeplin.explorer.linear_runs import linear_descent, linear_sharpness
+from deeplin.explorer.measures import of_layers
 from deeplin.explorer.state import DATA, DESCENT, NETWORK, State
 from deeplin.networks import Network
 from deeplin.problems import Problem, synthetic
 from deeplin.sharpness import sharpness_along
-from deeplin.sharpness.linear_kernel import linear_sharpness_along
 from deeplin.theory import balanced_sharpness, minimal_sharpness
 
 MOST_WORK = 4e9
@@ -113,7 +113,7 @@ def networks_of(state: State, problem: Problem, scales=None) -> Network:
 
 
 def _balanced(layers: list[np.ndarray], scales: np.ndarray) -> Network:
-    """Rank-one layers of equal norm, aligned, with product scale times a random unit vector (X-3)."""
+    """Rank-one, aligned layers of equal norm; product: scale times a random unit vector (X-3)."""
     directions = [
         layer[:, 0, :] / np.linalg.norm(layer[:, 0, :], axis=1)[:, None] for layer in layers
     ]
@@ -165,25 +165,20 @@ def _train(state: State, upload: Problem | None) -> Training:
     check_work(state, problem, state.seeds)
     theory = theory_of(state, problem)
     nets = networks_of(state, problem)
-    run = gradient_descent(
-        problem,
-        nets,
-        state.learning_rate,
-        state.steps,
-        record_every=record_every(state, nets),
-        record=("risk",),
-    )
-    assert run.trajectory is not None
+    every = record_every(state, nets)
+    if state.architecture == "gelu":
+        run = gradient_descent(
+            problem, nets, state.learning_rate, state.steps, record_every=every, record=("risk",)
+        )
+        names, values = ("risk",), sharpness_along(problem, run.trajectory).value
+    else:
+        rates = np.full(state.seeds, state.learning_rate)
+        run = linear_descent(problem, nets, rates, state.steps, every)
+        names, values = ("risk", "gap", "distance"), linear_sharpness(problem, run.trajectory)
     step = run.records["step"]
     ended = np.where(np.asarray(run.status) == DIVERGED, np.asarray(run.steps), np.inf)
-    alive = step[:, None] <= ended[None, :]
-    if state.architecture == "gelu":
-        series = {"risk": run.records["risk"]}
-        found = sharpness_along(problem, run.trajectory)
-    else:
-        series = against_optimum(problem, run.trajectory)
-        found = linear_sharpness_along(problem, run.trajectory)
-    series["sharpness"] = np.asarray(found.value)
+    series = {name: run.records[name] for name in names} | {"sharpness": np.asarray(values)}
+    alive = step[:, None] < ended[None, :]
     series = {name: np.where(alive, values, np.nan) for name, values in series.items()}
     first = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], run.trajectory)
     return Training(run, state.learning_rate, step, series, of_layers(first), theory)

@@ -16,6 +16,7 @@ from bokeh.models import (
 )
 
 from deeplin.checks import InputError
+from deeplin.explorer.plots import BLUE
 from deeplin.explorer.state import BOUNDS, Choice, Flag, Real, State, Whole
 from deeplin.explorer.tab import ASSETS
 
@@ -117,7 +118,7 @@ def _widget(name: str, value: Any) -> Widget:
 
 
 def _slider(name: str, bound: Whole | Real, position: Any) -> Slider:
-    shape = {"title": bound.label, "value": position, "name": name}
+    shape = {"title": bound.label, "value": position, "name": name, "bar_color": BLUE}
     if not bound.log:
         step = 1 if isinstance(bound, Whole) else (bound.high - bound.low) / NOTCHES
         return Slider(start=bound.low, end=bound.high, step=step, **shape)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-
+from deeplin.explorer.plots import GREEN
 from deeplin.explorer.state import BOUNDS
 from deeplin.explorer.tab import text
 
@@ -21,13 +21,13 @@ class CriticalMark:
         if rate is None:
             return
         share = position(rate)
-        side = "left" if share < 0.6 else "right"
+        side, room = ("left", share) if share < 0.6 else ("right", 1 - share)
         self.model.text = (
-            '<div style="position:relative;height:16px;font-size:11px;margin:-6px 9px 0">'
+            '<div style="position:relative;height:14px;font-size:11px;margin:-6px 0 0">'
             f'<span style="position:absolute;left:{share:.2%};transform:translateX(-50%);'
-            'color:#009E73">▲</span>'
-            f'<span style="position:absolute;{side}:calc({share if side == "left" else 1 - share:.2%}'
-            f' + 10px);white-space:nowrap">critical {rate:.3g}</span></div>'
+            f'color:{GREEN}">▲</span>'
+            f'<span style="position:absolute;{side}:calc({room:.2%} + 10px);white-space:nowrap">'
+            f"critical {rate:.3g}</span></div>"
         )
 
 

@@ -58,6 +58,7 @@ class Page:
         self.controls = Controls(names, state, self._moved)
         self.mark = CriticalMark()
         self.message, self.verdict = text("message"), text("verdict", "<p>Computing…</p>")
+        self.message.visible = False
         self.wish = TextInput(name="wish", visible=False)
         self.reply = TextInput(name="reply", visible=False)
         self.inbox = TextInput(name="inbox", visible=False)
@@ -109,7 +110,11 @@ class Page:
 
     def complain(self, sentence: str) -> None:
         """Say why something was not done. Nothing is computed."""
-        self.message.text = f'<p class="bad">{escape(sentence)}</p>'
+        self._say(sentence, "bad")
+
+    def _say(self, sentence: str, level: str) -> None:
+        self.message.text = f'<p class="{level}">{escape(sentence)}</p>' if sentence else ""
+        self.message.visible = bool(sentence)
 
     def close(self) -> None:
         """Forget everything when the browser tab has gone."""
@@ -197,7 +202,7 @@ class Page:
     def _show(self, tab: Tab, state: State, result: Any) -> None:
         verdict = tab.show(state, result)
         note = "" if self.upload is None or state.data != "file" else self.upload.note
-        self.message.text = f"<p>{escape(note)}</p>" if note else ""
+        self._say(note, "note")
         if verdict is not None:
             self.verdict.text = verdict
         if tab.critical_rate is not None:

@@ -18,17 +18,18 @@ from deeplin.dynamics import gradient_descent
 from deeplin.dynamics.run import DIVERGED
 from deeplin.explorer import plots
 from deeplin.explorer.compute import check_work, networks_of, problem_of, theory_of
-from deeplin.explorer.measures import against_optimum
+from deeplin.explorer.linear_runs import linear_descent, linear_sharpness
 from deeplin.explorer.state import BOUNDS, DATA, DESCENT, NETWORK, State
 from deeplin.explorer.tab import Stage, Tab, text
-from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.sharpness.linear_kernel import linear_sharpness_along
 
 RATES = 28
-SCALES = {"perceptron": np.geomspace(0.1, 1.0, 24), "residual": np.linspace(0.0, 3.0, 24)}
-SCALES["gelu"] = np.geomspace(0.2, 1.2, 10)
+SCALES = {
+    "perceptron": np.linspace(0.1, 0.7, 25),
+    "residual": np.linspace(0.0, 3.0, 25),
+    "gelu": np.linspace(0.3, 0.8, 11),
+}
 DEPTHS = np.array([1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40])
 SHOWS = {
     "distance": "log10 of the final squared distance (GELU: of the risk)",
@@ -49,6 +50,8 @@ class Phase:
     diverged: np.ndarray
     critical: np.ndarray | None
     """2/S_min for each column."""
+    critical_rate: float | None
+    """2/S_min of the state itself."""
 
 
 def phase(state: State, upload: Problem | None = None) -> Phase:
@@ -60,7 +63,8 @@ def phase(state: State, upload: Problem | None = None) -> Phase:
 def _phase(state: State, upload: Problem | None) -> Phase:
     problem = problem_of(state, upload)
     theory = theory_of(state, problem)
-    middle = 0.1 if theory is None else theory.critical_rate
+    rate = None if theory is None else theory.critical_rate
+    middle = rate or 0.1
     bound = BOUNDS["learning_rate"]
     if state.phase_over == "scale":
         rates = np.geomspace(middle / 8, middle * 4, RATES).clip(bound.low, bound.high)
@@ -75,7 +79,7 @@ def _phase(state: State, upload: Problem | None) -> Phase:
         each = [_train(state.change(depth=L), problem, None, rates) for L in columns.tolist()]
         ends = [np.concatenate(parts) for parts in zip(*each, strict=True)]
     shape = (len(columns), RATES)
-    return Phase(columns, rates, *(values.reshape(shape) for values in ends), critical)
+    return Phase(columns, rates, *(values.reshape(shape) for values in ends), critical, rate)
 
 
 def _critical(state: State, problem: Problem, depths: np.ndarray) -> np.ndarray | None:
@@ -89,16 +93,15 @@ def _train(state: State, problem: Problem, scales: np.ndarray | None, rates: np.
     if scales is None:
         scales = np.full(len(rates), state.scale)
     nets = networks_of(state, problem, scales)
-    run = gradient_descent(problem, nets, rates, state.steps)
-    diverged = np.asarray(run.status) == DIVERGED
     if state.architecture == "gelu":
+        run = gradient_descent(problem, nets, rates, state.steps)
         distance = np.asarray(run.evidence["risk"])
         values = np.asarray(sharpness(problem, run.network, tolerance=1e-2).value)
     else:
-        distance = against_optimum(problem, run.network)["distance"]
-        ends = jax.tree.map(lambda leaf: np.asarray(leaf)[None], run.network)
-        ends = Network(ends.weights, run.network.readout)
-        values = np.asarray(linear_sharpness_along(problem, ends).value)[0]
+        run = linear_descent(problem, nets, rates, state.steps, state.steps)
+        distance = run.records["distance"][-1]
+        values = linear_sharpness(problem, jax.tree.map(lambda leaf: leaf[None], run.network))[0]
+    diverged = np.asarray(run.status) == DIVERGED
     lost = np.where(diverged, np.nan, 1.0)
     return distance * lost, values * lost, diverged.astype(float)
 
@@ -130,9 +133,9 @@ class PhaseTab(Tab):
 
     def show(self, state: State, result: Phase) -> str:
         """Colour the cells."""
-        self.shown = result
+        self.shown, self.critical_rate = result, result.critical_rate
         over_depth = state.phase_over == "depth"
-        lefts, rights = _edges(result.columns, linear=over_depth or result.columns[0] == 0)
+        lefts, rights = _edges(result.columns, linear=True)
         bottoms, tops = _edges(result.rates)
         plots.set_axis(self.plot, "x", "linear")
         plots.set_axis(self.plot, "y", "log")
@@ -199,7 +202,7 @@ class PhaseTab(Tab):
     @staticmethod
     def _values(state: State, result: Phase) -> np.ndarray:
         if state.phase_shows == "distance":
-            return np.log10(np.maximum(result.distance, 1e-30))
+            return np.log10(np.maximum(result.distance, 1e-16))
         if state.phase_shows == "sharpness":
             return result.sharpness * result.rates / 2
         return result.diverged

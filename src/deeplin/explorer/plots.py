@@ -101,6 +101,7 @@ def layer_colours(count: int) -> list[str]:
 def small_legend(plot: figure) -> None:
     """Keep the legend out of the way of the curves."""
     legend = plot.legend[0]
+    legend.location = "bottom_left"
     legend.label_text_font_size = "11px"
     legend.padding, legend.spacing, legend.glyph_width = 3, 0, 14
     legend.background_fill_alpha, legend.border_line_alpha = 0.5, 0

@@ -15,8 +15,6 @@ from deeplin.explorer.state import State
 from deeplin.problems import Problem
 
 Stage = Callable[[State, Problem | None], Any]
-GRID = """:host { display: grid; gap: 8px; align-items: start;
-  grid-template-columns: repeat(auto-fit, minmax(min(100%, 290px), 1fr)); }"""
 ASSETS = files("deeplin.explorer").joinpath("assets")
 TEXT_STYLE = ASSETS.joinpath("text.css").read_text("utf-8")
 
@@ -50,9 +48,11 @@ class Tab(ABC):
         return json.dumps({"name": f"deeplin-{state.tab}.csv", "text": text})
 
 
-def grid(*children: Model) -> Column:
-    """Children in as many columns as fit."""
-    return Column(children=list(children), stylesheets=[GRID], sizing_mode="stretch_width")
+def grid(*children: Model, least: int = 290) -> Column:
+    """Children in as many columns of at least this many pixels as fit."""
+    style = f""":host {{ display: grid; gap: 8px; align-items: start;
+      grid-template-columns: repeat(auto-fit, minmax(min(100%, {least}px), 1fr)); }}"""
+    return Column(children=list(children), stylesheets=[style], sizing_mode="stretch_width")
 
 
 def text(name: str, html: str = "") -> Div:

@@ -27,7 +27,7 @@ from deeplin.theory.benign_overfitting import (
 )
 from deeplin.theory.effective_ranks import effective_index, effective_ranks
 
-RECORDS = 100
+RECORDS = 400
 MOST_WORK = 3e9
 """Steps times weights of the reduced network: some ten seconds."""
 
@@ -141,7 +141,7 @@ class WideTab(Tab):
         self.parts = plots.source("name", "value", "colour")
         self.numbers = text("numbers")
         figures = [self._training(), self._distance(), self._spectrum(), self._parts()]
-        self.layout = column(grid(*figures), self.numbers, sizing_mode="stretch_width")
+        self.layout = column(grid(*figures, least=400), self.numbers, sizing_mode="stretch_width")
 
     def stages(self, _state: State) -> list[Stage]:
         """One stage."""
@@ -201,7 +201,7 @@ class WideTab(Tab):
 
     def _spectrum(self):
         plot = plots.picture(
-            "Population spectrum and effective ranks", "wide_spectrum",
+            "Spectrum λ_j and effective ranks", "wide_spectrum",
             x_axis_type="log", y_axis_type="log",
         )  # fmt: skip
         plot.line(
@@ -249,7 +249,7 @@ def _words(state: State, result: Wide) -> str:
         )
     ratio = result.split.total / result.interpolant_risk
     near = run.distance < 1e-6 * max(np.sum(run.interpolant**2), 1e-300)
-    where = "the minimum-norm interpolant" if near else "away from the minimum-norm interpolant"
+    where = "at the minimum-norm interpolant" if near else "away from the minimum-norm interpolant"
     fitted = (
         f"Interpolates after {run.steps} steps"
         if run.status == "converged"
@@ -257,7 +257,7 @@ def _words(state: State, result: Wide) -> str:
     )
     level = "good" if run.status == "converged" else "warn"
     return (
-        f'<p class="{level}"><b>{fitted} ({rate}); ends at {where}.</b> '
+        f'<p class="{level}"><b>{fitted} ({rate}); ends {where}.</b> '
         f"Excess risk {result.split.total:.3g}, {ratio:.3g} times that of the interpolant; "
         f"a network of {state.wide_depth} layers of width {state.wide_width:,} simulated exactly "
         f"by one of width {run.outcomes[0].start.width}.</p>"
@@ -277,7 +277,7 @@ def _numbers(state: State, result: Wide) -> str:
     if bound is not None:
         k = int(result.index)
         rows |= {
-            "s_k, r_k, R_k": f"{ranks.tail_sums[k]:.4g}, {ranks.small[k]:.4g}, {ranks.large[k]:.4g}",
+            "s_k, r_k, R_k": ", ".join(f"{column[k]:.4g}" for column in ranks),
             "BO-T3.1 at c = 1: bias + variance + Ξ": (
                 f"{bound.bias:.3g} + {bound.variance:.3g} + {bound.xi:.3g} = {bound.total:.3g}"
             ),

@@ -1,25 +1,14 @@
-"""Sharpness along trajectories of linear networks, compiled once for every shape.
+"""Compiled code for linear networks with one output, the same for every depth and width.
 
-`sharpness_along` compiles anew for each depth and width, which takes seconds; where shapes change
-from one call to the next (a slider, a sweep over depths) this kernel answers in milliseconds. Only
-the Hessian-vector product in closed form is needed, and each record starts Lanczos from the
-eigenvector of the record before.
+The library's descent and sharpness are compiled for a shape, which takes seconds; a slider that
+changes the shape cannot wait for that. This code is slower for each step and never compiled again.
+Weights of a network are one flat vector, layer after layer.
 """
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-
 import numba
 import numpy as np
-
-from deeplin.checks import InputError, positive_number
-from deeplin.networks import Network
-from deeplin.networks.risk import check_fits
-from deeplin.problems import Problem
-from deeplin.sharpness.result import Sharpness
 
 LIMIT = 40
 """Most Hessian-vector products for one network."""
@@ -28,61 +17,51 @@ SECOND, FRESH = 0.5, 0.2
 overtakes the first is found."""
 
 
-def linear_sharpness_along(
-    problem: Problem, trajectory: Network, *, tolerance: float = 1e-3
-) -> Sharpness:
-    """Sharpness of a linear network with one output, along a trajectory (records, then batch).
+@numba.njit(nogil=True, cache=True)
+def descend(
+    widths, start, readout, twice_covariance, optimum, learning_rate, steps, every, ceiling
+):
+    """Gradient descent of one network: weights at steps 0, k, 2k, … and the last, and those steps.
 
-    `trajectory` is `run.trajectory` of a batch. `error` is the residual ‖Hv − θv‖, allowed up to
-    `tolerance` relative to θ; the value itself is about its square more accurate. Not a number
-    where the weights are not.
-
-    ```python
-    run = deeplin.gradient_descent(problem, nets, learning_rate=0.02, steps=500, record_every=5)
-    linear_sharpness_along(problem, run.trajectory).value  # (records, batch)
-    ```
+    The last value is the step at which R − R_min was above the ceiling, or −1; the weights before
+    that step then end the record.
     """
-    positive_number("tolerance", tolerance)
-    if trajectory.weights[0].ndim != 4:
-        raise InputError(
-            f"the weights have {trajectory.weights[0].ndim} dimensions; pass the trajectory of a "
-            "batch, with record and batch axes."
-        )
-    if trajectory.activation != "linear" or problem.outputs != 1:
-        raise InputError(
-            f"this is for linear networks with one output; received {trajectory.activation} with "
-            f"{problem.outputs}. Use deeplin.sharpness."
-        )
-    check_fits(problem, trajectory)
-    records, batch = trajectory.weights[0].shape[:2]
-    layers = [np.asarray(weight, np.float64) for weight in trajectory.weights]
-    flat = np.concatenate([layer.reshape(records, batch, -1) for layer in layers], axis=2)
-    readout = np.ones(1) if trajectory.readout is None else trajectory.readout
-    outer = np.broadcast_to(
-        np.asarray(readout, np.float64), (records, batch, np.shape(readout)[-1])
-    )
-    follow = partial(
-        _follow,
-        np.array(trajectory.widths),
-        2 * np.ascontiguousarray(problem.covariance),
-        problem.optimum.reshape(-1),
-        np.random.default_rng(0).standard_normal(flat.shape[2]),
-        float(tolerance),
-    )
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [
-            pool.submit(follow, np.ascontiguousarray(flat[:, i]), np.ascontiguousarray(outer[:, i]))
-            for i in range(batch)
-        ]
-        values, errors, products = (
-            np.stack(column, axis=1) for column in zip(*(job.result() for job in jobs), strict=True)
-        )
-    scale = np.maximum(np.abs(values), np.finfo(float).tiny)
-    return Sharpness(values, errors, "lanczos", errors <= tolerance * scale, products=products)
+    size = start.size
+    snapshots = np.empty((steps // every + 2, size))
+    moments = np.zeros(len(snapshots), np.int64)
+    weights, before = start.copy(), start.copy()
+    backward, forward = np.empty(widths.sum()), np.empty(widths.sum())
+    d, count = widths[0], 0
+    for step in range(steps + 1):
+        _sweep(widths, weights, readout, twice_covariance, optimum, backward, forward)
+        gap = 0.5 * np.dot(backward[:d] - optimum, forward[:d])
+        lost = not gap <= ceiling
+        if lost or step % every == 0 or step == steps:
+            snapshots[count] = before if lost else weights
+            moments[count] = step
+            count += 1
+        if lost or step == steps:
+            return snapshots[:count], moments[:count], step if lost else -1
+        before[:] = weights
+        _step(widths, weights, backward, forward, learning_rate)
+    return snapshots[:0], moments[:0], -1  # not reached: the loop returns at its last step
 
 
 @numba.njit(nogil=True, cache=True)
-def _follow(widths, twice_covariance, optimum, random, tolerance, networks, readouts):
+def _step(widths, weights, backward, forward, learning_rate):
+    """W_k ← W_k − η v_k u_kᵀ for every layer (FM-grad)."""
+    place, node = 0, 0
+    for k in range(1, widths.size):
+        rows, columns = widths[k], widths[k - 1]
+        for i in range(rows):
+            push = learning_rate * backward[node + columns + i]
+            for j in range(columns):
+                weights[place + i * columns + j] -= push * forward[node + j]
+        place, node = place + rows * columns, node + columns
+
+
+@numba.njit(nogil=True, cache=True)
+def follow(widths, twice_covariance, optimum, random, tolerance, networks, readouts):
     """The largest eigenvalue at each record of one run, with residual and products used."""
     records, size = networks.shape
     values, errors = np.full(records, np.nan), np.full(records, np.nan)
@@ -110,7 +89,7 @@ def _follow(widths, twice_covariance, optimum, random, tolerance, networks, read
 
 @numba.njit(nogil=True, cache=True)
 def _sweep(widths, weights, readout, twice_covariance, optimum, backward, forward):
-    """All v_k = W_{k+1}ᵀ…W_Lᵀp into `backward` and u_k = W_{k−1}…W_1 g into `forward` (FM-grad)."""
+    """All v_k = W_{k+1}ᵀ…W_Lᵀp into `backward`, u_k = W_{k−1}…W_1 g into `forward` (FM-grad)."""
     last = widths.size - 1
     place, node = weights.size, backward.size - widths[last]
     backward[node:] = readout
