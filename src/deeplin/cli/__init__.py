@@ -1,6 +1,6 @@
 """The command line. Importing a command's module registers it on the application."""
 
-from deeplin.cli import bench, cite, diagnose, status, sweep
+from deeplin.cli import bench, cite, diagnose, reproduce, status, sweep, train
 from deeplin.cli.app import app, main
 
-__all__ = ["app", "bench", "cite", "diagnose", "main", "status", "sweep"]
+__all__ = ["app", "bench", "cite", "diagnose", "main", "reproduce", "status", "sweep", "train"]

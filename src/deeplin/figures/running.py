@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from deeplin.checks import InputError, whole_number
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study
 from deeplin.figures.tables import Table
-from deeplin.sweep import InProcess, Processes, Progress, Store, run
+from deeplin.sweep import Progress, Store, run
 from deeplin.sweep.config import digest
 
 
@@ -73,7 +74,9 @@ def reproduce(
 ) -> Iterator[FigureResult]:
     """Compute what the folder `results` lacks and yield each figure as it is finished.
 
-    A study that several figures share is computed once. Interrupt and call again to go on.
+    A study that several figures share is computed once; `workers` studies are computed at a time,
+    in threads: compiling and compiled code let them run side by side, and a process of its own
+    would spend more time starting than a quick study takes. Interrupt and call again to go on.
 
     ```python
     for result in reproduce([FM_1], Path("results")):
@@ -83,20 +86,24 @@ def reproduce(
     if preset not in PRESETS:
         raise InputError(f"preset is {preset!r}; pass one of {', '.join(PRESETS)}.")
     whole_number("seed", seed, minimum=0)
-    executor = InProcess() if whole_number("workers", workers) == 1 else Processes(workers)
-    finished: dict[Study, StudyResult] = {}
-    for figure in figures:
-        for study in figure.studies:
-            if study not in finished:
-                finished[study] = _run(study, results, preset, seed, executor, progress(study.name))
-        yield _judge(figure, preset, seed, finished)
+    studies = dict.fromkeys(study for figure in figures for study in figure.studies)
+    pool = ThreadPoolExecutor(whole_number("workers", workers))
+    try:
+        finished = {
+            study: pool.submit(_run, study, results, preset, seed, progress(study.name))
+            for study in studies
+        }
+        for figure in figures:
+            yield _judge(figure, preset, seed, {s: finished[s].result() for s in figure.studies})
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _run(study: Study, results: Path, preset: str, seed: int, executor, progress) -> StudyResult:
+def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress) -> StudyResult:
     config = dataclasses.replace(study.presets[preset], seed=seed)
     # The folder carries the config's hash: another seed or preset never meets these units.
     folder = results / f"{study.name}-{preset}-{digest(config, size=4).hex()}"
-    outcome = run(study.experiment, config, folder, executor=executor, progress=progress)
+    outcome = run(study.experiment, config, folder, progress=progress)
     table = outcome.table()
     failures = tuple(f"{study.name}: {error}" for error in outcome.failed.values())
     return StudyResult(study, config, folder, table, failures, _computing_seconds(outcome.store))
@@ -109,7 +116,7 @@ def _computing_seconds(store: Store) -> float:
 
 
 def _judge(
-    figure: Figure, preset: str, seed: int, finished: dict[Study, StudyResult]
+    figure: Figure, preset: str, seed: int, finished: Mapping[Study, StudyResult]
 ) -> FigureResult:
     started = time.perf_counter()
     failures = tuple(text for study in figure.studies for text in finished[study].failures)

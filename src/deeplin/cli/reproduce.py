@@ -1,0 +1,98 @@
+"""`deeplin reproduce`: run figures, judge their claims, write the report."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from deeplin.cli.app import app
+
+
+@app.command()
+def reproduce(
+    figures: Annotated[
+        list[str] | None, typer.Argument(help="Figures such as FM-2 or BO-1; none means all.")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option(help="quick (seconds), or paper (the full protocol).")
+    ] = "quick",
+    out: Annotated[
+        Path, typer.Option(help="Folder for results/ (to go on from) and report/index.html.")
+    ] = Path("."),
+    workers: Annotated[int, typer.Option(help="Studies computed at a time.")] = 1,
+    seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
+) -> None:
+    """Reproduce figures of the papers and the talk; exit 1 when a claim fails.
+
+    Interrupt it when you like: the same command goes on where it stopped.
+    """
+    from deeplin import figures as catalogue
+    from deeplin.report import write_figure, write_page
+    from deeplin.sweep import Lines, share_compiled_code, show_progress
+
+    chosen = catalogue.select(catalogue.FIGURES, figures)
+    report = out / "report"
+    page = report / "index.html"
+    share_compiled_code()
+    results = catalogue.reproduce(
+        chosen,
+        out / "results",
+        preset=preset,
+        seed=seed,
+        workers=workers,
+        progress=show_progress if workers == 1 else Lines,  # a terminal has room for one bar
+    )
+    outcomes = []
+    try:
+        for result in results:
+            outcomes.append(write_figure(result, report))
+            write_page(report, [figure.name for figure in catalogue.FIGURES])
+    except KeyboardInterrupt:
+        _leave_at_once(shlex.join(["deeplin", *sys.argv[1:]]))
+    if as_json:
+        typer.echo(json.dumps([_summary(outcome) for outcome in outcomes], ensure_ascii=False))
+    else:
+        _print_verdicts(outcomes)
+        typer.echo(f"report: {page}")
+    if any(outcome["verdict"] == "fails" for outcome in outcomes):
+        raise typer.Exit(1)
+
+
+def _leave_at_once(again: str) -> NoReturn:
+    """End without waiting for the studies at work: their folders are in order at every instant."""
+    print(f"deeplin: interrupted. What is finished is kept; to go on: {again}", file=sys.stderr)
+    sys.stderr.flush()
+    os._exit(130)
+
+
+def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
+    """The verdicts of a figure without its pictures and protocol."""
+    claims = [
+        {"panel": panel["name"], **claim}
+        for panel in outcome["panels"]
+        for claim in panel["claims"]
+    ]
+    kept = ("name", "title", "preset", "seed", "verdict", "failures", "seconds", "command")
+    return {**{key: outcome[key] for key in kept}, "claims": claims}
+
+
+def _print_verdicts(outcomes: list[dict[str, Any]]) -> None:
+    table = Table("panel", "verdict", "claim", "measured", "tolerance")
+    for outcome in outcomes:
+        for failure in outcome["failures"]:
+            table.add_row(outcome["name"], "[red]not computed[/red]", failure, "", "")
+        for claim in _summary(outcome)["claims"]:
+            colour = "green" if claim["verdict"] == "holds" else "red"
+            verdict = f"[{colour}]{claim['verdict']}[/{colour}]"
+            row = (claim["panel"], verdict, claim["sentence"], claim["shown"], claim["tolerance"])
+            table.add_row(*row)
+    Console().print(table)

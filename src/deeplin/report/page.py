@@ -1,0 +1,74 @@
+"""From outcomes to one HTML page: pictures inside it, nothing asked of the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from deeplin.figures.style import INK, PAPER, QUIET
+from deeplin.report.errata import ERRATA
+from deeplin.report.files import read_outcomes
+
+RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"}
+"""Colours of the pictures that follow the reader's choice of a light or dark screen."""
+
+
+def write_page(report: Path, order: Sequence[str]) -> Path:
+    """Write `index.html` from the outcomes found in the folder, in the given order of figures."""
+    outcomes = read_outcomes(report, list(order))
+    for outcome in outcomes:
+        for panel in outcome["panels"]:
+            svg = (report / panel["files"]["svg"]).read_text(encoding="utf-8")
+            panel["picture"] = inline_svg(svg, panel["name"], panel["caption"])
+    path = report / "index.html"
+    path.write_text(render(outcomes), encoding="utf-8")
+    return path
+
+
+def render(outcomes: Sequence[dict[str, Any]]) -> str:
+    """The page as text; panels carry their `picture`."""
+    templates = Environment(
+        loader=PackageLoader("deeplin.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters["duration"] = duration
+    claims = [c for outcome in outcomes for panel in outcome["panels"] for c in panel["claims"]]
+    return templates.get_template("template.html").render(
+        figures=outcomes,
+        errata=ERRATA,
+        claims=len(claims),
+        holding=sum(claim["verdict"] == "holds" for claim in claims),
+        broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
+        environment=outcomes[-1]["environment"] if outcomes else None,
+    )
+
+
+def inline_svg(svg: str, name: str, description: str) -> str:
+    """A picture to stand inside a page: own ids, the page's colours, as wide as it may be."""
+    body = svg[svg.index("<svg") :]
+    body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
+    # Several pictures share the page, so every id needs the picture's name in front.
+    body = re.sub(r'\bid="', f'id="{name}.', body)
+    body = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}.", body)
+    for colour, variable in RECOLOURED.items():
+        body = re.sub(re.escape(colour), variable, body, flags=re.IGNORECASE)
+    body = re.sub(r'<svg([^>]*?) width="[^"]*"', r"<svg\1", body, count=1)
+    body = re.sub(r'<svg([^>]*?) height="[^"]*"', r"<svg\1", body, count=1)
+    label = description.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
+    return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+
+
+def duration(seconds: float) -> str:
+    """Seconds for people."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
