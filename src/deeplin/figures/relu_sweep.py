@@ -1,0 +1,114 @@
+"""ReLU networks from small first or last layers, on targets of a ReLU teacher (BO-2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+
+from deeplin.dynamics import gradient_descent
+from deeplin.networks import Network, data_risk, initialize, landscape
+from deeplin.problems import Problem
+from deeplin.problems.synthetic import relu_teacher
+from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+
+INPUTS, WIDTH, OUTPUTS, DEPTH = 10, 50, 3, 3
+
+
+@dataclass(frozen=True)
+class ReluSweep:
+    """Every pair (α, β) on `repetitions` fresh data sets, with one step size.
+
+    In the `checked` first repetitions the pair of largest scales is also trained with the authors'
+    step over the same time η·steps, so that the difference is measured and not assumed.
+    """
+
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    repetitions: int = 20
+    learning_rate: float = 1e-4
+    steps: int = 100_000
+    checked: int = 0
+    seed: int = 0
+
+
+AUTHORS_STEP = 1e-4
+"""On the mean squared error over the n·q entries."""
+
+
+def units(config: ReluSweep) -> list[Unit]:
+    """One unit for each data set and step: all its scales are one batch."""
+    pairs = [(alpha, beta) for alpha in config.alphas for beta in config.betas]
+    time = config.steps * config.learning_rate
+    runs = [(r, config.learning_rate, pairs) for r in range(config.repetitions)]
+    runs += [(r, AUTHORS_STEP, pairs[-1:]) for r in range(config.checked)]
+    return [
+        Unit(
+            {"repetition": repetition, "learning_rate": rate, "pairs": chosen},
+            runs=len(chosen),
+            steps=len(chosen) * round(time / rate),
+        )
+        for repetition, rate, chosen in runs
+    ]
+
+
+def run_unit(config: ReluSweep, unit: Unit) -> pd.DataFrame:
+    """Train in float32, as the authors did; excess risk on fresh noise-free points."""
+    cell = unit.coordinates
+    repetition, pairs = cell["repetition"], [tuple(pair) for pair in cell["pairs"]]
+    high, low = coordinate_words(config.seed, repetition=repetition, part="data")
+    data = relu_teacher((high << 32) | low)
+    initial = _networks(config.seed, repetition, pairs)
+    alive = _moves(data.problem, initial)
+    batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
+    # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
+    rate = cell["learning_rate"] / OUTPUTS
+    steps = round(config.steps * config.learning_rate / cell["learning_rate"])
+    run = gradient_descent(data.problem, batch, rate, steps)
+    trained = jax.tree.map(lambda all, some: all.at[alive].set(some), initial, run.network)
+    status, taken = np.full(len(pairs), "stopped", dtype=object), np.zeros(len(pairs), dtype=int)
+    status[alive], taken[alive] = run.status, run.steps
+    return pd.DataFrame(pairs, columns=["alpha", "beta"]).assign(
+        repetition=repetition,
+        learning_rate=cell["learning_rate"],
+        status=status.astype(str),
+        steps=taken,
+        loss=_risks(data.problem, trained),
+        risk=_risks(data.test, trained),
+        zero_risk=data.test.target_moment,
+    )
+
+
+def _networks(seed: int, repetition: int, pairs: list[tuple[float, float]]) -> Network:
+    """One network for each pair of scales, from the same random numbers, in float32."""
+    key = run_key(seed, repetition=repetition, part="weights")
+    unit = initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, alpha=1.0, beta=1.0)
+    first, middle, last = (weight.astype(jnp.float32) for weight in unit.weights)
+    alphas, betas = (jnp.asarray(values, jnp.float32) for values in zip(*pairs, strict=True))
+    weights = (
+        alphas[:, None, None] * first,
+        jnp.broadcast_to(middle, (len(pairs), *middle.shape)),
+        betas[:, None, None] * last,
+    )
+    return Network(weights, activation="relu")
+
+
+def _moves(problem: Problem, networks: Network) -> np.ndarray:
+    """Which networks have a gradient at all: with α = 0 every unit is dead, for ever (E-10)."""
+    risk, data = landscape(problem, networks)
+    gradients = jax.vmap(jax.grad(partial(risk, data)))(networks)
+    size = sum(jnp.sum(jnp.abs(leaf), axis=(1, 2)) for leaf in gradients.weights)
+    return np.asarray(size) > 0
+
+
+def _risks(problem: Problem, networks: Network) -> np.ndarray:
+    """(1/n)‖Y − f(X)‖² of every network: excess risk where the targets carry no noise."""
+    _, data = landscape(problem, networks)
+    return np.asarray(jax.vmap(partial(data_risk, data))(networks), dtype=float)
+
+
+RELU_SWEEP = Experiment("relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"))
