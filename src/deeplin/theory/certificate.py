@@ -20,7 +20,8 @@ HOLDS, VIOLATED = "holds", "violated"
 UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
 TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
-_SEVERITY = {VIOLATED: 3, UNMET: 2, HOLDS: 1, NOT_APPLICABLE: 0}
+VERDICTS = [NOT_APPLICABLE, HOLDS, UNMET, VIOLATED]
+"""From the mildest to the worst: a statement with several claims gets the worst of theirs."""
 
 
 class Certificate(pd.DataFrame):
@@ -54,7 +55,7 @@ class Certificate(pd.DataFrame):
     def summary(self) -> pd.DataFrame:
         """One row for each statement: in how many runs it has which verdict."""
         table = self.table
-        counts = pd.crosstab(table["id"], table["verdict"]).reindex(columns=list(_SEVERITY))
+        counts = pd.crosstab(table["id"], table["verdict"]).reindex(columns=VERDICTS[::-1])
         titles = table.groupby("id", sort=False)[["title"]].first()
         return titles.join(counts.fillna(0).astype(int))
 
@@ -81,6 +82,7 @@ def certify(
     flow_tolerance: float = 1e-6,
     population: Population | None = None,
     constants: Constants | None = None,
+    parts: bool = False,
 ) -> Certificate:
     """Evaluate every statement of the papers on a problem and a run (or a batch of runs).
 
@@ -88,7 +90,8 @@ def certify(
     a numerically integrated flow. The table states the absolute tolerance of each row. A statement
     about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
     with the measured sides beside it. The statements about benign overfitting need the `population`
-    behind the data; `constants` sets their free constants.
+    behind the data; `constants` sets their free constants. A row shows the tightest claim of its
+    statement; `parts=True` gives every claim a row of its own.
 
     ```python
     import deeplin as dl, numpy as np
@@ -103,16 +106,13 @@ def certify(
     context = Context(
         problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
     )
-    claims = [
-        {"place": place, "id": statement.id, "title": statement.title, "kind": statement.kind}
-        | claim
-        for place, statement in enumerate(_selected(only))
-        for claim in _assess(statement, context, tolerance)
-    ]
-    table = _table(claims, context.batch)
-    table = table.sort_values(["place", "run", "severity", "relative"], kind="stable")
-    table = table.drop_duplicates(["place", "run"]).reset_index(drop=True)
-    return Certificate(table[[*TEXT, *NUMBERS]])
+    rows = []
+    for statement in _selected(only):
+        claims = _assess(statement, context, tolerance)
+        chosen = claims if parts else [_tightest_claim(claims)]
+        names = {"id": statement.id, "title": statement.title, "kind": statement.kind}
+        rows += [names | claim for claim in chosen]
+    return Certificate(_table(rows, context.batch))
 
 
 def _selected(only: Iterable[str] | str | None) -> list[Statement]:
@@ -128,11 +128,13 @@ def _selected(only: Iterable[str] | str | None) -> list[Statement]:
 
 
 def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
-    """The judged claims of one statement, each with one entry for each run."""
+    """The judged claims of one statement: each column with one entry for each run."""
     try:
         checks = statement.assess(context)
     except (NotApplicable, InputError) as reason:
-        return [{"verdict": NOT_APPLICABLE, "hypotheses": str(reason)}]
+        nothing = dict.fromkeys([*NUMBERS, "relative"], np.full(context.batch, np.nan))
+        silent = np.full(context.batch, VERDICTS.index(NOT_APPLICABLE))
+        return [nothing | {"verdict": silent, "part": "", "hypotheses": str(reason)}]
     checks = checks if isinstance(checks, list) else [checks]
     return [_judge(statement, check, context, tolerance) for check in checks]
 
@@ -143,12 +145,36 @@ def _judge(
     """Compare the smallest margin of one claim in each run with the tolerance there."""
     claim = _tightest(check, context, tolerance)
     met = {name: np.broadcast_to(ok, context.batch) for name, ok in check.hypotheses.items()}
-    unmet = ["; ".join(name for name in met if not met[name][run]) for run in range(context.batch)]
+    lost = {name: ok for name, ok in met.items() if not ok.all()}
+    runs = range(context.batch)
+    unmet = ["; ".join(name for name in lost if not lost[name][run]) for run in runs]
     failed = UNMET if statement.kind == "assumption" else VIOLATED
-    verdict = np.where(claim["margin"] >= -claim["tolerance"], HOLDS, failed)
-    verdict = np.where([bool(names) for names in unmet], UNMET, verdict)
-    verdict = np.where(claim.pop("applies"), verdict, NOT_APPLICABLE)
+    holds = claim["margin"] >= -claim["tolerance"]
+    verdict = np.where(holds, VERDICTS.index(HOLDS), VERDICTS.index(failed))
+    verdict = np.where([text != "" for text in unmet], VERDICTS.index(UNMET), verdict)
+    verdict = np.where(claim.pop("applies"), verdict, VERDICTS.index(NOT_APPLICABLE))
     return claim | {"verdict": verdict, "part": check.part, "hypotheses": unmet}
+
+
+def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each run the worst verdict among the claims, and among those the smallest margin."""
+    if len(claims) == 1:
+        return claims[0]
+    columns = {
+        name: np.stack([_column(claim[name], claims) for claim in claims]) for name in claims[0]
+    }
+    order = np.lexsort((columns["relative"], -columns["verdict"]), axis=0)[0]
+    return {name: column[order, np.arange(len(order))] for name, column in columns.items()}
+
+
+def _column(entries: Any, claims: list[dict[str, Any]]) -> np.ndarray:
+    """A column of a claim: texts as objects, one for each run."""
+    runs = len(claims[0]["verdict"])
+    if isinstance(entries, (str, list)):
+        texts = np.empty(runs, dtype=object)
+        texts[:] = entries
+        return texts
+    return entries
 
 
 def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
@@ -183,21 +209,16 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
     }
 
 
-def _table(claims: list[dict[str, Any]], batch: int) -> pd.DataFrame:
+def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
     """All claims below each other, one row for each run."""
-    blank = {"part": "", "hypotheses": ""} | dict.fromkeys([*NUMBERS, "relative"], np.nan)
-    full = [blank | claim for claim in claims]
-    columns = {
-        name: np.concatenate([np.broadcast_to(claim[name], batch) for claim in full])
-        for name in full[0]
-    }
-    table = pd.DataFrame(columns | {"run": np.tile(np.arange(batch), len(full))})
-    silent = table["verdict"] == NOT_APPLICABLE
-    table.loc[silent, [*NUMBERS, "relative"]] = np.nan
-    table["severity"] = [-_SEVERITY[verdict] for verdict in table["verdict"]]
-    meaning = {HOLDS: True, VIOLATED: False}
-    table["holds"] = pd.Series([meaning.get(v) for v in table["verdict"]], dtype=object)
-    return table
+    columns = {name: np.concatenate([_column(row[name], rows) for row in rows]) for name in rows[0]}
+    codes = columns["verdict"]
+    columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]
+    columns["holds"] = np.array([None, True, None, False], dtype=object)[codes]
+    columns["run"] = np.tile(np.arange(batch), len(rows))
+    for name in NUMBERS:
+        columns[name] = np.where(codes == VERDICTS.index(NOT_APPLICABLE), np.nan, columns[name])
+    return pd.DataFrame({name: columns[name] for name in (*TEXT, *NUMBERS)})
 
 
 def _plain(entry: Any) -> Any:

@@ -19,6 +19,8 @@ from deeplin.sharpness import Sharpness, sharpness
 from deeplin.theory.interpolation import Constants, Interpolation
 from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values
+from deeplin.theory.singular import extreme_singular
+from deeplin.theory.small_initialization import initialization_scale
 from deeplin.theory.statements import NotApplicable
 
 NEAR = 1e-3
@@ -180,6 +182,12 @@ class Context:
         return self.gradient_squares[0]
 
     @cached_property
+    def epsilon(self) -> np.ndarray:
+        """ε of the start (FM-ε), (batch,)."""
+        self.require_depth()
+        return initialization_scale(self.run.initial.with_batch())
+
+    @cached_property
     def zero_gap(self) -> float:
         """R_0 − R_min: the gap of the zero map."""
         spectrum = self.problem.spectrum
@@ -246,10 +254,15 @@ class Context:
 
     @cached_property
     def gradient_scale(self) -> np.ndarray:
-        """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, (records, batch, L): rounding is relative to it."""
-        sizes = self.singular_values
+        """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, to which rounding is relative.
+
+        At the start and at the end: (2, batch, L), so the indices 0 and −1 mean the same as along
+        the records.
+        """
+        ends = zip(self.initial, self.final, strict=True)
+        sizes = np.stack([extreme_singular(np.stack(pair)).largest for pair in ends], axis=-1)
         others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
-        reach = np.linalg.norm(self.backward[0], axis=(-1, -2)) + self.problem.optimum_norm
+        reach = np.linalg.norm(self.backward[0][[0, -1]], axis=(-1, -2)) + self.problem.optimum_norm
         scale = 2 * self.problem.largest_eigenvalue * reach * self.readout_norm
         return scale[..., None] * np.stack(others, axis=-1)
 
@@ -260,9 +273,9 @@ class Context:
 
     @cached_property
     def _top(self) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        triples = [np.linalg.svd(w, full_matrices=False) for w in self.weights]
-        largest = np.stack([s[..., 0] for _, s, _ in triples], axis=-1)
-        return largest, [u[..., :, 0] for u, _, _ in triples], [v[..., 0, :] for _, _, v in triples]
+        tops = [extreme_singular(weight) for weight in self.weights]
+        largest = np.stack([top.largest for top in tops], axis=-1)
+        return largest, [top.left for top in tops], [top.right for top in tops]
 
     @property
     def singular_values(self) -> np.ndarray:
@@ -299,20 +312,11 @@ class Context:
         return np.concatenate([prefix_singular_values(transposed)[..., ::-1, :], empty], axis=-2)
 
     @cached_property
-    def _displacement(self) -> list[np.ndarray]:
-        """θ_k = L(W_k − W_k(0)) along the run, each (records, batch, d, d)."""
-        pairs = zip(self.weights, self.initial, strict=True)
-        return [self.depth * (weight - start) for weight, start in pairs]
-
-    @cached_property
     def displacement_norms(self) -> np.ndarray:
-        """‖θ_k‖_2, (records, batch, L)."""
-        return np.stack([np.linalg.norm(t, 2, axis=(-1, -2)) for t in self._displacement], axis=-1)
-
-    @cached_property
-    def displacement_frobenius(self) -> np.ndarray:
-        """‖θ_k‖_F, (records, batch, L)."""
-        return np.stack([np.linalg.norm(t, axis=(-1, -2)) for t in self._displacement], axis=-1)
+        """‖θ_k‖_F of θ_k = L(W_k − W_k(0)), (records, batch, L)."""
+        pairs = zip(self.weights, self.initial, strict=True)
+        norms = [np.linalg.norm(weight - start, axis=(-1, -2)) for weight, start in pairs]
+        return self.depth * np.stack(norms, axis=-1)
 
     # --- the end -----------------------------------------------------------------------------
 
@@ -329,9 +333,14 @@ class Context:
         return np.linalg.norm(difference, axis=(-1, -2)) / self.problem.optimum_norm
 
     @cached_property
+    def exact_sharpness(self) -> Sharpness:
+        """S at the end by its value at minimisers, and how far from one it is (X-1)."""
+        return sharpness(self.problem, self.final_network, method="exact")
+
+    @property
     def final_sharpness(self) -> np.ndarray:
-        """S at the end by its value at minimisers (X-1), (batch,)."""
-        return np.asarray(sharpness(self.problem, self.final_network, method="exact").value)
+        """S at the end, (batch,)."""
+        return np.asarray(self.exact_sharpness.value)
 
     @cached_property
     def certified_sharpness(self) -> Sharpness:

@@ -12,6 +12,7 @@ from scipy.stats import beta
 
 from deeplin.checks import positive_number, whole_number
 from deeplin.networks import Network, initialize
+from deeplin.theory.singular import extreme_singular
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Values of u searched for admissible constants, a ratio of 1.0023 apart."""
@@ -181,8 +182,8 @@ def prefix_singular_values(weights: list[np.ndarray]) -> np.ndarray:
     product, extremes = weights[0], []
     for k, weight in enumerate(weights):
         product = weight @ product if k else product
-        values = np.linalg.svd(product, compute_uv=False)
-        extremes.append(values[..., [0, -1]])
+        found = extreme_singular(product)
+        extremes.append(np.stack([found.largest, found.smallest], axis=-1))
     return np.stack(extremes, axis=-2)
 
 

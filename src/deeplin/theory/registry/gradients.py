@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -77,6 +79,7 @@ def toy_product(context: Context) -> Check:
     return Check(sharpness, context.depth - 1.0, equality=True, scale=float(context.depth))
 
 
+@lru_cache(maxsize=64)
 def toy_sharpness(depth: int) -> float:
     """Largest Hessian eigenvalue of x ↦ x_1⋯x_L at (1, …, 1) (FM-toy).
 

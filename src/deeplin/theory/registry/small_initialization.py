@@ -9,16 +9,9 @@ import numpy as np
 from deeplin.theory.context import Context
 from deeplin.theory.small_initialization import (
     imbalance,
-    initialization_scale,
     lojasiewicz_constant,
 )
 from deeplin.theory.statements import Check, NotApplicable, statement, value
-
-
-def _scale(context: Context) -> np.ndarray:
-    """ε of each run."""
-    context.require_depth()
-    return initialization_scale(context.run.initial.with_batch())
 
 
 def _first_assumption(context: Context) -> list[Check]:
@@ -34,7 +27,7 @@ def _first_assumption(context: Context) -> list[Check]:
 def _second_assumption(context: Context) -> list[Check]:
     context.require_perceptron()
     context.require_vector()
-    epsilon = _scale(context)[None]
+    epsilon = context.epsilon[None]
     return [
         Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
         Check(epsilon, 1.0, "ε ≤ 1"),
@@ -143,7 +136,7 @@ def _discrete_error(context: Context, now: list[np.ndarray]) -> np.ndarray:
 )
 def scale_of_initialization(context: Context) -> Check:
     """ε of each run."""
-    return value(_scale(context)[None])
+    return value(context.epsilon[None])
 
 
 @statement(
@@ -157,7 +150,7 @@ def scale_of_initialization(context: Context) -> Check:
 def layer_structure(context: Context) -> list[Check]:
     """All three, at every record."""
     context.require_perceptron()
-    epsilon = _scale(context)[None, :, None]
+    epsilon = context.epsilon[None, :, None]
     squares = context.singular_values**2
     spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
     flow = {"gradient flow": context.flow}
@@ -186,7 +179,7 @@ def _early(context: Context) -> int:
 def _constant(context: Context, early: int) -> np.ndarray:
     """μ of FM-T3 for each run, from the first record with t ≥ 1."""
     gap = context.gap[early]
-    return lojasiewicz_constant(context.problem, context.depth, _scale(context), gap).constant
+    return lojasiewicz_constant(context.problem, context.depth, context.epsilon, gap).constant
 
 
 @statement(
@@ -202,7 +195,7 @@ def lojasiewicz(context: Context) -> list[Check]:
     early = _early(context)
     late = (np.arange(len(context.moments)) >= early)[:, None]
     squares = np.sum(context.gradient_squares, axis=-1)
-    floor = np.sqrt(2 * _scale(context)) * context.depth
+    floor = np.sqrt(2 * context.epsilon) * context.depth
     beyond = context.singular_values[..., 0] - floor
     upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
     return [
