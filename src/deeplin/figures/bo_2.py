@@ -13,10 +13,11 @@ from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
 from deeplin.figures.statistics import curve, mean_interval
 from deeplin.figures.style import QUIET, look
+from deeplin.figures.wide_claims import SMALL
 from deeplin.figures.wide_plots import LETTER
 
 QUICK = {"repetitions": 4, "learning_rate": 4e-3, "steps": 2_500, "checked": 1}
-FEWER = (SCALES[0], SCALES[3], SCALES[9])
+FEWER = (SCALES[0], SCALES[1], SCALES[9])
 
 
 def main_runs(config: ReluSweep, table: pd.DataFrame) -> pd.DataFrame:
@@ -59,7 +60,7 @@ def first_layer_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
             "The risk grows with α, from the smallest nonzero value to the largest: lower end of "
             f"the 95% interval of its relative increase (mean {number(mean)})",
             mean - half,
-            lower=0.0,
+            lower=SMALL,
         ),
         Claim(
             "At α = 0 the network is dead: it takes no step and stays the zero predictor, largest "

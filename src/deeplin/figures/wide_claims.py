@@ -9,6 +9,8 @@ from deeplin.figures.claims import Claim, number
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.wide_sweep import WideSweep, expected_distance
 
+SMALL = 1e-3
+"""What counts as an increase: a thousandth, of a risk of about 1."""
 STABLE = 1700
 """Below this dimension the authors' step is stable (η·λ_max < 2); beyond it see E-11."""
 
@@ -31,7 +33,7 @@ def growth_claims(config: WideSweep, table: pd.DataFrame, scale: str) -> list[Cl
                 f"d = {dimension}: the excess risk grows with {scale}², from its smallest to its "
                 "largest value: lower end of the 95% interval of the paired difference",
                 mean - half,
-                lower=0.0,
+                lower=SMALL,
             )
         )
     return claims

@@ -1,0 +1,176 @@
+"""The claims of BO-1 to BO-3 hold on data that follow the theory and fail on others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplin.figures import bo_2
+from deeplin.figures.relu_sweep import RELU_SWEEP, ReluSweep
+from deeplin.figures.wide_claims import (
+    catapult_claims,
+    dimension_claims,
+    first_layer_claims,
+    last_layer_claims,
+)
+from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
+
+
+def wide_table(config, catapult=0.6):
+    """Rows as theory has them: risk and distance grow with the variance of the swept layer."""
+    rng = np.random.default_rng(0)
+    rows = []
+    for dimension in config.dimensions:
+        dynamics = ("descent", "flow") if dimension >= config.flow_from else ("descent",)
+        for repetition in range(config.repetitions):
+            base = 1 + 0.1 * rng.normal()
+            for kind in dynamics:
+                for alpha in config.alphas:
+                    for beta in config.betas:
+                        swept = alpha if len(config.alphas) > 1 else 1e-3 + beta
+                        beside = expected_distance(swept, dimension)
+                        beside *= catapult if kind == "descent" and dimension > 1700 else 1.0
+                        rows.append(
+                            {
+                                "alpha": alpha,
+                                "beta": beta,
+                                "repetition": repetition,
+                                "dimension": dimension,
+                                "dynamics": kind,
+                                "status": "converged",
+                                "risk": base + 0.01 * beside,
+                                "interpolant_risk": base,
+                                "beside": beside,
+                                "distance": beside + 1e-6,
+                                "interpolant_norm": 10.0,
+                            }
+                        )
+    return pd.DataFrame(rows)
+
+
+TOP = WideSweep((500, 2000), alphas=(0.0, 1e-4, 1e-3), betas=(1.0,), repetitions=5)
+BOTTOM = WideSweep((500, 2000), alphas=(1.0,), betas=(0.0, 1e-3), repetitions=5)
+
+
+def failing(claims):
+    return [claim.sentence for claim in claims if not claim.holds]
+
+
+@pytest.mark.parametrize(
+    ("config", "claims"),
+    [
+        (TOP, first_layer_claims),
+        (TOP, catapult_claims),
+        (TOP, dimension_claims),
+        (BOTTOM, last_layer_claims),
+    ],
+)
+def test_claims_hold_on_data_that_follow_the_theory(config, claims):
+    assert failing(claims(config, wide_table(config))) == []
+
+
+@pytest.mark.parametrize(
+    ("claims", "spoil", "broken"),
+    [
+        (first_layer_claims, {"risk": lambda t: t["interpolant_risk"]}, "grows with alpha²"),
+        (first_layer_claims, {"beside": lambda t: t["beside"] + 1e-3}, "α = 0 ends at"),
+        (first_layer_claims, {"beside": lambda t: 2 * t["beside"]}, "follows α²(d−n)mq"),
+        (first_layer_claims, {"distance": lambda t: t["distance"] + 9.0}, "conditional variance"),
+        (catapult_claims, {"distance": lambda t: 0 * t["distance"] + 5.0}, "catapults"),
+        (dimension_claims, {"risk": lambda t: 1.1 * t["risk"]}, "costs almost nothing"),
+        (dimension_claims, {"risk": lambda t: t["interpolant_risk"]}, "costs more the larger d"),
+    ],
+)
+def test_each_claim_of_the_first_layer_fails_on_data_that_violate_it(claims, spoil, broken):
+    table = wide_table(TOP).assign(**spoil)
+    assert any(broken in sentence for sentence in failing(claims(TOP, table)))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "broken"),
+    [
+        ({"risk": lambda t: t["interpolant_risk"]}, "grows with beta²"),
+        ({"distance": lambda t: 0.0 * t["distance"]}, "β = 0 starts at the zero function"),
+    ],
+)
+def test_each_claim_of_the_last_layer_fails_on_data_that_violate_it(spoil, broken):
+    table = wide_table(BOTTOM).assign(**spoil)
+    assert any(broken in sentence for sentence in failing(last_layer_claims(BOTTOM, table)))
+
+
+def test_a_wide_unit_has_the_distance_that_theory_predicts():
+    config = WideSweep((300,), alphas=(0.0, 1e-3), betas=(1.0,), repetitions=2, flow_from=9999)
+    (unit,) = WIDE_SWEEP.units(config)
+    table = pd.DataFrame(WIDE_SWEEP.run_unit(config, unit))
+    assert set(table["status"]) == {"converged"}
+    moved = table[table["alpha"] > 0]
+    ratio = moved["beside"] / expected_distance(1e-3, 300)
+    np.testing.assert_allclose(ratio, 1.0, atol=0.1)
+    assert table.loc[table["alpha"] == 0, "beside"].max() == 0.0
+
+
+def relu_table(config, alpha_effect=0.3, beta_effect=0.0):
+    rows = []
+    for repetition in range(4):
+        for alpha in config.alphas:
+            for beta in config.betas:
+                dead = alpha == 0
+                risk = (
+                    0.5
+                    * (1 + 0.01 * repetition)
+                    * (1 + alpha_effect * alpha / 1e-3 * (beta == 1) + beta_effect * beta / 1e-3)
+                )
+                rows.append(
+                    {
+                        "alpha": alpha,
+                        "beta": beta,
+                        "repetition": repetition,
+                        "learning_rate": config.learning_rate,
+                        "status": "stopped",
+                        "steps": 0 if dead else config.steps,
+                        "loss": 2.5,
+                        "risk": 0.1 if dead else risk,
+                        "zero_risk": 0.1,
+                    }
+                )
+    return pd.DataFrame(rows)
+
+
+LEFT = ReluSweep((0.0, 3e-4, 1e-3), (1.0,))
+RIGHT = ReluSweep((1.0,), (0.0, 3e-4, 1e-3))
+
+
+def test_relu_claims_hold_on_data_that_follow_them():
+    assert failing(bo_2.first_layer_claims(LEFT, relu_table(LEFT))) == []
+    flat = relu_table(RIGHT, alpha_effect=0.0)
+    assert failing(bo_2.last_layer_claims(RIGHT, flat)) == []
+
+
+def test_relu_claims_fail_on_data_that_violate_them():
+    flat = relu_table(LEFT, alpha_effect=-0.1)
+    assert any("grows with α" in s for s in failing(bo_2.first_layer_claims(LEFT, flat)))
+    alive = relu_table(LEFT).assign(steps=10)
+    assert any("dead" in s for s in failing(bo_2.first_layer_claims(LEFT, alive)))
+    fitted = relu_table(LEFT).assign(loss=1e-8)
+    assert any("interpolation" in s for s in failing(bo_2.first_layer_claims(LEFT, fitted)))
+    steep = relu_table(RIGHT, alpha_effect=0.0, beta_effect=0.5)
+    assert any("hardly depends" in s for s in failing(bo_2.last_layer_claims(RIGHT, steep)))
+
+
+def test_the_check_of_a_larger_step_fails_when_the_risk_differs():
+    config = ReluSweep((0.0, 1e-3), (1.0,), learning_rate=1e-3, steps=10, checked=1)
+    table = relu_table(config)
+    true = table[table["alpha"] == 1e-3].assign(learning_rate=1e-4)
+    close = pd.concat([table, true])
+    assert failing(bo_2.step_claims(config, close)) == []
+    far = pd.concat([table, true.assign(risk=2 * true["risk"])])
+    assert len(failing(bo_2.step_claims(config, far))) == 1
+
+
+def test_a_dead_network_takes_no_step_and_a_live_one_follows_plain_descent():
+    config = ReluSweep((0.0, 0.5), (1.0,), repetitions=1, learning_rate=1e-3, steps=20)
+    (unit,) = RELU_SWEEP.units(config)
+    table = pd.DataFrame(RELU_SWEEP.run_unit(config, unit)).set_index("alpha")
+    assert table.loc[0.0, "steps"] == 0
+    assert table.loc[0.0, "risk"] == pytest.approx(table.loc[0.0, "zero_risk"], rel=1e-6)
+    assert table.loc[0.5, "steps"] == 20
+    assert table.loc[0.5, "loss"] != table.loc[0.0, "loss"]
