@@ -35,17 +35,23 @@ def save_run(
     problem, run = load_run("run.npz")
     ```
     """
-    path = Path(path)
-    if path.suffix != ".npz":
-        raise InputError(
-            f"a run is saved as .npz; received {str(path)!r}, pass a name such as run.npz."
-        )
+    path = check_run_path(path)
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
     arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(run)}))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
     _replace(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
     text = json.dumps(manifest(problem, run) | dict(notes or {}), indent=2, default=_plain)
     _replace(path.with_suffix(".json"), lambda file: file.write((text + "\n").encode()))
+    return path
+
+
+def check_run_path(path: str | Path) -> Path:
+    """The path of a run to be saved, or an error before anything is trained in vain."""
+    path = Path(path)
+    if path.suffix != ".npz":
+        raise InputError(
+            f"a run is saved as .npz; received {str(path)!r}, pass a name such as run.npz."
+        )
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -79,21 +80,30 @@ def automatic_learning_rate(problem: Problem, network: Network) -> float:
 
 
 def descend(
-    problem: Problem, network: Network, learning_rate: Any, steps: int, **options: Any
+    problem: Problem,
+    network: Network,
+    learning_rate: Any,
+    steps: int,
+    *,
+    announce: Callable[[float], None] = lambda rate: None,
+    **options: Any,
 ) -> Run:
     """Gradient descent with a given rate, or with "auto": 1/S_bal, halved while it diverges.
 
     `options` are those of `gradient_descent`; `run.evidence["halvings"]` says how often an
     automatic rate was halved, because the start was far sharper than where training ends.
+    `announce` is told every rate that is tried.
     """
-    if learning_rate != "auto":
-        return gradient_descent(problem, network, learning_rate, steps, **options)
-    rate = automatic_learning_rate(problem, network)
-    for halvings in range(RETRIES + 1):
-        run = gradient_descent(problem, network, rate / 2**halvings, steps, **options)
+    rates = [learning_rate]
+    if learning_rate == "auto":
+        first = automatic_learning_rate(problem, network)
+        rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
+    for rate in rates:
+        announce(rate)
+        run = gradient_descent(problem, network, rate, steps, **options)
         if run.status != "diverged":
             break
-    return replace(run, evidence={**run.evidence, "halvings": halvings})
+    return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
 
 def _default_scale(problem: Problem, initialization: str, depth: int, width: int) -> float:

@@ -1,0 +1,162 @@
+"""`deeplin train`: the prediction, whether it came true, and a run that can be read again."""
+
+import io
+import json
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from sklearn.linear_model import LinearRegression
+
+import deeplin as dl
+from deeplin.cli import main
+from deeplin.cli.live import LiveTraining, bars
+from deeplin.dynamics.saved import load_run
+from deeplin.sharpness import sharpness
+from deeplin.theory.prediction import Prediction, judge, predict
+from deeplin.theory.recipe import (
+    INITIALIZATIONS,
+    automatic_learning_rate,
+    descend,
+    starting_network,
+)
+
+
+def command(capsys, *arguments):
+    """Exit code, standard output and standard error of `deeplin train ARGUMENTS`."""
+    with pytest.raises(SystemExit) as stop:
+        main(["train", *map(str, arguments)])
+    captured = capsys.readouterr()
+    return stop.value.code, captured.out, captured.err
+
+
+@pytest.fixture
+def csv(rng, tmp_path):
+    frame = pd.DataFrame(rng.normal(size=(60, 3)) * [1, 20, 1], columns=["a", "b", "c"])
+    frame["y"] = frame @ [1.0, 0.1, -2.0] + rng.normal(size=60) + 5
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    return tmp_path / "table.csv"
+
+
+def test_training_settles_as_predicted_and_is_kept(csv, capsys, tmp_path):
+    out = tmp_path / "run.npz"
+    options = ["--depth", 3, "--standardize", "--intercept", "--out", out, "--json"]
+    code, text, _ = command(capsys, csv, "--target", "y", *options)
+    report = json.loads(text)
+    assert code == 0
+    assert (report["status"], report["came_true"]) == ("converged", True)
+    frame = pd.read_csv(csv)
+    model = LinearRegression().fit(frame[["a", "b", "c"]], frame["y"])
+    np.testing.assert_allclose(report["coefficients"][0], model.coef_, rtol=1e-3)
+    np.testing.assert_allclose(report["intercepts"], model.intercept_, rtol=1e-3)
+    problem, run = load_run(out)
+    assert report["sharpness"] == pytest.approx(float(sharpness(problem, run.network).value))
+    assert len(run.trajectory.weights[0]) == len(run.records["sharpness"])
+    manifest = json.loads(out.with_suffix(".json").read_text())
+    assert manifest["settings"]["depth"] == 3
+    assert manifest["verdict"] == report["verdict"]
+
+
+def test_a_rate_above_the_critical_one_does_not_settle(csv, capsys, tmp_path):
+    prepared = ["--standardize", "--intercept", "--out", tmp_path / "run.npz"]
+    code, text, _ = command(
+        capsys, csv, "--target", "y", "--depth", 3, *prepared, "--json", "--steps", 100
+    )
+    critical = json.loads(text)["critical_learning_rate"]
+    rate = ["--learning-rate", 1.2 * critical, "--steps", 3000]
+    code, text, _ = command(capsys, csv, "--target", "y", "--depth", 3, *prepared, *rate)
+    assert code == 1
+    assert "descent cannot settle" in text
+    assert "it came true" in text
+
+
+def test_several_targets_are_trained_together(csv, capsys, tmp_path):
+    targets = ["--target", "y", "--target", "a", "--standardize", "--out", tmp_path / "two.npz"]
+    code, text, _ = command(capsys, csv, *targets, "--depth", 2, "--json")
+    report = json.loads(text)
+    assert code == 0
+    assert report["minimal_sharpness"] is None
+    assert np.shape(report["coefficients"]) == (2, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--learning-rate", "fast"], "learning-rate is 'fast'"),
+        (["--learning-rate", "-1"], "learning-rate"),
+        (["--depth", "0"], "depth"),
+        (["--steps", "0"], "steps"),
+        (["--initialization", "ones"], "initialization is 'ones'"),
+        (["--out", "run.pkl"], ".npz"),
+        (["--momentum", "1"], "momentum"),
+    ],
+)
+def test_bad_requests_exit_with_2_and_leave_nothing(
+    csv, capsys, monkeypatch, tmp_path, options, sentence
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = command(capsys, csv, "--target", "y", *options)
+    assert code == 2
+    assert out == ""
+    assert sentence in err
+    assert [file.name for file in tmp_path.iterdir()] == ["table.csv"]
+
+
+def test_the_prediction_is_judged_on_the_run(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
+    critical = dl.theory.critical_learning_rate(problem, 2)
+    below, above = (predict(problem, net, factor * critical) for factor in (0.9, 1.1))
+    assert (below.can_settle, above.can_settle) == (True, False)
+    assert above.critical_learning_rate == pytest.approx(critical)
+    run = dl.gradient_descent(problem, net, 0.9 * critical, 5000)
+    end = sharpness(problem, run.network)
+    assert judge(below, run, end).came_true is True
+    assert judge(above, run, end).came_true is False
+    short = dl.gradient_descent(problem, net, 0.9 * critical, 3)
+    assert judge(below, short, sharpness(problem, short.network)).came_true is None
+    assert judge(above, short, sharpness(problem, short.network)).came_true is True
+    outside = Prediction(1.0, 0.5 * float(end.value), 0.1, 0.2)
+    assert "above 2/η" in judge(outside, run, end).reason
+    flat = Prediction(1.0, 1e9, 2 * float(end.value), 0.2)
+    assert "below S_min" in judge(flat, run, end).reason
+
+
+def test_momentum_moves_the_critical_rate(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
+    plain, heavy = (predict(problem, net, 0.01, momentum=beta) for beta in (0.0, 0.5))
+    assert heavy.critical_learning_rate == pytest.approx(1.5 * plain.critical_learning_rate)
+
+
+@pytest.mark.parametrize("initialization", INITIALIZATIONS)
+def test_every_start_fits_the_problem(problem, initialization):
+    net = starting_network(problem, jax.random.key(0), depth=3, initialization=initialization)
+    dl.networks.check_fits(problem, net)
+    assert net.depth == 3
+
+
+def test_an_automatic_rate_is_halved_until_a_sharp_start_does_not_diverge(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 5, 1), scale=2.0)
+    tried = []
+    run = descend(problem, net, "auto", 20_000, announce=tried.append)
+    assert run.status != "diverged"
+    assert run.evidence["halvings"] == len(tried) - 1 > 0
+    assert tried[0] == automatic_learning_rate(problem, net)
+    assert run.learning_rate == tried[-1] == tried[0] / 2 ** (len(tried) - 1)
+
+
+def test_the_live_table_shows_loss_and_sharpness_against_the_limit():
+    live = LiveTraining(steps=10)
+    live.restart(0.5)
+    for step in range(3):
+        live.watch(step, {"risk": np.array([10.0**-step]), "sharpness": np.array([step + 3.0])})
+    console = Console(file=io.StringIO(), width=100)
+    console.print(live.table(2))
+    text = console.file.getvalue()
+    assert "step 2 of 10, learning rate η = 0.5" in text
+    assert "1.250" in text  # sharpness 5 · 0.5/2
+    assert "unstable" in text
+    assert bars([0.0, 1.0, 2.0]) == "▁▄█"
+    assert bars([np.nan]) == ""
+    assert bars([1.0, 2.0, np.inf])[-1] == "█"
