@@ -4,6 +4,7 @@ import inspect
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,7 +40,8 @@ def test_python_blocks_run(code, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("script", blocks("sh"))
 def test_commands_run(script, tmp_path):
-    (tmp_path / "data.csv").write_bytes((ROOT / "examples" / "data.csv").read_bytes())
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    shutil.copy(ROOT / "examples" / "data.csv", tmp_path)
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     for line in script.replace("\\\n", " ").splitlines():
         command = line.split("#")[0].strip()
