@@ -1,18 +1,21 @@
 """Dynamics: gradient descent, gradient flow, exact reduction of wide networks."""
 
 from deeplin.dynamics.descent import gradient_descent
+from deeplin.dynamics.flow import Gap, gradient_flow
 from deeplin.dynamics.reduction import Reduction, reduce
 from deeplin.dynamics.run import Records, Run
 from deeplin.dynamics.wide import simulate_wide
 from deeplin.dynamics.wide_run import UnstableStep, WideRun
 
 __all__ = [
+    "Gap",
     "Records",
     "Reduction",
     "Run",
     "UnstableStep",
     "WideRun",
     "gradient_descent",
+    "gradient_flow",
     "reduce",
     "simulate_wide",
 ]
