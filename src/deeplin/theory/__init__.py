@@ -11,6 +11,7 @@ from deeplin.theory.benign_overfitting import (
     spike_bound,
 )
 from deeplin.theory.certificate import Certificate, certify
+from deeplin.theory.critical_rate import CriticalRate, empirical_critical_rate
 from deeplin.theory.effective_ranks import EffectiveRanks, effective_index, effective_ranks
 from deeplin.theory.interpolation import Constants
 from deeplin.theory.logistic import logistic_descent
@@ -39,6 +40,7 @@ __all__ = [
     "Certificate",
     "Check",
     "Constants",
+    "CriticalRate",
     "EffectiveRanks",
     "MinimalSharpness",
     "NotApplicable",
@@ -52,6 +54,7 @@ __all__ = [
     "critical_learning_rate",
     "effective_index",
     "effective_ranks",
+    "empirical_critical_rate",
     "initialization_scale",
     "interpolation_bound",
     "log_failure_probability",

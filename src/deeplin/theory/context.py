@@ -135,9 +135,18 @@ class Context:
     def consecutive(self) -> np.ndarray:
         """Where a record is one plain descent step after the one before it, (records, batch)."""
         plain = self.run.learning_rate is not None and self.run.momentum == 0
-        steps = np.broadcast_to(np.asarray(self.run.steps), (self.batch,))
         next_step = np.diff(self.moments, prepend=self.moments[0]) == 1
-        return plain & next_step[:, None] & (self.moments[:, None] <= steps)
+        return plain & next_step[:, None] & self.moving
+
+    @cached_property
+    def moving(self) -> np.ndarray:
+        """Where a run had not stopped yet (later records repeat its last state), (records, batch).
+
+        Statements about the state hold at any record; those about the passing of time only here.
+        """
+        end = self.run.evidence.get("time") if self.is_flow else self.run.steps
+        end = np.inf if end is None else np.broadcast_to(np.asarray(end, float), (self.batch,))
+        return self.moments[:, None] <= end
 
     def stays_finite(self) -> dict[str, Any]:
         """The hypothesis of statements about any network."""

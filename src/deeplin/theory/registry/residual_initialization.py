@@ -178,7 +178,7 @@ def _convergence(context: Context) -> list[Check]:
     size = context.problem.smallest_eigenvalue * context.readout_norm**2
     rate = _field(constants, "rate") * size
     decay = context.gap[0] * np.exp(-rate * context.moments[:, None])
-    later = context.moments[:, None] > 0
+    later = (context.moments[:, None] > 0) & context.moving
     squares = np.sum(context.gradient_squares, axis=-1)
     radius = _field(constants, "radius")[:, None]
     moved = context.displacement_norms

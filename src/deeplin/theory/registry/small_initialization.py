@@ -228,7 +228,8 @@ def exponential_convergence(context: Context) -> Check:
     early = _early(context)
     elapsed = np.maximum(context.moments - context.moments[early], 0)[:, None]
     bound = context.gap[early] * np.exp(-_constant(context, early) * elapsed)
-    return Check(context.gap, bound, where=elapsed > 0, hypotheses=_hypotheses(context))
+    later = (elapsed > 0) & context.moving
+    return Check(context.gap, bound, where=later, hypotheses=_hypotheses(context))
 
 
 @statement(

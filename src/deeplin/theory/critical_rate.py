@@ -1,0 +1,159 @@
+"""The largest learning rate at which descent settles, measured, beside the predicted 2/S_min."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+from scipy.stats import t as student
+
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.dynamics import gradient_descent
+from deeplin.networks import Network, initialize
+from deeplin.problems import Problem
+from deeplin.theory.minimal_sharpness import critical_learning_rate, minimal_sharpness
+
+SETTLED = 1e-8
+"""A run has settled when it ends with this part of R_0 − R_min, or less."""
+SECTIONS = 8
+"""Rates tried at once between the ends of each interval: one call shrinks it ninefold."""
+LOWEST, HIGHEST = 1 / 64, 2.0
+"""Where the search begins, relative to the predicted rate."""
+
+Draw = Callable[[Array], Network]
+
+
+@dataclass(frozen=True)
+class CriticalRate:
+    """The measured critical learning rate of each start, and the predicted one."""
+
+    rates: np.ndarray
+    """One for each seed; NaN where no rate that was tried settled."""
+    predicted: float
+    """(2+2β)/S_min (X-2)."""
+    resolution: float
+    """Relative width of the interval each rate is known to."""
+    steps: int
+    confidence: float = field(default=0.95)
+
+    @property
+    def value(self) -> float:
+        """Geometric mean over the seeds that settled."""
+        return float(np.exp(np.mean(np.log(self._known))))
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Confidence interval of the geometric mean (Student's t on logarithms)."""
+        logs = np.log(self._known)
+        spread = np.std(logs, ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else 0.0
+        quantile = student.ppf((1 + self.confidence) / 2, max(len(logs) - 1, 1))
+        half = quantile * spread + self.resolution / 2
+        return self.value * float(np.exp(-half)), self.value * float(np.exp(half))
+
+    @property
+    def ratio(self) -> float:
+        """Measured over predicted."""
+        return self.value / self.predicted
+
+    @property
+    def _known(self) -> np.ndarray:
+        known = self.rates[np.isfinite(self.rates)]
+        if len(known) == 0:
+            raise InputError(
+                f"no run settled within {self.steps} steps at any learning rate tried; pass more "
+                "steps or another initialisation."
+            )
+        return known
+
+    def __repr__(self) -> str:
+        low, high = self.interval
+        return (
+            f"CriticalRate({self.value:.4g} in [{low:.4g}, {high:.4g}], {len(self.rates)} seeds; "
+            f"predicted {self.predicted:.4g})"
+        )
+
+
+def empirical_critical_rate(
+    problem: Problem,
+    depth: int,
+    *,
+    initialization: str | Draw = "residual",
+    scale: float | None = None,
+    seeds: int = 8,
+    steps: int = 10_000,
+    momentum: float = 0.0,
+    resolution: float = 0.01,
+    key: Array | None = None,
+) -> CriticalRate:
+    """The largest learning rate at which descent settles in a minimiser, from several starts.
+
+    FM-crit predicts 2/S_min as its upper limit; edge-of-stability training comes close to it. The
+    search narrows an interval for every seed at once: each call of descent trains all seeds at
+    several rates. Starts: `residual` (as in FM-2, with a random unit read-out), `gaussian`,
+    `flattest` (the minimiser of X-2, perturbed by `scale`), or a function from keys to a batch of
+    networks whose read-out, if any, has norm one.
+
+    ```python
+    import jax
+    import deeplin as dl
+    jax.config.update("jax_enable_x64", True)
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
+    measured = dl.theory.empirical_critical_rate(problem, depth=3, seeds=4, steps=2000)
+    assert measured.ratio < 1.02
+    ```
+    """
+    whole_number("seeds", seeds)
+    width = positive_number("resolution", resolution)
+    predicted = critical_learning_rate(problem, depth, momentum=momentum)
+    keys = jax.random.split(jax.random.key(0) if key is None else key, seeds)
+    starts = _starts(problem, depth, initialization, scale)(keys)
+    goal = SETTLED * (problem.target_moment - problem.minimal_risk)
+    low, high = np.full(seeds, LOWEST * predicted), np.full(seeds, HIGHEST * predicted)
+    found = np.zeros(seeds, bool)
+    shares = np.arange(1, SECTIONS + 1) / (SECTIONS + 1)
+    batch = jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), starts.with_batch())
+    while np.max(np.log(high / low)) > width:
+        rates = low[:, None] * (high / low)[:, None] ** shares
+        run = gradient_descent(problem, batch, rates.ravel(), steps, momentum=momentum)
+        settled = np.asarray(run.evidence["gap"]).reshape(rates.shape) <= goal
+        ladder = np.concatenate([low[:, None], rates, high[:, None]], axis=1)
+        # the largest rate that settled, and the next one above it
+        last = np.where(settled, np.arange(1, SECTIONS + 1), 0).max(axis=1)
+        found |= last > 0
+        low, high = (np.take_along_axis(ladder, i[:, None], 1)[:, 0] for i in (last, last + 1))
+    return CriticalRate(np.where(found, np.sqrt(low * high), np.nan), predicted, width, steps)
+
+
+def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None) -> Draw:
+    """The function from keys to starting networks."""
+    d = problem.dimension
+    if callable(kind):
+        return kind
+    if kind == "residual":
+        readout = initialize.unit_readout(jax.random.key(1), d)
+        return lambda keys: initialize.residual(keys, d, depth, scale or 0.25, readout)
+    if kind == "gaussian":
+        size = scale or 0.8 / np.sqrt(d)
+        return lambda keys: initialize.gaussian(keys, (d,) * depth + (1,), size)
+    if kind == "flattest":
+        flattest = minimal_sharpness(problem, depth).minimizer
+        return lambda keys: _perturbed(flattest, keys, scale or 1e-3)
+    raise InputError(
+        f"initialization is {kind!r}; pass residual, gaussian, flattest or a function of keys."
+    )
+
+
+def _perturbed(network: Network, keys: Array, scale: float) -> Network:
+    """Copies of a network with Gaussian noise of this size, relative to its largest entry."""
+
+    def draw(key):
+        layer_keys = jax.random.split(key, network.depth)
+        pairs = zip(network.weights, layer_keys, strict=True)
+        noise = [jnp.max(jnp.abs(w)) * jax.random.normal(k, w.shape) for w, k in pairs]
+        return Network([w + scale * n for w, n in zip(network.weights, noise, strict=True)])
+
+    return jax.vmap(draw)(keys)
