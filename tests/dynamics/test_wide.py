@@ -336,3 +336,51 @@ def test_problems_of_different_shapes_are_refused(data, wide_problem):
         _simulate([data.problem, wide_problem])
     with pytest.raises(dl.InputError, match="problem holds 2 values for 3"):
         _simulate([data.problem] * 2, key=jax.random.split(KEY, 3))
+
+
+# --- flow ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def flow():
+    problem = synthetic.spiked(3, 30, samples=8, outputs=2, spikes=3, epsilon=0.1).problem
+    return problem, _simulate(problem, dynamics="flow", record_every=4)
+
+
+def test_flow_is_that_of_another_solver(flow):
+    problem, wide = flow
+    run = wide.as_run()
+    weights = dense_network.flow(
+        problem.inputs, problem.targets, run.initial.weights, run.evidence["time"]
+    )
+    theta = dense_network.product(weights).T
+    assert wide.status == "converged"
+    assert wide.loss <= 1e-7
+    assert np.linalg.norm(wide.theta - theta) < 1e-6 * np.linalg.norm(theta)
+    assert run.learning_rate is None
+    assert run.records["time"][-1] == run.evidence["time"]
+
+
+def test_descent_with_small_steps_comes_close_to_flow(flow):
+    problem, wide = flow
+    errors = []
+    for rate in (0.02, 0.01):
+        small = _simulate(problem, learning_rate=rate)
+        errors.append(np.linalg.norm(small.theta - wide.theta))
+        assert small.path == pytest.approx(wide.path, rel=0.02)
+    assert errors[1] < 0.6 * errors[0]  # first order in the step
+
+
+def test_the_path_of_flow_is_the_integral_of_the_root_loss(flow):
+    problem, wide = flow
+    run = wide.as_run()
+    times = np.linspace(0, float(run.records["time"][3]), 201)
+    weights, values = run.initial.weights, []
+    for step in np.diff(times, prepend=0.0):
+        if step > 0:
+            weights = dense_network.flow(problem.inputs, problem.targets, weights, step)
+        theta = dense_network.product(weights).T
+        values.append(np.linalg.norm(problem.targets - problem.inputs @ theta))
+    exact = np.trapezoid(values, times) / problem.samples
+    assert run.records["path"][3] == pytest.approx(exact, rel=0.01)
+    assert run.records["path"][3] >= exact * (1 - 1e-4)

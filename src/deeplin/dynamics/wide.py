@@ -13,13 +13,18 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics.descent import BLOW_UP
+from deeplin.dynamics.flow import gradient_flow
 from deeplin.dynamics.rank_kernel import BROKEN, REACHED, RUNNING, Descent, steps_within
+from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED
 from deeplin.dynamics.wide_run import Moment, Outcome, UnstableStep, WideRun
 from deeplin.dynamics.width_free import ReducedStart, key_words
+from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
 
+GROWTH, OBSERVATIONS = 1.25, 150
+"""A flow is observed at times that grow by this factor: they span fourteen decades."""
 PATIENCE = 0.1
 """Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
 
@@ -71,9 +76,10 @@ def simulate_wide(
     - `dynamics`: `"descent"` with `learning_rate` on the mean squared error over the n·q entries,
       or `"flow"`; both until that mean is at most `loss_target`, or for `max_steps` steps.
     - `population`: where the data come from; `wide.risk` is then the exact excess risk.
-    - `record_every`: steps between records (descent); see `WideRun.records`.
+    - `record_every`: steps between records; for flow, keep every so many of the times at which it
+      is observed (each a quarter later than the one before). See `WideRun.records`.
 
-    A batch of runs uses all cores; each run depends on its own key alone.
+    A batch of runs uses all cores; each run depends on its own key alone. Flow needs float64.
 
     ```python
     data = deeplin.problems.synthetic.spiked(seed=0, dimension=500)
@@ -96,9 +102,12 @@ def simulate_wide(
     )
     if rules.momentum >= 1:
         raise InputError(f"momentum is {momentum:g}; pass a number from 0 up to but below 1.")
-    if dynamics != "descent":
+    if dynamics not in ("descent", "flow"):
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
-    outcomes = _on_all_cores(_descend, cases, rules)
+    if dynamics == "descent":
+        outcomes = _on_all_cores(_descend, cases, rules)
+    else:
+        outcomes = [_flow(case, rules) for case in cases]
     wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
     if np.any(np.atleast_1d(wide.status) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=2)
@@ -221,3 +230,50 @@ def _descend(case: Case, rules: Rules, stop: threading.Event) -> Outcome:
             break
     status = {RUNNING: STOPPED, REACHED: CONVERGED, BROKEN: DIVERGED}[descent.outcome]
     return Outcome(start, case.learning_rate, case.population, moments, status, descent.steps)
+
+
+def _flow(case: Case, rules: Rules) -> Outcome:
+    """Gradient flow dW/dt = −∇R to the same loss, observed at geometrically spaced times."""
+    start, q = case.start, case.start.problem.outputs
+    n = start.problem.samples
+    problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
+    first = 0.01 / start.curvature() if start.curvature() > 0 else 1.0
+    run = gradient_flow(
+        problem,
+        Network(start.layers),
+        gap=max(q * rules.loss_target - problem.minimal_risk, np.finfo(float).tiny),
+        at=[0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))],
+        record=("gap",),
+        keep_weights=rules.record_every is not None,
+        rtol=1e-9,
+        atol=1e-12,
+        max_steps=rules.max_steps,
+    )
+    times, gaps = run.records["time"], np.maximum(run.records["gap"], 0.0)
+    # In the time of dW/dt = −∇ℒ, which is n times faster, and with √ℒ = √(nR).
+    path = _log_linear_integral(times, np.sqrt(gaps)) / np.sqrt(n)
+    kept = [0, len(times) - 1]
+    if run.trajectory is not None:
+        kept = sorted({*range(0, len(times), rules.record_every or 1), len(times) - 1})
+        weights = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in kept]
+    else:
+        weights = [start.layers, tuple(map(np.asarray, run.network.weights))]
+    moments = [
+        Moment(times[k], layers, float(gaps[k]), path[k])
+        for k, layers in zip(kept, weights, strict=True)
+    ]
+    return Outcome(start, np.nan, case.population, moments, run.status, run.steps)
+
+
+def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """∫_0^t f at each time for f > 0 that decays like a sum of exponentials.
+
+    Between two times f is taken as one exponential, which is exact for one and above a sum of
+    several, since a sum of exponentials is log-convex.
+    """
+    left, right = values[:-1], values[1:]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log(left / right)
+        mean = np.where(np.abs(ratio) > 1e-8, (left - right) / ratio, (left + right) / 2)
+    pieces = np.diff(times) * np.nan_to_num(mean)
+    return np.concatenate([[0.0], np.cumsum(pieces)])
