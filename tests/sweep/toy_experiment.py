@@ -52,6 +52,8 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
         os.kill(os.getpid(), 9)
     if kind == "block":
         wait_for_ever_in_compiled_code()
+    if kind == "meet":
+        wait_for_company(config)
     time.sleep(config.seconds)
     runs = range(first, last)
     draws = [np.random.default_rng(coordinate_words(config.seed, run=r)).normal() for r in runs]
@@ -71,6 +73,15 @@ def wait_for_ever_in_compiled_code() -> None:
     system.pthread_mutex_init(mutex, None)
     system.pthread_mutex_lock(mutex)
     system.pthread_mutex_lock(mutex)
+
+
+def wait_for_company(config: Toy) -> None:
+    """Wait until a second unit has been begun elsewhere."""
+    for _ in range(6000):
+        if len(computed(config.log)) > 1:
+            return
+        time.sleep(0.01)
+    raise TimeoutError("nobody came")
 
 
 def _trouble(config: Toy, first: int) -> str:

@@ -41,25 +41,29 @@ class Cluster:
     def _collect(self, distributed, client, tasks: Sequence[Task]) -> Generator[Result]:
         # A name of its own for each call: dask would answer a repeated one from its memory.
         call, settings = uuid.uuid4().hex, Settings.here()
-        by_key = {f"deeplin-{call}-{task.identifier}": task for task in tasks}
-        futures = [
-            client.submit(execute_in_worker, tuple(settings), tuple(task), key=key, pure=False)
-            for key, task in by_key.items()
-        ]
-        arriving = distributed.as_completed(futures)
-        del futures  # a result that has been taken is released on the cluster
+        waiting = {
+            client.submit(
+                execute_in_worker,
+                tuple(settings),
+                tuple(task),
+                key=f"deeplin-{call}-{task.identifier}",
+                pure=False,
+            ): task
+            for task in tasks
+        }
         try:
-            for future in arriving:
+            for future in distributed.as_completed(list(waiting), loop=client.loop):
+                task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
                 if future.status == "finished":
                     yield future.result()
                 elif future.status == "error":
-                    yield lost(by_key[future.key], f"on the cluster: {future.exception()!r}")
+                    yield lost(task, f"on the cluster: {future.exception()!r}")
                 else:
                     raise ExecutorError(
                         f"the scheduler at {self.address} dropped the sweep ({future.status})"
                     )
         finally:
-            client.cancel(list(arriving.futures))
+            client.cancel(list(waiting))
 
 
 def _import_distributed():

@@ -108,7 +108,7 @@ def run_unit(config: DescentSweep, unit: Unit) -> pd.DataFrame:
     """Train the batch and measure where it ends; the sharpness of the start is there too."""
     depth, rate = unit.coordinates["depth"], unit.coordinates["learning_rate"]
     scales, repetitions = zip(*unit.coordinates["runs"], strict=True)
-    problem = load(config.data)
+    problem = load(config.data, unit.coordinates["data"])
     nets = start(config, problem, depth, scales, repetitions)
     run = gradient_descent(
         problem, nets, rate, config.steps, momentum=config.momentum, gap=config.gap
@@ -157,8 +157,10 @@ def start(
 
 
 @lru_cache(maxsize=4)
-def load(data: SyntheticData | TableData) -> Problem:
-    """The problem to train on."""
+def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
+    """The problem to train on, which must be the one the unit was made for."""
+    if _fingerprint(data) != fingerprint:
+        raise InputError(f"{data} is not the table this sweep was begun with; sweep anew.")
     if isinstance(data, TableData):
         return read_problem(
             data.path,

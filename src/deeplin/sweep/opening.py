@@ -171,8 +171,9 @@ def _other_config(store: Store, config: Any, earlier: dict, stranded: int) -> st
         for name in mine.keys() | earlier["config"].keys()
         if mine.get(name) != earlier["config"].get(name)
     )
+    listed = ", ".join(changed) or "the content of the data"
     return (
-        f"{store.folder} holds a sweep with another config (different: {', '.join(changed)}), and "
+        f"{store.folder} holds a sweep with another config (different: {listed}), and "
         f"{stranded} finished unit(s) do not belong to this one; pass another folder."
     )
 

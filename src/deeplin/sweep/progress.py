@@ -93,7 +93,7 @@ class Bar(Progress):
         )
         with super().over(units), RichProgress(*columns, console=self._console) as self._rich:
             for name, reason in (aside or {}).items():
-                self._rich.print(f"set aside {name}: {reason}", markup=False)
+                self._say(f"set aside {name}: {reason}")
             self._task: TaskID = self._rich.add_task(
                 self.title, total=len(units) + reused, completed=reused, numbers=""
             )
@@ -103,8 +103,11 @@ class Bar(Progress):
         """Move the bar; a failure also gets a line above it."""
         super().advance(identifier, error)
         if error:
-            self._rich.print(f"unit {identifier} failed: {error}", markup=False)
+            self._say(f"unit {identifier} failed: {error}")
         self._rich.update(self._task, advance=1, numbers=self._tally.sentence())
+
+    def _say(self, text: str) -> None:
+        self._rich.print(text, markup=False, highlight=False)
 
 
 def show_progress(title: str = "sweep") -> Progress:

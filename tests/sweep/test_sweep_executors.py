@@ -1,0 +1,184 @@
+"""The table does not depend on who computed it: here, processes, a dask cluster, shards."""
+
+import os
+import signal
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import LocalCluster
+from toy_experiment import TOY, Toy, computed
+
+from deeplin import sweep
+from deeplin.checks import InputError
+from deeplin.sweep.descent import DESCENT, DescentSweep, SyntheticData
+from deeplin.sweep.executors import _Buckets
+from deeplin.sweep.tasks import Task
+
+SMALL = DescentSweep(
+    scales=(0.3, 0.6),
+    learning_rates=(0.02, 2.0),
+    depths=(2,),
+    repetitions=4,
+    steps=300,
+    data=SyntheticData(samples=20, dimension=2),
+    runs_per_unit=4,
+)
+"""Four units: a rate below the critical one, where runs are not chaotic, and one that diverges."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory):
+    """Two real worker processes with one thread each, as a cluster would have."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES", "1")
+        with LocalCluster(
+            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+        ) as local:
+            yield local
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The sweep computed in this process."""
+    return sweep.run(DESCENT, SMALL, tmp_path_factory.mktemp("here")).table()
+
+
+def assert_same(table, reference):
+    """Statuses, draws and coordinates exactly, numbers of non-chaotic runs to 1e-9."""
+    exact = ["depth", "learning_rate", "scale", "repetition", "status", "steps"]
+    pd.testing.assert_frame_equal(table[exact], reference[exact], check_exact=True)
+    # The sharpness of the untrained networks shows that the same weights were drawn.
+    np.testing.assert_allclose(
+        table["initial_sharpness"], reference["initial_sharpness"], rtol=1e-12
+    )
+    calm = (reference["status"] != "diverged").to_numpy()
+    assert calm.any()
+    assert (~calm).any()
+    for name in ("risk", "distance", "sharpness"):
+        np.testing.assert_allclose(
+            table[name][calm], reference[name][calm], rtol=1e-9, atol=1e-12, err_msg=name
+        )
+
+
+def test_worker_processes_give_the_same_table(tmp_path, monkeypatch, reference):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    outcome = sweep.run(DESCENT, SMALL, tmp_path / "sweep", executor=sweep.Processes(2))
+    assert outcome.complete, outcome.failed
+    assert_same(outcome.table(), reference)
+    compiled = list((tmp_path / "cache").rglob("*-cache"))
+    assert compiled, "what the workers compiled is kept for the others"
+
+
+def test_a_cluster_gives_the_same_table(tmp_path, cluster, reference):
+    executor = sweep.Cluster(cluster.scheduler_address)
+    outcome = sweep.run(DESCENT, SMALL, tmp_path, executor=executor)
+    assert outcome.complete, outcome.failed
+    assert_same(outcome.table(), reference)
+
+
+def test_two_shards_in_one_folder_give_the_same_table(tmp_path, reference):
+    for k in (1, 2):
+        outcome = sweep.run(DESCENT, SMALL, tmp_path, shard=sweep.Shard(k, 2))
+        assert outcome.computed == 2
+    assert sweep.status(tmp_path).complete
+    assert_same(sweep.read_table(tmp_path), reference)
+
+
+def test_shards_work_at_the_same_time(tmp_path):
+    """Each waits in its first unit until the other has begun one."""
+    log, trouble = tmp_path / "log", tmp_path / "trouble"
+    trouble.write_text("0 meet\n1 meet\n")
+    config = Toy(count=4, per_unit=1, log=str(log), trouble=str(trouble))
+
+    def work(k):
+        return sweep.run(TOY, config, tmp_path / "sweep", shard=sweep.Shard(k, 2))
+
+    with ThreadPoolExecutor(2) as pool:
+        outcomes = list(pool.map(work, (1, 2)))
+    assert [(outcome.computed, outcome.failed) for outcome in outcomes] == [(2, {}), (2, {})]
+    assert sorted(computed(log)) == [0, 1, 2, 3]
+    assert sweep.status(tmp_path / "sweep").complete
+
+
+def test_runs_do_not_depend_on_how_they_are_grouped(tmp_path, reference):
+    together = replace(SMALL, runs_per_unit=100)
+    outcome = sweep.run(DESCENT, together, tmp_path)
+    assert outcome.computed == 2
+    assert_same(outcome.table(), reference)
+
+
+def test_a_killed_cluster_worker_does_not_stop_the_sweep(tmp_path, cluster):
+    log = tmp_path / "log"
+    config = Toy(count=12, per_unit=1, seconds=0.2, log=str(log))
+    killed = []
+
+    class Killer(sweep.Progress):
+        """Kills the worker that began the last unit, once a few have come."""
+
+        def advance(self, identifier, error=""):
+            super().advance(identifier, error)
+            if not killed:
+                killed.append(int(Path(log).read_text().splitlines()[-1].split()[0]))
+                os.kill(killed[0], signal.SIGKILL)
+
+    outcome = sweep.run(
+        TOY,
+        config,
+        tmp_path / "cluster",
+        executor=sweep.Cluster(cluster.scheduler_address),
+        progress=Killer(),
+    )
+    assert killed
+    assert outcome.complete, outcome.failed
+    undisturbed = sweep.run(TOY, config, tmp_path / "here")
+    pd.testing.assert_frame_equal(outcome.table(), undisturbed.table(), check_exact=True)
+
+
+def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_path, cluster):
+    trouble = tmp_path / "trouble"
+    trouble.write_text("3 raise\n")
+    outcome = sweep.run(
+        TOY,
+        Toy(trouble=str(trouble)),
+        tmp_path / "sweep",
+        executor=sweep.Cluster(cluster.scheduler_address),
+    )
+    assert list(outcome.failed.values()) == ["RuntimeError: trouble in 3"]
+    assert "toy_experiment.py" in outcome.store.failures()[0]["trace"]
+    assert outcome.computed == 3
+
+
+def test_a_scheduler_that_does_not_answer_is_an_input_error(tmp_path, monkeypatch):
+    monkeypatch.setattr("deeplin.sweep.cluster.CONNECT_SECONDS", 0.2)
+    for address in ("tcp://127.0.0.1:9", "nonsense://x"):
+        with pytest.raises(InputError, match="no dask scheduler answers at"):
+            sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster(address))
+    assert sweep.status(tmp_path).finished == 0
+
+
+@pytest.mark.parametrize("text", ["0/2", "3/2", "1", "a/b", "1/0", "-1/2"])
+def test_a_wrong_shard_is_an_input_error(text):
+    with pytest.raises(InputError, match="shard is"):
+        sweep.Shard.parse(text)
+
+
+def test_shards_are_disjoint_and_complete():
+    units = {str(k): sweep.Unit({"k": k}) for k in range(11)}
+    parts = [sweep.Shard(k, 3).select(units) for k in (1, 2, 3)]
+    assert sorted(name for part in parts for name in part) == sorted(units)
+    assert {len(part) for part in parts} == {3, 4}
+
+
+def test_a_worker_stays_in_the_bucket_it_has_compiled():
+    tasks = [Task(str(k), "", "", "", bucket) for k, bucket in enumerate("aabbb")]
+    queue = _Buckets(tasks)
+    assert queue.take(None).bucket == "b"  # the largest first
+    assert [queue.take("a").bucket for _ in range(3)] == ["a", "a", "b"]
+    assert queue
+    queue.take("a")
+    assert not queue
