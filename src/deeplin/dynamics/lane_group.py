@@ -51,8 +51,8 @@ class Group:
                 self.now, self.was = self.was, self.now
             value, goal, ceiling = self.rules[3], self.rules[1], self.rules[2]
             running = self.outcome == RUNNING
-            reached = running & (value <= goal)
-            diverged = running & ~reached & ~(value <= ceiling)
+            diverged = running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
+            reached = running & ~diverged & (value <= goal)
             self._leave(reached, self.now, clock, REACHED)
             self._leave(diverged, self.was, clock, DIVERGED)
             running = self.outcome == RUNNING

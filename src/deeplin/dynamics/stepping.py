@@ -79,8 +79,8 @@ def _block(value_and_gradient, data, rules: Rules, state: State, clock, until) -
         network = state.network
         value, gradient = value_and_gradient(*data, network)
         running = state.outcome == RUNNING
-        reached = running & (value <= goal)
-        diverged = running & ~(value <= ceiling)
+        diverged = running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
+        reached = running & ~diverged & (value <= goal)
         moving = running & ~reached & ~diverged & (clock < until)
         velocity = tuple(-learning_rate * slope for slope in gradient)
         if state.velocity:

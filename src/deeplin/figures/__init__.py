@@ -3,6 +3,7 @@
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study, select
 from deeplin.figures.fm_1 import FM_1
+from deeplin.figures.fm_2 import FM_2
 from deeplin.figures.fm_3 import FM_3
 from deeplin.figures.fm_4 import FM_4
 from deeplin.figures.fm_5 import FM_5
@@ -11,7 +12,7 @@ from deeplin.figures.fm_7 import FM_7, FM_7_NOISY
 from deeplin.figures.running import FigureResult, reproduce
 from deeplin.figures.talk_log import TALK_LOG
 
-FIGURES = (FM_1, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, TALK_LOG)
+FIGURES = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, TALK_LOG)
 """In the order of the report."""
 
 __all__ = [

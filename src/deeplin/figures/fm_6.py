@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, number
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.scale_claims import sharpness_claims
 from deeplin.figures.scale_plots import plot_sharpness
@@ -71,8 +71,8 @@ def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     return [
         Claim(
             "The generalisation gap grows with the sharpness: lower end of the 95% interval of the "
-            f"slope (fit: {line.slope:.3f} ± {line.stderr:.3f}, intercept {line.intercept:.2f} ± "
-            f"{line.intercept_stderr:.2f})",
+            f"slope (fit: {number(line.slope)} ± {number(line.stderr)}, intercept "
+            f"{number(line.intercept)} ± {number(line.intercept_stderr)})",
             low,
             lower=0.0,
             printed="Slope 0.42 ± 0.01, intercept −0.96 ± 0.03, on the authors' data set; both "

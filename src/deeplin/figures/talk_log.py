@@ -94,7 +94,7 @@ def plot(config: Contrast, table: Table, ax: Axes) -> None:
         xlabel=r"Learning rate relative to $2/$smoothness ($2/S_{\min}$)",
         ylabel="Final loss relative to its start",
     )
-    ax.legend(loc="center left")
+    ax.legend(loc="lower left", bbox_to_anchor=(0.26, 0.1))
 
 
 def claims(config: Contrast, table: Table) -> list[Claim]:

@@ -9,11 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from deeplin.figures.style import INK, PAPER, QUIET
+from deeplin.figures.style import COLOURS, INK, PAPER, QUIET
 from deeplin.report.errata import ERRATA
 from deeplin.report.files import read_outcomes
 
-RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"}
+RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
+    colour: f"var(--curve-{index})" for index, colour in enumerate(COLOURS)
+}
 """Colours of the pictures that follow the reader's choice of a light or dark screen."""
 
 
@@ -39,6 +41,7 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
         lstrip_blocks=True,
     )
     templates.filters["duration"] = duration
+    templates.globals["curves"] = dict(enumerate(COLOURS))
     claims = [c for outcome in outcomes for panel in outcome["panels"] for c in panel["claims"]]
     return templates.get_template("template.html").render(
         figures=outcomes,
