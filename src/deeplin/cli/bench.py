@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -56,6 +57,7 @@ def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
         assert specification is not None
         assert specification.loader is not None
         module = importlib.util.module_from_spec(specification)
+        sys.modules[specification.name] = module  # dataclasses and sweeps look their module up
         specification.loader.exec_module(module)
         if hasattr(module, "measure"):
             modules.append(module)

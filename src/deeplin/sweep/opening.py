@@ -18,12 +18,10 @@ from deeplin.sweep.config import to_plain
 from deeplin.sweep.environment import environment, precision
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.session import Session, Shard
-from deeplin.sweep.store import FORMAT, Store
+from deeplin.sweep.store import FORMAT, DamagedManifest, Store
 
 GATE_SECONDS = 120
 """How long to wait for another process that is just opening the folder."""
-PROBE_SECONDS = 0.5
-"""How long a lock may be held by someone who only looks whether it is held."""
 
 
 @contextmanager
@@ -40,14 +38,12 @@ def open_session(
     session = Session(store, shard, units)
     started = time.perf_counter()
     with ExitStack() as locks:
+        locks.callback(session.close)
         with _gate(store):
             neighbours = _claim(store, shard, locks)
             _prepare(session, experiment, config, neighbours)
-        try:
-            yield session
-        finally:
-            session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
-            session.close()
+        yield session
+        session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
         with _gate(store):
             session.write_manifest(_describe(store, experiment, config, units))
 
@@ -89,20 +85,18 @@ def _claim(store: Store, shard: Shard, locks: ExitStack) -> list[str]:
     The system releases the lock of a killed process, so nothing is ever locked by the dead.
     """
     running = running_shards(store)
-    clash = [
-        name for name in running if name == shard.name or name.split("-")[2] != str(shard.count)
-    ]
-    if clash:
-        raise InputError(
-            f"another process is sweeping into {store.folder} (shard {clash[0]}, "
-            f"{_holder(store, clash[0])}); wait for it, or pass another folder."
-        )
+    for name in running:
+        if name == shard.name or not name.endswith(f"-of-{shard.count}"):
+            raise InputError(
+                f"another process is sweeping into {store.folder} (shard {name}, "
+                f"{_holder(store, name)}); wait for it, or pass another folder."
+            )
     for folder in store.temporary.glob("*-of-*"):
         if folder.name not in running:
             shutil.rmtree(folder)  # left by a process that was killed while writing
-    locks.enter_context(FileLock(store.locks / f"{shard.name}.lock", timeout=PROBE_SECONDS))
+    locks.enter_context(FileLock(store.locks / f"{shard.name}.lock", timeout=GATE_SECONDS))
     (store.temporary / shard.name).mkdir(parents=True)
-    locks.callback(shutil.rmtree, store.temporary / shard.name)
+    locks.callback(shutil.rmtree, store.temporary / shard.name, ignore_errors=True)
     return running
 
 
@@ -127,7 +121,7 @@ def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: 
     store = session.store
     try:
         earlier = store.find_manifest()
-    except InputError as error:
+    except DamagedManifest as error:
         session.move_aside(store.manifest_path, str(error))
         earlier = None
     mine = set(session.units)

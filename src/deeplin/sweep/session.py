@@ -8,8 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from io import FileIO
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -63,7 +64,7 @@ class Session:
         self.set_aside: dict[str, str] = {}
         self.finished: dict[str, Path] = {}
         self._columns: str | None = None
-        self._journal: TextIO | None = None
+        self._journal: FileIO | None = None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.identifier = f"{stamp}-{os.getpid()}-{shard.name}"
         self._temporary = store.temporary / shard.name
@@ -103,8 +104,8 @@ class Session:
         path = self.store.sessions / f"{self.identifier}.jsonl"
         with self._explained(path):
             if self._journal is None:
-                self._journal = path.open("a", encoding="utf-8")
-            print(json.dumps(line, ensure_ascii=False), file=self._journal, flush=True)
+                self._journal = path.open("ab", buffering=0)
+            self._journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
 
     def close(self) -> None:
         """Close the journal."""

@@ -24,7 +24,6 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +34,12 @@ import pyarrow.parquet as pq
 from deeplin.checks import InputError
 
 FORMAT = 1
+FIELDS = {"format", "experiment", "schema", "dtype", "config", "units"}
+"""What a manifest cannot do without."""
+
+
+class DamagedManifest(InputError):
+    """The manifest cannot be read; the unit files beside it can still be trusted."""
 
 
 def checksum(identifier: str, payload: bytes) -> str:
@@ -68,7 +73,7 @@ class Store:
         self.temporary = self.folder / "_temporary"
         self.manifest_path = self.folder / "_manifest.json"
 
-    @cached_property
+    @property
     def manifest(self) -> dict[str, Any]:
         """What the folder holds: experiment, config, precision, unit ids, sessions."""
         found = self.find_manifest()
@@ -81,15 +86,20 @@ class Store:
     def find_manifest(self) -> dict[str, Any] | None:
         """The manifest, or None where there is none; a damaged one is an error."""
         try:
-            text = self.manifest_path.read_text(encoding="utf-8")
+            text = self.manifest_path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
         try:
             manifest = json.loads(text)
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
-            raise InputError(f"{self.manifest_path} is damaged ({error}).") from error
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise InputError(f"{self.manifest_path} was not written by this version of deeplin.")
+        except ValueError as error:
+            raise DamagedManifest(f"{self.manifest_path} is damaged ({error}).") from error
+        if not isinstance(manifest, dict) or FIELDS - set(manifest):
+            raise DamagedManifest(f"{self.manifest_path} is not the manifest of a sweep.")
+        if manifest["format"] != FORMAT:
+            raise InputError(
+                f"{self.manifest_path} has format {manifest['format']}, this version of deeplin "
+                f"knows {FORMAT}; use the version that wrote it."
+            )
         return manifest
 
     def inventory(self, known: frozenset[str] | None = None) -> Inventory:
@@ -109,10 +119,11 @@ class Store:
 
     def table(self) -> pd.DataFrame:
         """All rows of the finished units, in the order of the config, whoever computed them."""
-        finished = self.inventory().finished
+        order = self.manifest["units"]
+        finished = self.inventory(frozenset(order)).finished
         tables = [
             pq.read_table(io.BytesIO(finished[identifier].read_bytes()))
-            for identifier in self.manifest["units"]
+            for identifier in order
             if identifier in finished
         ]
         if not tables:
@@ -122,10 +133,7 @@ class Store:
 
     def failures(self) -> list[dict[str, Any]]:
         """The recorded failures: unit, coordinates, error, trace."""
-        return [
-            json.loads(path.read_text(encoding="utf-8"))
-            for path in sorted(self.failed.glob("*.json"))
-        ]
+        return [_read_failure(path) for path in sorted(self.failed.glob("*.json"))]
 
     def journal(self) -> Iterator[dict[str, Any]]:
         """Every line of every session: its header, then one line for each unit."""
@@ -137,6 +145,14 @@ class Store:
 
     def _unit_files(self) -> list[Path]:
         return sorted(self.units.iterdir()) if self.units.is_dir() else []
+
+
+def _read_failure(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        unreadable = f"the record of its failure is damaged ({error})"
+        return {"unit": path.stem, "coordinates": {}, "error": unreadable, "trace": ""}
 
 
 def _distrust(path: Path, identifier: str, rest: str, known: frozenset[str]) -> str | None:

@@ -7,7 +7,6 @@ import os
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -43,14 +42,9 @@ def execute_in_worker(settings: Settings, task: Task) -> Result:
     if settings.version != own_version():
         why = f"the worker has deeplin {own_version()}, the sweep {settings.version}; install one"
         return lost(task, why)
-    _set_up(settings)
-    return execute(task)
-
-
-@cache
-def _set_up(settings: Settings) -> None:
     jax.config.update("jax_enable_x64", settings.precision == "float64")
     share_compiled_code()
+    return execute(task)
 
 
 def share_compiled_code() -> None:
