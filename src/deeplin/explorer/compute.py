@@ -13,10 +13,10 @@ import jax
 import numpy as np
 
 from deeplin.checks import InputError
-from deeplin.dynamics import gradient_descent
+from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.dynamics.run import DIVERGED, Run
 from deeplin.explorer.linear_runs import linear_descent, linear_sharpness
-from deeplin.explorer.measures import of_layers
+from deeplin.explorer.measures import against_optimum, of_layers
 from deeplin.explorer.state import DATA, DESCENT, NETWORK, State
 from deeplin.networks import Network
 from deeplin.problems import Problem, synthetic
@@ -26,6 +26,7 @@ from deeplin.theory import balanced_sharpness, minimal_sharpness
 MOST_WORK = 4e9
 """Weight updates (times samples for GELU) of one picture: some ten seconds of one core."""
 MOST_RECORDS = 160
+FLOW_RECORDS, FLOW_STEPS = 61, 20_000
 MOST_NUMBERS = 4e6
 """Weights kept along all recorded steps of a picture."""
 
@@ -141,6 +142,12 @@ def theory_of(state: State, problem: Problem) -> Theory | None:
     return Theory(flattest.lower, flattest.exact, flattest.upper, balanced)
 
 
+def critical_rate(state: State, upload: Problem | None = None) -> float | None:
+    """2/S_min of the state, or None where there is none (GELU)."""
+    theory = theory_of(state, problem_of(state, upload))
+    return None if theory is None else theory.critical_rate
+
+
 def check_work(state: State, problem: Problem, networks: int) -> None:
     """Raise when a picture would keep the machine busy for long."""
     width = problem.dimension if state.architecture == "residual" else state.width
@@ -174,7 +181,7 @@ def _train(state: State, upload: Problem | None) -> Training:
     else:
         rates = np.full(state.seeds, state.learning_rate)
         run = linear_descent(problem, nets, rates, state.steps, every)
-        names, values = ("risk", "gap", "distance"), linear_sharpness(problem, run.trajectory)
+        names, values = ("risk", "gap", "distance"), linear_sharpness(problem, path_of(run))
     step = run.records["step"]
     ended = np.where(np.asarray(run.status) == DIVERGED, np.asarray(run.steps), np.inf)
     series = {name: run.records[name] for name in names} | {"sharpness": np.asarray(values)}
@@ -182,6 +189,12 @@ def _train(state: State, upload: Problem | None) -> Training:
     series = {name: np.where(alive, values, np.nan) for name, values in series.items()}
     first = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], run.trajectory)
     return Training(run, state.learning_rate, step, series, of_layers(first), theory)
+
+
+def path_of(run: Run) -> Network:
+    """The recorded weights of a run that kept them."""
+    assert run.trajectory is not None
+    return run.trajectory
 
 
 def record_every(state: State, nets: Network) -> int:
@@ -198,10 +211,16 @@ def flow(state: State, upload: Problem | None = None) -> Flow:
 
 @lru_cache(maxsize=8)
 def _flow(state: State, upload: Problem | None) -> Flow:
-    from deeplin.dynamics import gradient_flow
-
     problem = problem_of(state, upload)
-    net = jax.tree.map(lambda leaf: leaf[0], networks_of(state, problem))
-    times = np.linspace(0, state.learning_rate * state.steps, 81)
-    run = gradient_flow(problem, net, until=times[-1], at=times)
-    return Flow(run, run.records["time"], dict(run.records))
+    times = np.linspace(0, state.learning_rate * state.steps, FLOW_RECORDS)
+    run = gradient_flow(
+        problem, networks_of(state, problem), until=times[-1], at=times,
+        record=("risk",), max_steps=FLOW_STEPS,
+    )  # fmt: skip
+    if state.architecture == "gelu":
+        series = {"risk": run.records["risk"]}
+        values = sharpness_along(problem, run.trajectory).value
+    else:
+        series = against_optimum(problem, path_of(run))
+        values = linear_sharpness(problem, path_of(run))
+    return Flow(run, run.records["time"], series | {"sharpness": np.asarray(values)})

@@ -108,7 +108,7 @@ def _widget(name: str, value: Any) -> Widget:
         labels = list(bound.options.values())
         return RadioButtonGroup(labels=labels, active=position, name=name)
     if isinstance(bound, Choice):
-        options = [(key, text) for key, text in bound.options.items()]
+        options: list[Any] = list(bound.options.items())
         return Select(title=bound.label, options=options, value=position, name=name)
     if isinstance(bound, Flag):
         return Checkbox(label=bound.label, active=position, name=name)

@@ -147,7 +147,7 @@ def _multiply(widths, weights, twice_covariance, backward, forward, vector, imag
 
 @numba.njit(nogil=True, cache=True)
 def _lanczos(widths, weights, twice_covariance, backward, forward, basis, tolerance):
-    """Lanczos with full reorthogonalisation from basis[0]: θ, its residual, products, next start."""
+    """Lanczos with full reorthogonalisation: θ, its residual, products, the next start."""
     limit = min(LIMIT, weights.size)
     table = np.zeros((limit, limit))
     image = np.empty(weights.size)

@@ -1,14 +1,14 @@
 """One visitor's page: inputs become a checked state, the state becomes pictures.
 
-Computations run on a small pool of threads, so that the server stays free for other visitors. While
-one runs, later moves of a slider only replace what is wanted next.
+Computations run on small pools of threads, so that the server stays free for other visitors. A
+later move of a slider drops what is under way and only the last one is shown.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
 from html import escape
@@ -19,12 +19,13 @@ from bokeh.layouts import column
 from bokeh.models import Model, TextInput
 
 from deeplin.checks import InputError
+from deeplin.explorer.compute import critical_rate
 from deeplin.explorer.controls import Controls
 from deeplin.explorer.critical_mark import CriticalMark
 from deeplin.explorer.phase import PhaseTab
 from deeplin.explorer.presets import PRESETS
 from deeplin.explorer.state import AXES, DATA, DESCENT, NETWORK, PHASE, THEOREMS, WIDE, State
-from deeplin.explorer.tab import Tab, text
+from deeplin.explorer.tab import Stage, Tab, text
 from deeplin.explorer.theorems import TheoremsTab
 from deeplin.explorer.training import TrainingTab
 from deeplin.explorer.upload import Upload, read_upload
@@ -48,8 +49,11 @@ LOG = logging.getLogger(__name__)
 class Page:
     """The models of one browser tab, and the state behind them."""
 
-    def __init__(self, document: Document, state: State, pool: Executor, location: Any = None):
-        self.document, self.state, self.pool, self.location = document, state, pool, location
+    def __init__(
+        self, document: Document, state: State, pools: Sequence[Executor], location: Any = None
+    ):
+        self.document, self.state, self.pools, self.location = document, state, pools, location
+        self._changed = asyncio.Event()
         self.upload: Upload | None = None
         self.closed = False
         self._shown: State | None = None
@@ -170,7 +174,8 @@ class Page:
         show["exponent"].visible = state.spectrum == "power"
 
     def refresh(self) -> None:
-        """Compute and show what is wanted now, unless that is under way already."""
+        """Compute and show what is wanted now; what is under way for an older state is dropped."""
+        self._changed.set()
         if self._worker is None or self._worker.done():
             self._worker = asyncio.ensure_future(self._work())
             self._worker.add_done_callback(self._report)
@@ -184,20 +189,32 @@ class Page:
             self._shown = self.state
 
     async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
         while not self.closed and self._shown is not self.state:
             wanted, tab = self.state, self.tabs[self.state.tab]
-            data = None if self.upload is None else self.upload.problem
-            for stage in tab.stages(wanted):
-                try:
-                    result = await loop.run_in_executor(self.pool, stage, wanted, data)
-                    show = partial(self._show, tab, wanted, result)
-                except InputError as error:
-                    show = partial(self.complain, str(error))
-                await self._on_document(show)
-                if self.closed or self.state is not wanted:
-                    break
+            for stage, pool in zip(tab.stages(wanted), self.pools, strict=False):
+                if self.state is wanted and not self.closed:
+                    show = await self._computed(tab, stage, wanted, pool)
+                if self.state is wanted and not self.closed:  # no later move made it pointless
+                    await self._on_document(show)
             self._shown = wanted
+
+    async def _computed(
+        self, tab: Tab, stage: Stage, state: State, pool: Executor
+    ) -> Callable[[], None]:
+        """Compute a stage and return how to show it; give up when the state changes meanwhile."""
+        data = None if self.upload is None else self.upload.problem
+        work = asyncio.get_running_loop().run_in_executor(pool, stage, state, data)
+        self._changed.clear()
+        change = asyncio.ensure_future(self._changed.wait())
+        await asyncio.wait({work, change}, return_when=asyncio.FIRST_COMPLETED)
+        change.cancel()
+        if not work.done():
+            work.cancel()  # frees its place in the queue; what runs already ends unseen
+            return lambda: None
+        try:
+            return partial(self._show, tab, state, work.result())
+        except InputError as error:
+            return partial(self.complain, str(error))
 
     def _show(self, tab: Tab, state: State, result: Any) -> None:
         verdict = tab.show(state, result)
@@ -205,8 +222,7 @@ class Page:
         self._say(note, "note")
         if verdict is not None:
             self.verdict.text = verdict
-        if tab.critical_rate is not None:
-            self.mark.show(tab.critical_rate)
+        self.mark.show(critical_rate(state, self.upload and self.upload.problem))
 
     async def _on_document(self, change: Callable[[], None]) -> None:
         """Run a change of the page under the document's lock, as one batch of patches."""

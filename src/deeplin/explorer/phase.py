@@ -50,8 +50,6 @@ class Phase:
     diverged: np.ndarray
     critical: np.ndarray | None
     """2/S_min for each column."""
-    critical_rate: float | None
-    """2/S_min of the state itself."""
 
 
 def phase(state: State, upload: Problem | None = None) -> Phase:
@@ -63,8 +61,7 @@ def phase(state: State, upload: Problem | None = None) -> Phase:
 def _phase(state: State, upload: Problem | None) -> Phase:
     problem = problem_of(state, upload)
     theory = theory_of(state, problem)
-    rate = None if theory is None else theory.critical_rate
-    middle = rate or 0.1
+    middle = 0.1 if theory is None else theory.critical_rate
     bound = BOUNDS["learning_rate"]
     if state.phase_over == "scale":
         rates = np.geomspace(middle / 8, middle * 4, RATES).clip(bound.low, bound.high)
@@ -79,7 +76,8 @@ def _phase(state: State, upload: Problem | None) -> Phase:
         each = [_train(state.change(depth=L), problem, None, rates) for L in columns.tolist()]
         ends = [np.concatenate(parts) for parts in zip(*each, strict=True)]
     shape = (len(columns), RATES)
-    return Phase(columns, rates, *(values.reshape(shape) for values in ends), critical, rate)
+    distance, sharpnesses, diverged = (values.reshape(shape) for values in ends)
+    return Phase(columns, rates, distance, sharpnesses, diverged, critical)
 
 
 def _critical(state: State, problem: Problem, depths: np.ndarray) -> np.ndarray | None:
@@ -133,14 +131,14 @@ class PhaseTab(Tab):
 
     def show(self, state: State, result: Phase) -> str:
         """Colour the cells."""
-        self.shown, self.critical_rate = result, result.critical_rate
+        self.shown = result
         over_depth = state.phase_over == "depth"
         lefts, rights = _edges(result.columns, linear=True)
         bottoms, tops = _edges(result.rates)
         plots.set_axis(self.plot, "x", "linear")
         plots.set_axis(self.plot, "y", "log")
         self.plot.xaxis.axis_label = "depth L" if over_depth else "initial scale"
-        self.plot.title.text = SHOWS[state.phase_shows]
+        plots.retitle(self.plot, SHOWS[state.phase_shows])
         count = len(result.columns)
         values = self._values(state, result)
         plots.fill(

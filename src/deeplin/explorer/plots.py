@@ -14,6 +14,7 @@ from bokeh.models import (
     BasicTicker,
     BasicTickFormatter,
     ColumnDataSource,
+    Legend,
     LinearScale,
     LogScale,
     LogTicker,
@@ -44,9 +45,14 @@ def picture(title: str, name: str, **options: Any) -> figure:
     )
     plot.toolbar.logo = None
     plot.toolbar.autohide = True
-    plot.title.text_font_size = "13px"
+    plot.title.text_font_size = "13px"  # pyright: ignore
     plot.min_border_right = 12
     return plot
+
+
+def retitle(plot: figure, text: str) -> None:
+    """Change the title of a figure in place."""
+    plot.title.text = text  # pyright: ignore
 
 
 def set_axis(plot: figure, side: str, scale: str) -> None:
@@ -98,10 +104,16 @@ def layer_colours(count: int) -> list[str]:
     return [Viridis256[int(position)] for position in np.linspace(10, 225, count)]
 
 
-def small_legend(plot: figure) -> None:
-    """Keep the legend out of the way of the curves."""
-    legend = plot.legend[0]
-    legend.location = "bottom_left"
-    legend.label_text_font_size = "11px"
-    legend.padding, legend.spacing, legend.glyph_width = 3, 0, 14
-    legend.background_fill_alpha, legend.border_line_alpha = 0.5, 0
+def small(legend: Legend) -> Legend:
+    """Make a legend take little room, with the page's colour of text."""
+    legend.update(
+        label_text_font_size="11px",
+        glyph_width=14,
+        padding=2,
+        spacing=2,
+        margin=4,
+        border_line_alpha=0,
+        background_fill_alpha=0.5,
+        stylesheets=[".bk-label { color: var(--text) !important; }"],
+    )
+    return legend

@@ -7,6 +7,7 @@ import threading
 import webbrowser
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from urllib.parse import urlencode
 
 import panel as pn
 from bokeh.document import Document
@@ -15,6 +16,7 @@ from tornado.routing import Matcher, Rule
 from tornado.web import RequestHandler
 
 from deeplin.checks import InputError
+from deeplin.explorer.compute import flow, train
 from deeplin.explorer.page import TABS, Page
 from deeplin.explorer.presets import PRESETS
 from deeplin.explorer.state import State
@@ -22,7 +24,8 @@ from deeplin.explorer.tab import ASSETS
 from deeplin.explorer.upload import MOST_BYTES
 
 ADDRESS = "127.0.0.1"
-THREADS = 2
+THREADS = (2, 1)
+"""Threads for first stages of all visitors (the picture), and for second ones (the flow)."""
 GROUPS = {
     "phase": "Phase diagram",
     "theorems": "Certificate",
@@ -43,10 +46,10 @@ def make_server(port: int = 0) -> Any:
         raise InputError(f"port is {port}; pass a number from 0 to 65535.")
     port = port or _free_port()
     hosts = [f"{ADDRESS}:{port}", f"localhost:{port}"]
-    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="explorer")
+    pools = [ThreadPoolExecutor(count, thread_name_prefix="explorer") for count in THREADS]
     try:
         server = pn.io.server.get_server(
-            lambda: _page(pool),
+            lambda: _page(pools),
             port=port,
             address=ADDRESS,
             websocket_origin=hosts,
@@ -81,8 +84,6 @@ def explore(port: int = 0, *, open_browser: bool = True) -> None:
 
 def warm_up() -> None:
     """Compile what the first picture needs, before a visitor asks for it."""
-    from deeplin.explorer.compute import flow, train
-
     train(State())
     flow(State())
 
@@ -112,7 +113,7 @@ class Refuse(RequestHandler):
         self.finish("The explorer answers only at its own address on this machine.")
 
 
-def _page(pool: ThreadPoolExecutor) -> pn.Template:
+def _page(pools: list[ThreadPoolExecutor]) -> pn.Template:
     """One visitor's page, from the link it was opened with."""
     document = pn.state.curdoc
     assert isinstance(document, Document)
@@ -123,7 +124,7 @@ def _page(pool: ThreadPoolExecutor) -> pn.Template:
         state = State.from_link(_query(query))
     except InputError as error:
         complaint = f"This link could not be read: {error}"
-    page = Page(document, state, pool, location)
+    page = Page(document, state, pools, location)
     if complaint:
         page.complain(complaint)
     pn.state.on_session_destroyed(lambda _context: page.close())
@@ -151,8 +152,6 @@ def _query(search: str) -> str:
     if search or not arguments:
         return search
     pairs = [(name, values[-1].decode("utf-8", "replace")) for name, values in arguments.items()]
-    from urllib.parse import urlencode
-
     return urlencode(pairs)
 
 

@@ -243,7 +243,12 @@ class State:
         """The state of a link; every value is checked, unknown names are refused."""
         if len(query) > LONGEST_LINK:
             raise InputError(f"the link has {len(query)} characters; at most {LONGEST_LINK}.")
-        return cls().change(**dict(parse_qsl(query.removeprefix("?"))))
+        query = query.removeprefix("?")
+        try:
+            values = dict(parse_qsl(query, strict_parsing=bool(query)))
+        except ValueError:
+            raise InputError("the link is not of the form name=value&name=value.") from None
+        return cls().change(**values)
 
     def only(self, *names: str) -> State:
         """The state with every input but these at its default: what a computation depends on."""

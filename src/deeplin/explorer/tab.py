@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 import pandas as pd
-from bokeh.models import Column, Div, Model
+from bokeh.models import Column, Div, UIElement
 
 from deeplin.explorer.state import State
 from deeplin.problems import Problem
@@ -22,9 +22,7 @@ TEXT_STYLE = ASSETS.joinpath("text.css").read_text("utf-8")
 class Tab(ABC):
     """A page. `open_run(**values)` changes the state, for pages that lead to another one."""
 
-    layout: Model
-    critical_rate: float | None = None
-    """2/S_min of what is shown, to be marked on the slider."""
+    layout: UIElement
 
     def __init__(self, open_run: Callable[..., None]):
         self.open_run = open_run
@@ -48,7 +46,7 @@ class Tab(ABC):
         return json.dumps({"name": f"deeplin-{state.tab}.csv", "text": text})
 
 
-def grid(*children: Model, least: int = 290) -> Column:
+def grid(*children: UIElement, least: int = 290) -> Column:
     """Children in as many columns of at least this many pixels as fit."""
     style = f""":host {{ display: grid; gap: 8px; align-items: start;
       grid-template-columns: repeat(auto-fit, minmax(min(100%, {least}px), 1fr)); }}"""

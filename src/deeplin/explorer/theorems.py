@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import lru_cache
 from html import escape
 
@@ -10,12 +11,13 @@ import pandas as pd
 from latex2mathml.converter import convert
 
 from deeplin.explorer.compute import flow, problem_of, train
-from deeplin.explorer.state import State
+from deeplin.explorer.state import DATA, DESCENT, NETWORK, State
 from deeplin.explorer.tab import Stage, Tab, text
 from deeplin.problems import Problem
 from deeplin.theory import STATEMENTS, certify
 
 MARKS = {"holds": "✓", "violated": "✗", "hypotheses not met": "–", "not applicable": "·"}
+WORDS = {"holds": "hold"}
 CLASSES = {
     "holds": "good",
     "violated": "bad",
@@ -26,6 +28,11 @@ CLASSES = {
 
 def certificate(state: State, upload: Problem | None = None) -> pd.DataFrame:
     """Every statement evaluated on the first run of the state (descent or flow)."""
+    return _certificate(state.only(*DATA, *NETWORK, *DESCENT, "theorems_of"), upload)
+
+
+@lru_cache(maxsize=8)
+def _certificate(state: State, upload: Problem | None) -> pd.DataFrame:
     problem = problem_of(state, upload)
     if state.theorems_of == "flow":
         return certify(problem, flow(state, upload).run).table
@@ -62,9 +69,9 @@ class TheoremsTab(Tab):
         )
         head = "".join(f"<th>{name}</th>" for name in ("", "statement", "left ≤ right", "margin"))
         self.rows.text = f'<table class="certificate"><tr>{head}</tr>{body}</table>'
-        counts = result["verdict"].value_counts()
-        broken = int(counts.get("violated", 0))
-        words = ", ".join(f"{counts[v]} {v}" for v in MARKS if v in counts)
+        counts = Counter(result["verdict"])
+        broken = counts["violated"]
+        words = ", ".join(f"{counts[v]} {WORDS.get(v, v)}" for v in MARKS if v in counts)
         of = "gradient flow" if state.theorems_of == "flow" else "gradient descent"
         level = "bad" if broken else "good"
         return (

@@ -57,7 +57,6 @@ class TrainingTab(Tab):
             return None
         training, kept = result
         self.shown = training
-        self.critical_rate = training.theory and training.theory.critical_rate
         self._set_axes(state, "gap" in training.series)
         x = _horizontal(state, training.step, training.rate)
         for name, curve in self.curves.items():
@@ -82,7 +81,7 @@ class TrainingTab(Tab):
             plots.set_axis(plot, "y", state.vertical_scale)
         titles = CURVES if linear else CURVES | {"gap": "Risk R", "distance": "No single optimum"}
         for name, curve in self.curves.items():
-            curve.plot.title.text = titles[name]
+            plots.retitle(curve.plot, titles[name])
 
     def _draw_lines(self, plot: figure) -> None:
         """2/η, S_min, S_bal and the bracket of FM-T2 across the sharpness picture."""
@@ -96,15 +95,8 @@ class TrainingTab(Tab):
         legend = Legend(
             items=[LegendItem(label=label, renderers=[line]) for label, line in items.items()],
             orientation="horizontal",
-            label_text_font_size="11px",
-            glyph_width=14,
-            spacing=6,
-            padding=2,
-            margin=0,
-            border_line_alpha=0,
-            background_fill_alpha=0,
         )
-        plot.add_layout(legend, "below")
+        plot.add_layout(plots.small(legend), "below")
 
     def _show_lines(self, state: State, training: Training, x: np.ndarray) -> None:
         logarithmic = state.horizontal_scale == "log" and len(x) > 1

@@ -62,7 +62,7 @@ def _wide(state: State) -> Wide:
         noise=state.wide_noise,
     )
     check_work(state)
-    population = Population(data.truth, data.spectrum, noise=state.wide_noise)
+    population = Population(np.asarray(data.truth), data.spectrum, noise=state.wide_noise)
     key = jax.random.key(state.wide_seed)
     start = ReducedStart.draw(
         data.problem,
@@ -196,7 +196,7 @@ class WideTab(Tab):
             legend_label="‖Θ_⊥‖",
         )  # fmt: skip
         plot.xaxis.axis_label = "steps"
-        plots.small_legend(plot)
+        plots.small(plot.legend[0]).location = "bottom_left"
         return plot
 
     def _spectrum(self):
@@ -218,7 +218,7 @@ class WideTab(Tab):
         plot.line(
             "x", "y", source=self.index, color=plots.RED, line_dash="dashed", legend_label="k"
         )
-        plots.small_legend(plot)
+        plots.small(plot.legend[0]).location = "bottom_left"
         plot.xaxis.axis_label = "j"
         return plot
 
