@@ -13,7 +13,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.dynamics import Run
+from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.reduction import reduce
 from deeplin.networks import Network
 from deeplin.problems import Problem
@@ -160,8 +160,6 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _run(self, problem: Problem, start: Network) -> Run:
         goal = self.tolerance * (problem.target_moment - problem.minimal_risk)
         if self.solver == "flow":
-            from deeplin.dynamics import gradient_flow
-
             return gradient_flow(problem, start, gap=goal, max_steps=self.max_steps)
         return descend(problem, start, self.learning_rate, self.max_steps, gap=goal)
 

@@ -1,0 +1,104 @@
+"""Streaming a table: memory that does not grow with it, at the pace of reading it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+
+from deeplin.problems.reading import CHUNK, read_problem
+from deeplin.problems.tables import open_table
+
+COLUMNS, ROWS, GROUP = 101, 400_000, 100_000
+STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed
+CHILD = """
+import json, resource, sys
+from deeplin.problems.reading import read_problem
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+read_problem(sys.argv[1], "c0", memory=int(sys.argv[2]))
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(json.dumps([before / 2**20, after / 2**20]))
+"""
+
+
+def write_table(path: Path, rows: int) -> None:
+    """Random columns, a row group at a time."""
+    rng = np.random.default_rng(0)
+    names = [f"c{k}" for k in range(COLUMNS)]
+    schema = pa.schema([(name, pa.float64()) for name in names])
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for start in range(0, rows, GROUP):
+            block = rng.normal(size=(COLUMNS, min(GROUP, rows - start)))
+            writer.write_table(pa.table(dict(zip(names, block, strict=True)), schema=schema))
+
+
+def peak_memory(path: Path) -> tuple[float, float]:
+    """GiB of a fresh process before and after reading the table, at its peak."""
+    answer = subprocess.run(
+        [sys.executable, "-c", CHILD, str(path), str(STREAM)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    before, after = json.loads(answer.stdout)
+    return before, after
+
+
+def seconds(action) -> float:
+    began = time.perf_counter()
+    action()
+    return time.perf_counter() - began
+
+
+def only_read(path: Path) -> None:
+    """Decode every value and do nothing with it."""
+    table = open_table(path)
+    for piece in table.pieces:
+        for _ in piece.batches(list(table.columns), CHUNK // COLUMNS):
+            pass
+
+
+def measure() -> dict[str, dict]:
+    with tempfile.TemporaryDirectory() as folder:
+        small, large = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
+        write_table(small, ROWS // 4)
+        write_table(large, ROWS)
+        times = [
+            (
+                seconds(lambda: only_read(large)),
+                seconds(lambda: read_problem(large, "c0", memory=STREAM)),
+            )
+            for _ in range(5)
+        ]
+        reading, whole = (statistics.median(column) for column in zip(*times, strict=True))
+        before, peak = peak_memory(large)
+        _, small_peak = peak_memory(small)
+    details = {"rows": ROWS, "columns": COLUMNS, "rows_per_second": ROWS / whole}
+    return {
+        "reading a table, peak memory in GiB": {
+            "ratio": peak,
+            "target": 1.0,
+            "at_most": True,
+            "details": details | {"before": before},
+        },
+        "reading four times as many rows, memory": {
+            "ratio": peak / small_peak,
+            "target": 1.2,
+            "at_most": True,
+            "details": {"gib": [small_peak, peak]},
+        },
+        "moments of a table against reading it, seconds": {
+            "ratio": whole / reading,
+            "target": 2.0,
+            "at_most": True,
+            "details": details | {"seconds": [reading, whole]},
+        },
+    }
