@@ -332,7 +332,7 @@ class Context:
     @cached_property
     def slack(self) -> np.ndarray:
         """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
-        return np.sqrt(self.gap[-1] / self.zero_gap)
+        return np.sqrt(self.gap[-1] / max(self.zero_gap, np.finfo(float).tiny))
 
     @cached_property
     def distance_at_end(self) -> np.ndarray:

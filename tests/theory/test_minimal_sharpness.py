@@ -1,0 +1,287 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jax.flatten_util import ravel_pytree
+from scipy.optimize import minimize, minimize_scalar
+
+import deeplin as dl
+from deeplin.theory import (
+    balanced_sharpness,
+    critical_learning_rate,
+    minimal_sharpness,
+    minimizer_lower_bound,
+)
+from deeplin.theory.minimal_sharpness import largest_eigenvalue_of_update
+
+
+def dense_sharpness(problem, network):
+    """The oracle: the whole Hessian by automatic differentiation."""
+    flat, unravel = ravel_pytree(network.weights)
+    X, y = (jnp.asarray(part) for part in problem.require_data("the oracle"))
+
+    def risk(x):
+        outputs = dl.Network(unravel(x), network.readout)(X)
+        return jnp.sum((outputs - y) ** 2) / len(X)
+
+    return float(np.linalg.eigvalsh(np.asarray(jax.hessian(risk)(flat)))[-1])
+
+
+def make_problem(seed, n=20, d=3, spread=1.0, rank=None):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 1 / spread, d)
+    if rank is not None:
+        X = X[:, :rank] @ rng.normal(size=(rank, d))
+    return dl.Problem.from_data(X, X @ rng.normal(size=d) + 0.3 * rng.normal(size=n))
+
+
+def random_minimizer(problem, depth, rng, hidden=3, readout=None):
+    """Random layers W_2 … W_L, and a W_1 that makes the product w* (plus a part off the data)."""
+    last = 1 if readout is None else len(readout)
+    widths = (*[hidden] * (depth - 1), last)
+    layers = [rng.normal(size=(widths[k + 1], widths[k])) for k in range(depth - 1)]
+    v = np.ones(1) if readout is None else np.asarray(readout)
+    for layer in reversed(layers):
+        v = layer.T @ v
+    w = problem.optimum
+    first = rng.normal(size=(len(v), len(w)))
+    first += np.outer(v, w - first.T @ v) / (v @ v)
+    return dl.Network([first, *layers], readout)
+
+
+@jax.jit
+@jax.value_and_grad
+def sharpness_of_minimizer(weights, root, w):
+    """S of the minimiser closest to these weights by its first layer, and its gradient (X-1)."""
+    first, *layers = weights
+    v = jnp.ones(1)
+    backward = [v]
+    for layer in reversed(layers):
+        v = layer.T @ v
+        backward.append(v)
+    first = first + jnp.outer(v, w - first.T @ v) / (v @ v)
+    through, total = jnp.eye(len(w)), 0.0
+    for layer, v_k in zip([first, *layers], backward[::-1], strict=True):
+        total = total + jnp.sum(v_k**2) * through.T @ through
+        through = layer @ through
+    return jnp.linalg.eigvalsh(2 * root @ total @ root)[-1]
+
+
+def directly_minimised(problem, depth, seed, hidden=2):
+    """The flattest minimiser found by descent on the sharpness itself, over all free weights."""
+    start = random_minimizer(problem, depth, np.random.default_rng(seed), hidden)
+    flat, unravel = ravel_pytree(start.weights)
+    values, vectors = np.linalg.eigh(problem.covariance)
+    root = jnp.asarray((vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T)
+
+    def objective(x):
+        value, slope = sharpness_of_minimizer(unravel(x), root, jnp.asarray(problem.optimum))
+        return float(value), np.asarray(ravel_pytree(slope)[0])
+
+    options = {"gtol": 1e-11, "maxiter": 3000}
+    return minimize(objective, flat, jac=True, method="BFGS", options=options).fun
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4])
+@pytest.mark.parametrize(
+    "shape",
+    [{}, {"spread": 30.0}, {"rank": 2}, {"n": 2}],
+    ids=["plain", "ill-conditioned", "singular", "interpolating"],
+)
+def test_exact_value_is_what_direct_minimisation_over_minimisers_finds(depth, shape):
+    problem = make_problem(3, **shape)
+    exact = minimal_sharpness(problem, depth).exact
+    found = [directly_minimised(problem, depth, seed) for seed in range(3)]
+    assert min(found) == pytest.approx(exact, rel=1e-8)
+    assert min(found) >= exact * (1 - 1e-12)
+
+
+def one_dimensional_oracle(problem, depth, norm=1.0):
+    """The minimum over t of X-2 as printed, with a dense eigenvalue inside."""
+    values, vectors = np.linalg.eigh(problem.covariance)
+    root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
+    w = problem.optimum
+
+    def top(tau):
+        weight = (depth - 1) * (norm * np.exp(-tau)) ** (2 / (depth - 1))
+        inside = np.exp(2 * tau) * np.eye(len(w)) + weight * np.outer(w, w)
+        return np.linalg.eigvalsh(2 * root @ inside @ root)[-1]
+
+    return minimize_scalar(top, bracket=(-1, 1), tol=1e-12).fun
+
+
+problems = st.builds(
+    make_problem,
+    st.integers(0, 10**6),
+    n=st.integers(2, 12),
+    d=st.integers(2, 6),
+    spread=st.sampled_from([1.0, 10.0, 1e3]),
+)
+
+
+@given(problem=problems, depth=st.integers(2, 12), norm=st.floats(0.1, 10))
+@settings(max_examples=60, deadline=None)
+def test_exact_value_lies_in_the_bracket_and_matches_the_formula(problem, depth, norm):
+    readout = norm * np.array([0.6, 0.8])
+    minimal = minimal_sharpness(problem, depth, readout)
+    assert minimal.lower <= minimal.exact * (1 + 1e-12)
+    assert minimal.exact <= minimal.upper * (1 + 1e-12)
+    expected = one_dimensional_oracle(problem, depth, norm)
+    assert minimal.exact == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("depth", [1, 2, 4])
+@pytest.mark.parametrize("readout", [None, np.array([0.3, -1.2, 0.5])])
+def test_minimizer_attains_the_exact_value(problem, depth, readout):
+    minimal = minimal_sharpness(problem, depth, readout)
+    for network in (minimal.minimizer, minimal.attaining(hidden=1)):
+        np.testing.assert_allclose(network.product, problem.optimum, rtol=1e-12)
+        assert dense_sharpness(problem, network) == pytest.approx(minimal.exact, rel=1e-10)
+
+
+few_shapes = st.builds(
+    make_problem,
+    st.integers(0, 10**6),
+    n=st.integers(2, 12),
+    d=st.just(4),
+    spread=st.sampled_from([1.0, 10.0, 1e3]),
+)
+
+
+@given(problem=few_shapes, depth=st.sampled_from([2, 4]), seed=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_no_minimiser_is_flatter_than_the_bounds(problem, depth, seed):
+    network = random_minimizer(problem, depth, np.random.default_rng(seed))
+    measured = dl.sharpness(problem, network, method="exact").value
+    norms = [np.linalg.norm(weight) for weight in network.weights]
+    assert measured >= minimal_sharpness(problem, depth).exact * (1 - 1e-9)
+    assert measured >= minimizer_lower_bound(problem, norms) * (1 - 1e-9)
+
+
+def test_printed_reference_values_of_the_bracket_are_reproduced():
+    a, Lambda = 0.93281, 1.59418
+    share = (a - 0.5) / (Lambda - 0.5)  # two eigenvalues that give this a and Λ
+    w = np.sqrt([share, 1 - share])
+    sigma = np.diag([Lambda, 0.5])
+    problem = dl.Problem.from_moments(sigma, sigma @ w, 5.0, samples=50)
+    minimal = {depth: minimal_sharpness(problem, depth) for depth in (2, 10)}
+    assert minimal[2].lower == pytest.approx(3.7312, abs=1e-4)
+    assert minimal[2].upper == pytest.approx(5.8290, abs=1e-4)
+    assert minimal[10].lower == pytest.approx(18.6561, abs=2e-4)
+    assert minimal[10].upper == pytest.approx(21.7961, abs=2e-4)
+
+
+def test_white_data_reach_the_lower_bound_and_balance_is_flattest(rng):
+    X = np.linalg.qr(rng.normal(size=(30, 4)))[0] * np.sqrt(30)
+    problem = dl.Problem.from_data(X, X @ rng.normal(size=4))
+    for depth in (1, 2, 5, 20):
+        minimal = minimal_sharpness(problem, depth)
+        assert minimal.exact == pytest.approx(minimal.lower, rel=1e-12)
+        assert balanced_sharpness(problem, depth) == pytest.approx(minimal.exact, rel=1e-12)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 5])
+def test_signal_beside_the_top_eigenvector_is_handled_exactly(depth):
+    """The optimum then sits where the two largest eigenvalues meet."""
+    sigma = np.diag([3.0, 1.0, 0.1])
+    problem = dl.Problem.from_moments(sigma, [0.0, 1.0, 1.0], 20.0, samples=10)
+    exact = minimal_sharpness(problem, depth).exact
+    assert exact == pytest.approx(one_dimensional_oracle(problem, depth), rel=1e-9)
+
+
+def test_many_inputs_cost_no_square_matrix(rng):
+    X = rng.normal(size=(12, 30_000))
+    problem = dl.Problem.from_data(X, rng.normal(size=12))
+    small = dl.Problem.from_data(*_reduced(X, problem))
+    for depth in (2, 7):
+        exact = minimal_sharpness(problem, depth).exact
+        assert exact == pytest.approx(minimal_sharpness(small, depth).exact, rel=1e-10)
+        assert exact == pytest.approx(one_dimensional_oracle(small, depth), rel=1e-9)
+    assert "covariance" not in problem.__dict__
+
+
+def _reduced(X, problem):
+    basis = np.linalg.qr(X.T)[0]
+    return X @ basis, problem.require_data("the oracle")[1][:, 0]
+
+
+def test_depth_one_has_the_same_sharpness_everywhere(problem):
+    p = np.array([2.0])
+    assert minimal_sharpness(problem, 1, p).exact == pytest.approx(8 * problem.largest_eigenvalue)
+    minimal = minimal_sharpness(problem, 1)
+    assert minimal.lower <= minimal.exact <= minimal.upper * (1 + 1e-15)
+
+
+def test_minimal_sharpness_grows_like_two_la_with_depth(problem):
+    depth = 10**6
+    leading = 2 * problem.optimum_norm**2 * depth * problem.alignment
+    assert minimal_sharpness(problem, depth).exact == pytest.approx(leading, rel=1e-4)
+
+
+@given(
+    diagonal=st.lists(st.sampled_from([0.0, 0.1, 1.0, 1.0, 2.5]), min_size=1, max_size=6),
+    seed=st.integers(0, 10**6),
+)
+@settings(max_examples=60, deadline=None)
+def test_secular_equation_gives_the_largest_eigenvalue_of_an_update(diagonal, seed):
+    rng = np.random.default_rng(seed)
+    D = np.array(diagonal)
+    b = rng.normal(size=len(D)) * rng.choice([0.0, 1e-9, 1.0], size=len(D))
+    expected = np.linalg.eigvalsh(np.diag(D) + np.outer(b, b))[-1]
+    assert largest_eigenvalue_of_update(D, b**2) == pytest.approx(expected, rel=1e-12, abs=1e-15)
+
+
+@pytest.mark.parametrize("depth", [2, 5])
+def test_balanced_sharpness_is_that_of_the_rank_one_network(problem, depth):
+    network = dl.initialize.rank_one(problem.optimum, depth)
+    balanced = balanced_sharpness(problem, depth)
+    assert balanced == pytest.approx(dense_sharpness(problem, network), rel=1e-10)
+    assert balanced >= minimal_sharpness(problem, depth).exact
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_descent_beside_the_flattest_minimiser_settles_only_below_the_critical_rate(
+    problem, momentum
+):
+    depth = 3
+    rate = critical_learning_rate(problem, depth, momentum=momentum)
+    flattest = minimal_sharpness(problem, depth).minimizer
+    start = jax.tree.map(lambda weight: weight * (1 + 1e-4), flattest)
+    rates = rate * np.array([0.97, 1.03])
+    run = dl.gradient_descent(problem, start, rates, 20_000, momentum=momentum)
+    assert run.evidence["gap"][0] < 1e-20
+    assert run.evidence["gap"][1] > 1e-6
+
+
+def test_printed_critical_rate_is_twice_the_inverse_lower_bound(problem):
+    minimal = minimal_sharpness(problem, 10)
+    size, a = problem.optimum_norm, problem.alignment
+    assert minimal.printed_critical_learning_rate == pytest.approx(1 / (size**1.8 * 10 * a))
+    assert critical_learning_rate(problem, 10) == pytest.approx(2 / minimal.exact)
+    assert critical_learning_rate(problem, 10) <= minimal.printed_critical_learning_rate
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"depth": 0}, "depth"),
+        ({"depth": 2.5}, "depth"),
+        ({"depth": 2, "readout": np.zeros(3)}, "readout is zero"),
+        ({"depth": 2, "readout": [np.nan]}, "readout"),
+        ({"depth": 2, "momentum": 1.0}, "momentum"),
+        ({"depth": 2, "momentum": -0.1}, "momentum"),
+    ],
+)
+def test_bad_input_is_named(problem, arguments, message):
+    with pytest.raises(dl.InputError, match=message):
+        critical_learning_rate(problem, **arguments)
+
+
+def test_undefined_problems_are_named(rng):
+    X = rng.normal(size=(10, 3))
+    with pytest.raises(dl.InputError, match="one target"):
+        minimal_sharpness(dl.Problem.from_data(X, X), 2)
+    with pytest.raises(dl.InputError, match="undefined"):
+        minimal_sharpness(dl.Problem.from_data(X, np.zeros(10)), 2)
