@@ -60,7 +60,7 @@ def test_sharpness_along_a_trajectory_is_the_top_of_the_dense_hessian(problem, n
     run = linear_descent(problem, nets, np.full(3, 0.03), steps=60, every=3)
     values = linear_sharpness(problem, run.trajectory)
     for record in (0, 7, len(values) - 1):
-        there = jax.tree.map(lambda leaf: np.asarray(leaf)[record], run.trajectory)
+        there = jax.tree.map(lambda leaf, at=record: np.asarray(leaf)[at], run.trajectory)
         dense = dl.sharpness(problem, there, method="dense").value
         # a residual of 1e-3 of the value: the value itself is good to about its square
         assert values[record] == pytest.approx(dense, rel=1e-5)

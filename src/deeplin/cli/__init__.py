@@ -1,6 +1,17 @@
 """The command line. Importing a command's module registers it on the application."""
 
-from deeplin.cli import bench, cite, diagnose, reproduce, status, sweep, train
+from deeplin.cli import bench, cite, diagnose, explore, reproduce, status, sweep, train
 from deeplin.cli.app import app, main
 
-__all__ = ["app", "bench", "cite", "diagnose", "main", "reproduce", "status", "sweep", "train"]
+__all__ = [
+    "app",
+    "bench",
+    "cite",
+    "diagnose",
+    "explore",
+    "main",
+    "reproduce",
+    "status",
+    "sweep",
+    "train",
+]
