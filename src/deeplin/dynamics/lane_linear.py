@@ -51,7 +51,7 @@ def linear_kernel(square: int, single: bool, heavy: bool, sources: str):
     return descend
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _pull_all(weights, V, widths, size, outputs):
     """V_{k−1} = W_kᵀ V_k from the last layer to the first; V_L = p is given."""
     start, above = len(weights), size - widths[-1]
@@ -63,7 +63,7 @@ def _pull_all(weights, V, widths, size, outputs):
         above -= n
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _pull(weights, start, V, above, m, n):
     """One output of V_{k−1} = W_kᵀ V_k."""
     for j in range(n):
@@ -73,7 +73,7 @@ def _pull(weights, start, V, above, m, n):
         store(V, above - n + j, total)
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _slope(V, U, difference, covariance, optimum, size, outputs):
     """U_0 = g = 2Σ̂(Θ − Θ*); returns R − R_min = ½⟨Θ − Θ*, g⟩ (FM-L8)."""
     d = len(covariance)
@@ -90,7 +90,7 @@ def _slope(V, U, difference, covariance, optimum, size, outputs):
     return value
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _forward(weights, U, widths, size, square, outputs):
     """U_k = W_k U_{k−1} for k < L."""
     start = below = 0
@@ -105,7 +105,7 @@ def _forward(weights, U, widths, size, square, outputs):
         below += n
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _apply(weights, start, U, below, m, n):
     """One output of U_k = W_k U_{k−1}."""
     for i in range(m):
@@ -115,7 +115,7 @@ def _apply(weights, start, U, below, m, n):
         store(U, below + n + i, total)
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _step(now, was, velocity, V, push, U, widths, momentum, size, square, outputs, heavy):
     """W ← W − η V Uᵀ in every layer, last to first, with the new V_{k−1} = W_kᵀ V_k."""
     start, above = len(now), size - widths[-1]
@@ -137,7 +137,7 @@ def _step(now, was, velocity, V, push, U, widths, momentum, size, square, output
         above -= n
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _step_layer(
     now, was, velocity, V, push, U, start, above, size, beta, m, n, outputs, heavy
 ):  # fmt: skip

@@ -59,7 +59,7 @@ def rows_kernel(square: int, smooth: bool, heavy: bool, sources: str):
     return descend
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _enter(inputs, A, first, count):
     """A_0: the same rows of the data for every network."""
     d = inputs.shape[1]
@@ -68,7 +68,7 @@ def _enter(inputs, A, first, count):
             store(A, r * d + j, fill(A, inputs[first + r, j]))
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _forward(weights, A, slopes, widths, count, square, smooth):
     """A_k = φ(W_k A_{k−1}) with φ', for k < L; A_L = W_L A_{L−1}."""
     start = below = 0
@@ -84,7 +84,7 @@ def _forward(weights, A, slopes, widths, count, square, smooth):
         below = above
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _apply(weights, start, A, slopes, below, above, m, n, count, active, smooth):
     """One layer on every row of the block."""
     for r in range(count):
@@ -100,7 +100,7 @@ def _apply(weights, start, A, slopes, below, above, m, n, count, active, smooth)
                 store(A, row, total)
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _residual(A, D, readout, targets, widths, first, count):
     """D_L = Σ_c p_c (f_c − y_c) with f_c = p_cᵀA_L; returns Σ (f − y)² over the block."""
     m, outputs = widths[-1], targets.shape[1]
@@ -120,7 +120,7 @@ def _residual(A, D, readout, targets, widths, first, count):
     return value
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _backward(weights, A, slopes, D, gradient, widths, count, square):
     """Add D_k A_{k−1}ᵀ to the gradient of each layer; D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1})."""
     start, below = len(weights), BLOCK * (widths.sum() - widths[-1])
@@ -141,7 +141,7 @@ def _backward(weights, A, slopes, D, gradient, widths, count, square):
         here, there = there, here
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _collect(gradient, start, D, here, A, below, m, n, count):
     """Add D Aᵀ, summed over the rows of the block."""
     for j in range(n):
@@ -153,7 +153,7 @@ def _collect(gradient, start, D, here, A, below, m, n, count):
             store(gradient, start + j * m + i, total)
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _pull(weights, start, D, here, there, slopes, below, m, n, count):
     """D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1}) on every row of the block."""
     for r in range(count):
@@ -165,7 +165,7 @@ def _pull(weights, start, D, here, there, slopes, below, m, n, count):
             store(D, there + r * n + j, total * load(slopes, below + r * n + j))
 
 
-@njit(nogil=True)
+@njit(nogil=True, forceinline=True)
 def _step(now, was, velocity, gradient, push, beta, heavy):
     """W ← W − η∇R, or the heavy ball."""
     for row in range(len(now)):

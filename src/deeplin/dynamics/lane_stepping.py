@@ -10,9 +10,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
+from filelock import FileLock
 
 from deeplin.dynamics.lane_group import Group, unpack
 from deeplin.dynamics.lane_linear import linear_kernel
@@ -63,8 +65,8 @@ def _linear(objective: Objective, rules: Rules, state: State) -> Descend:
             outputs, -1, LANES
         )
         difference = np.zeros((len(covariance), LANES), covariance.dtype)
-        return kernel(
-            group.now, group.was, group.velocity, V, push, U, difference, group.rules,
+        return _call(
+            kernel, group.now, group.was, group.velocity, V, push, U, difference, group.rules,
             covariance, optimum, momentum, group.widths, clock, until,
         )  # fmt: skip
 
@@ -83,8 +85,8 @@ def _rows(objective: Objective, rules: Rules, state: State) -> Descend:
         A, slopes = np.zeros((2, BLOCK * sum(network.widths), LANES), inputs.dtype)
         D = np.zeros((2 * BLOCK * max(network.widths), LANES), inputs.dtype)
         gradient = np.zeros_like(group.now)
-        return kernel(
-            group.now, group.was, group.velocity, gradient, A, slopes, D, group.rules,
+        return _call(
+            kernel, group.now, group.was, group.velocity, gradient, A, slopes, D, group.rules,
             group.readout, inputs, targets, momentum, group.widths, clock, until,
         )  # fmt: skip
 
@@ -120,3 +122,18 @@ def _sources() -> str:
     for path in sorted(Path(__file__).parent.glob("lane*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def _call(kernel: Any, *arguments: Any) -> int:
+    """Call a compiled function; the first time for these types, compile it or load it from disk.
+
+    That happens under a lock, because processes that save different kernels at the same moment
+    can leave numba's cache on disk with one kernel under the name of another.
+    """
+    types = tuple(map(kernel.typeof_pyval, arguments))
+    if types not in kernel.overloads:
+        folder = Path(kernel.stats.cache_path)
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / "deeplin-kernels.lock"):
+            kernel.compile(types)
+    return kernel(*arguments)

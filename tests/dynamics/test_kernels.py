@@ -1,0 +1,216 @@
+"""The compiled kernels and their parts, against NumPy in extended precision and autodiff."""
+
+import os
+import subprocess
+import sys
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+import deeplin as dl
+from deeplin.dynamics import lane_stepping, stepping
+from deeplin.dynamics.descent import gradient_descent
+from deeplin.dynamics.lane_activations import activate, exponential_parts
+from deeplin.dynamics.lane_group import packed, unpack
+from deeplin.dynamics.lanes import LANES, any_outside, fill, load, store
+from deeplin.dynamics.objective import objective_of
+
+PRECISIONS = (np.float64, np.float32)
+
+
+def lanes_of(values, dtype):
+    """Values as rows of lanes, the last row filled up with zeros."""
+    rows = np.zeros((-(-len(values) // LANES), LANES), dtype)
+    rows.ravel()[: len(values)] = values
+    return rows
+
+
+@njit
+def exponentials(x, result):
+    for row in range(len(x)):
+        above, below = exponential_parts(load(x, row))
+        store(result, row, above / below)
+
+
+@njit
+def outside(values, low, high):
+    return any_outside(load(values, 0), fill(values, low), fill(values, high))
+
+
+# --- lanes and activations -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_the_exponential_is_accurate_to_rounding_over_its_whole_range(dtype):
+    end = 699 if dtype == np.float64 else 79
+    x = lanes_of(np.concatenate([np.linspace(-end, end, 4001), [0.0, 1e-300, -1e-9]]), dtype)
+    result = np.zeros_like(x)
+    exponentials(x, result)
+    exact = np.exp(x.astype(np.longdouble))
+    assert np.max(np.abs(result / exact - 1)) < 3 * np.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", PRECISIONS)
+def test_gelu_and_its_slope_are_accurate_to_rounding(dtype):
+    small = np.geomspace(1e-12, 1, 500)
+    h = lanes_of(np.concatenate([np.linspace(-30, 30, 4000), small, -small]), dtype)
+    value, slope = np.zeros_like(h), np.zeros_like(h)
+    activate(True, h, value, slope)
+    x = h.astype(np.longdouble)
+    factor = 2 * np.sqrt(2 / np.longdouble("3.14159265358979323846"))
+    cube = np.longdouble("0.044715")
+    s = 1 / (1 + np.exp(-factor * (x + cube * x**3)))
+    rest = 1 / (1 + np.exp(factor * (x + cube * x**3)))
+    epsilon = np.finfo(dtype).eps
+    assert np.all(np.abs(value - x * s) <= 2 * epsilon * np.abs(x))
+    expected = s + x * s * rest * factor * (1 + 3 * cube * x**2)
+    assert np.max(np.abs(slope - expected)) < 4 * epsilon
+
+
+@pytest.mark.parametrize("smooth", [True, False])
+def test_activations_agree_with_jax_and_pass_nan_on(smooth):
+    h = lanes_of([-2.0, -0.5, 0.0, 0.5, 2.0, 40.0, -40.0, np.nan], np.float64)
+    value, slope = np.zeros_like(h), np.zeros_like(h)
+    activate(smooth, h, value, slope)
+    function = (lambda x: jax.nn.gelu(x, approximate=True)) if smooth else jax.nn.relu
+    np.testing.assert_allclose(value[0, :-1], function(h[0, :-1]), rtol=0, atol=1e-14)
+    expected = jax.vmap(jax.grad(function))(h[0, :-1])
+    np.testing.assert_allclose(slope[0, :-1], expected, rtol=0, atol=1e-14)
+    assert np.isnan(value[0, -1])
+
+
+def test_the_stopping_test_sees_any_lane_and_nan():
+    inside = np.full((1, LANES), 0.5)
+    assert not outside(inside, 0.0, 0.5)
+    for lane in range(LANES):
+        for wrong in (0.0, -1.0, 0.6, np.inf, -np.inf, np.nan):
+            values = inside.copy()
+            values[0, lane] = wrong
+            assert outside(values, 0.0, 0.5)
+
+
+@given(
+    sizes=st.lists(st.integers(1, 6), min_size=2, max_size=5),
+    batch=st.integers(1, 12),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=30, deadline=None)
+def test_packing_into_lanes_and_back_changes_nothing(sizes, batch, seed):
+    rng = np.random.default_rng(seed)
+    layers = [rng.normal(size=(batch, m, n)) for n, m in pairwise(sizes)]
+    members = rng.permutation(batch)[: min(batch, LANES)]
+    array = packed(tuple(layers), members)
+    copies = [np.zeros_like(layer) for layer in layers]
+    unpack(array, members, copies)
+    for layer, copy in zip(layers, copies, strict=True):
+        np.testing.assert_array_equal(copy[members], layer[members])
+        assert np.count_nonzero(copy) == layer[members].size
+
+
+# --- kernels -------------------------------------------------------------------------------
+
+
+@given(
+    hidden=st.lists(st.integers(1, 7), max_size=3),
+    outputs=st.integers(1, 3),
+    readout=st.booleans(),
+    activation=st.sampled_from(["linear", "relu"]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=12, deadline=None)
+def test_kernels_follow_autodiff_for_any_shape(hidden, outputs, readout, activation, seed):
+    rng = np.random.default_rng(seed)
+    widths = (3, *hidden, outputs)
+    weights = [rng.normal(size=(2, m, n)) / 2 for n, m in pairwise(widths)]
+    p = rng.normal(size=outputs) if readout else None
+    targets = 1 if readout else outputs
+    problem = dl.Problem.from_data(rng.normal(size=(11, 3)), rng.normal(size=(11, targets)))
+    before = lane_stepping.UNROLLED
+    lane_stepping.UNROLLED = 0  # one kernel for all widths: fewer compilations
+    try:
+        assert_follows_autodiff(problem, dl.Network(weights, p, activation))
+    finally:
+        lane_stepping.UNROLLED = before
+
+
+@pytest.mark.parametrize("samples", [1, 7, 8, 9, 50])
+def test_gelu_kernel_follows_autodiff_for_any_number_of_rows(rng, samples):
+    problem = dl.Problem.from_data(rng.normal(size=(samples, 5)), rng.normal(size=samples))
+    keys = jax.random.split(jax.random.key(0), 2)
+    nets = dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=0.6, activation="gelu")
+    assert_follows_autodiff(problem, nets)
+
+
+def assert_follows_autodiff(problem, nets):
+    """Three steps of the kernel against three steps along the gradient of the rows' risk."""
+
+    @jax.jit
+    def gradient(weights, readout):
+        def risk(weights):
+            residual = dl.Network(weights, readout, nets.activation)(problem.inputs)
+            return jnp.sum((residual - problem.targets) ** 2) / problem.samples
+
+        return jax.grad(risk)(weights)
+
+    batch, never = nets.with_batch(), np.full(2, np.inf)
+    rules = stepping.Rules(np.full(2, 0.01), -never, np.full(2, 1e99), 0.0)
+    state = stepping.start(batch, 0.0)
+    after = lane_stepping.advance(objective_of(problem, batch), rules, state, 3)
+    for member in range(2):
+        weights = [weight[member] for weight in batch.weights]
+        readout = None if batch.readout is None else batch.readout[member]
+        for _ in range(3):
+            slopes = gradient(weights, readout)
+            weights = [w - 0.01 * slope for w, slope in zip(weights, slopes, strict=True)]
+        for ours, theirs in zip(after.network.weights, weights, strict=True):
+            np.testing.assert_allclose(ours[member], theirs, rtol=0, atol=1e-13)
+
+
+def test_constant_widths_change_nothing_but_rounding(problem, monkeypatch):
+    keys = jax.random.split(jax.random.key(0), 3)
+    nets = dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=0.5)
+    unrolled = gradient_descent(problem, nets, 0.02, 100, backend="kernel")
+    monkeypatch.setattr(lane_stepping, "UNROLLED", 0)
+    general = gradient_descent(problem, nets, 0.02, 100, backend="kernel")
+    for one, other in zip(unrolled.network.weights, general.network.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)
+
+
+# --- several devices -----------------------------------------------------------------------
+
+SHARDED = """
+import jax, numpy as np
+jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_num_cpu_devices", 2)
+import deeplin as dl
+from deeplin.dynamics.descent import gradient_descent
+rng = np.random.default_rng(0)
+problem = dl.Problem.from_data(rng.normal(size=(20, 3)), rng.normal(size=20))
+nets = dl.initialize.gaussian(
+    jax.random.split(jax.random.key(0), 5), widths=(3, 3, 1), scale=np.linspace(0.3, 1.5, 5)
+)
+assert len(jax.devices()) == 2
+for momentum in (0.0, 0.5):
+    runs = [
+        gradient_descent(problem, nets, 0.05, 200, gap=1e-6, momentum=momentum, backend=backend)
+        for backend in ("jax", "kernel")
+    ]
+    assert list(runs[0].status) == list(runs[1].status)
+    assert list(runs[0].steps) == list(runs[1].steps)
+    for one, other in zip(runs[0].network.weights, runs[1].network.weights, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
+    assert len(runs[0].network.weights[0]) == 5
+"""
+
+
+def test_a_batch_spread_over_two_devices_trains_like_one():
+    done = subprocess.run(
+        [sys.executable, "-c", SHARDED], capture_output=True, text=True, env=dict(os.environ)
+    )
+    assert done.returncode == 0, done.stderr
