@@ -15,8 +15,10 @@ from deeplin.theory.statements import NotApplicable
 if TYPE_CHECKING:
     from deeplin.theory.context import Context
 
-INTERPOLATES = 1e-6
-"""A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖."""
+INTERPOLATES = 1e-3
+"""A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖ (a mean loss of 1e-7 is).
+
+Statements about interpolators are then judged on the nearest one, Θ_min + Θ_⊥."""
 
 
 @dataclass(frozen=True)
