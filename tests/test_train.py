@@ -66,6 +66,12 @@ def test_a_rate_above_the_critical_one_does_not_settle(csv, capsys, tmp_path):
     )
     critical = json.loads(text)["critical_learning_rate"]
     rate = ["--learning-rate", 1.2 * critical, "--steps", 3000]
+    older = (tmp_path / "run.npz").read_bytes()
+    code, _, err = command(capsys, csv, "--target", "y", "--depth", 3, *prepared, *rate)
+    assert code == 2
+    assert "holds a run already" in err
+    assert (tmp_path / "run.npz").read_bytes() == older
+    rate.append("--overwrite")
     code, text, _ = command(capsys, csv, "--target", "y", "--depth", 3, *prepared, *rate)
     assert code == 1
     assert "descent cannot settle" in text

@@ -28,10 +28,25 @@ Cluster = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def read_table(source: str, target: list[str], ignore: list[str] | None, **options: Any) -> Reading:
+def read(
+    source: str,
+    target: list[str],
+    ignore: list[str] | None,
+    standardize: bool,
+    intercept: bool,
+    missing: str,
+    cluster: str | None,
+) -> Reading:
     """The problem in a table; one target is a vector, several are a matrix."""
-    wanted = target[0] if len(target) == 1 else target
-    return read_problem(source, wanted, ignore=ignore or (), **options)
+    return read_problem(
+        source,
+        target[0] if len(target) == 1 else target,
+        ignore=ignore or (),
+        standardize=standardize,
+        intercept=intercept,
+        missing=missing,
+        cluster=cluster,
+    )
 
 
 def parse_depths(text: str) -> list[int]:

@@ -6,22 +6,13 @@ import json
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
 
-from deeplin.checks import positive_number, whole_number
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.cli import table_options as table
 from deeplin.cli.app import app
 from deeplin.cli.live import LiveTraining
-from deeplin.cli.table_options import (
-    AsJson,
-    Cluster,
-    Ignore,
-    Intercept,
-    Missing,
-    Source,
-    Standardize,
-    Target,
-    read_table,
-)
 from deeplin.dynamics import Run
 from deeplin.dynamics.saved import check_run_path, save_run
 from deeplin.problems.reading import Reading
@@ -29,12 +20,14 @@ from deeplin.problems.reading import Reading
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
 RECORDS = 200
+"""Records along a run, as long as their weights together stay below `KEPT` numbers."""
+KEPT = 2**25
 
 
 @app.command()
 def train(
-    source: Source,
-    target: Target,
+    source: table.Source,
+    target: table.Target,
     depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
     initialization: Annotated[
@@ -44,29 +37,23 @@ def train(
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
     momentum: Annotated[float, typer.Option(help="Heavy-ball coefficient.")] = 0.0,
     steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
-    ignore: Ignore = None,
-    standardize: Standardize = False,
-    intercept: Intercept = False,
-    missing: Missing = "refuse",
-    cluster: Cluster = None,
+    ignore: table.Ignore = None,
+    standardize: table.Standardize = False,
+    intercept: table.Intercept = False,
+    missing: table.Missing = "refuse",
+    cluster: table.Cluster = None,
     seed: Annotated[int, typer.Option(help="Seed of the initialisation.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
-    as_json: AsJson = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
+    as_json: table.AsJson = False,
 ) -> None:
     """Train on a table, watch loss and sharpness against 2/η, and keep the run.
 
     The exit code is 1 when training did not settle or the prediction did not come true.
     """
-    check_run_path(out)
-    reading = read_table(
-        source,
-        target,
-        ignore,
-        standardize=standardize,
-        intercept=intercept,
-        missing=missing,
-        cluster=cluster,
-    )
+    if check_run_path(out).exists() and not overwrite:
+        raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
+    reading = table.read(source, target, ignore, standardize, intercept, missing, cluster)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     run, report = _train(reading, start, _rate(learning_rate), momentum, steps, seed)
     settings = {"learning_rate": learning_rate, "seed": seed, **start}
@@ -95,6 +82,7 @@ def _train(
     problem = reading.problem
     problem.require_signal("what to train for")
     network = starting_network(problem, jax.random.key(seed), **start)
+    records = np.clip(KEPT // sum(weight.size for weight in network.weights), 2, RECORDS)
     with LiveTraining(whole_number("steps", steps)) as live:
         run = descend(
             problem,
@@ -104,7 +92,7 @@ def _train(
             announce=live.restart,
             momentum=momentum,
             watch=live.watch,
-            record_every=max(1, steps // RECORDS),
+            record_every=max(1, steps // int(records)),
             gap=TOLERANCE * (problem.target_moment - problem.minimal_risk),
         )
     prediction = predict(problem, network, run.learning_rate, momentum)
