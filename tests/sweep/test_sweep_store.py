@@ -1,6 +1,7 @@
 """The folder of a sweep: whole files or none, nothing trusted that was not written here."""
 
 import errno
+import io
 import json
 import os
 import subprocess
@@ -11,12 +12,14 @@ import duckdb
 import numpy as np
 import pandas as pd
 import polars
+import pyarrow.parquet as pq
 import pytest
 from toy_experiment import TOY, Toy, computed, run_unit, units
 
 from deeplin import sweep
 from deeplin.checks import InputError
 from deeplin.sweep.store import checksum
+from deeplin.sweep.tasks import to_arrow, to_parquet
 
 HERE = Path(__file__).parent
 
@@ -262,3 +265,57 @@ def test_a_folder_without_a_sweep_is_an_input_error(tmp_path):
     for look in (sweep.read_table, sweep.status):
         with pytest.raises(InputError, match="holds no sweep"):
             look(tmp_path)
+
+
+def test_a_manifest_of_a_newer_version_is_left_alone(tmp_path):
+    store = sweep.run(TOY, Toy(), tmp_path).store
+    newer = store.manifest | {"format": 99}
+    store.manifest_path.write_text(json.dumps(newer))
+    with pytest.raises(InputError, match=r"has format 99.*use the version that wrote it"):
+        sweep.run(TOY, Toy(), tmp_path)
+    assert json.loads(store.manifest_path.read_text()) == newer
+
+
+def test_half_a_line_of_a_killed_session_and_a_damaged_failure_do_not_hide_the_rest(tmp_path):
+    store = sweep.run(TOY, Toy(), tmp_path).store
+    (journal,) = store.sessions.iterdir()
+    with journal.open("a") as lines:
+        lines.write('{"unit": "abc", "outc')
+    assert sum("outcome" in line for line in store.journal()) == 4
+    (store.failed / "abc.json").write_text("{")
+    assert "damaged" in sweep.status(tmp_path).failures[0]["error"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "types"),
+    [
+        ({"a": [1, 2], "b": np.array([0.5, np.nan])}, ["int64", "double"]),
+        (pd.DataFrame({"a": ["x", None], "b": [True, False]}), ["large_string", "bool"]),
+        ({"a": np.array(["x", "y"]), "b": np.float32([1, 2])}, ["string", "float"]),
+        (pd.DataFrame({"a": pd.Categorical(["x", "y"]), "b": [1, 2]}, index=[7, 8]), None),
+    ],
+)
+def test_rows_of_every_common_kind_can_be_kept(rows, types):
+    table = to_arrow(rows, "unit")
+    assert types is None or [str(field.type) for field in table.schema] == types
+    assert table.schema.metadata == {b"deeplin.unit": b"unit"}
+    read = pq.read_table(io.BytesIO(to_parquet(table))).to_pandas()
+    for name in ("a", "b"):
+        given = pd.Series(np.asarray(rows[name]))
+        pd.testing.assert_series_equal(
+            read[name].astype(given.dtype), given, check_names=False, check_exact=True
+        )
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ({}, "name each one once"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "name each one once"),
+        ({"a": np.zeros((2, 2))}, "cannot hold"),
+        ({"a": np.array([1, "x", {}], dtype=object)}, "cannot hold"),
+    ],
+)
+def test_rows_that_make_no_table_are_refused(rows, sentence):
+    with pytest.raises(InputError, match=sentence):
+        to_arrow(rows, "unit")
