@@ -94,9 +94,14 @@ def small_scale_claims(config: ScaleSweep, table: Table, upper_bound: bool = Fal
     return claims
 
 
-def edge_claims(table: Table) -> list[Claim]:
-    """Training survives a start far above 2/η (catapult) and never settles above it."""
+def edge_claims(table: Table, *, oscillation: float = 0.05) -> list[Claim]:
+    """Training survives a start far above 2/η (catapult) and does not end above it.
+
+    At the edge of stability the sharpness oscillates around 2/η; `oscillation` is how far the mean
+    of a cell may be above it at the last step.
+    """
     settled = table[table["status"] != "diverged"]
+    height = settled["sharpness"] * settled["learning_rate"] / 2
     return [
         Claim(
             "Training succeeds although it starts far above 2/η (catapult): largest initial "
@@ -105,9 +110,10 @@ def edge_claims(table: Table) -> list[Claim]:
             lower=3.0,
         ),
         Claim(
-            "No run settles above 2/η: largest final sharpness in units of 2/η",
-            (settled["sharpness"] * settled["learning_rate"] / 2).max(),
-            upper=1.05,
+            "Training does not end above 2/η: largest mean final sharpness of a scale and rate, in "
+            "units of 2/η",
+            height.groupby([settled["scale"], settled["learning_rate"]]).mean().max(),
+            upper=1 + oscillation,
         ),
     ]
 

@@ -36,6 +36,7 @@ def plot_sharpness(
     below: float = np.inf,
     upper_bound: bool = False,
     linear: bool = True,
+    legend: str = "upper left",
 ) -> None:
     """Sharpness at initialisation and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
 
@@ -57,7 +58,7 @@ def plot_sharpness(
     ax.set_yscale("log")
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Sharpness")
     ax.plot([], [], color=QUIET, linestyle="--", linewidth=1, label=r"$2/\eta$")
-    ax.legend(loc="upper left")
+    ax.legend(loc=legend)
 
 
 def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
