@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 from matplotlib.axes import Axes
 
@@ -36,7 +38,7 @@ def plot_sharpness(
     below: float = np.inf,
     upper_bound: bool = False,
     linear: bool = True,
-    legend: str = "upper left",
+    legend: Literal["upper left", "lower right"] = "upper left",
 ) -> None:
     """Sharpness at initialisation and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
 
