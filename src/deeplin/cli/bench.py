@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
-import platform
-import subprocess
 import sys
 import time
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 from typing import Annotated, Any
@@ -21,23 +17,7 @@ from rich.table import Table
 
 from deeplin.checks import InputError
 from deeplin.cli.app import app
-
-
-def environment() -> dict[str, Any]:
-    """The machine, the versions and the commit behind a measurement."""
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    packages = ("deeplin", "jax", "numpy", "numba", "diffrax", "scipy")
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": commit or None,
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
-    }
+from deeplin.sweep.environment import environment
 
 
 def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
@@ -90,7 +70,8 @@ def bench(
         with console.status(module.__name__.removeprefix("bench_")):
             results |= module.measure()
         console.print(f"{module.__name__[6:]}: {time.perf_counter() - started:.0f} s")
-    document = {"environment": environment(), "results": results}
+    date = datetime.now(UTC).isoformat(timespec="seconds")
+    document = {"date": date, "environment": environment(), "results": results}
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     if as_json:
