@@ -12,7 +12,7 @@ from deeplin.figures.wide_plots import plot_risk_against_variance
 from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep
 
 SCALES = tuple(np.linspace(0.0, 1e-3, 10).tolist())
-FEWER = SCALES[::3]
+FEWER = (SCALES[0], SCALES[5], SCALES[9])
 DIMENSIONS = (500, 1000, 2000)
 
 FIRST_LAYER = Study(
@@ -20,7 +20,7 @@ FIRST_LAYER = Study(
     WIDE_SWEEP,
     {
         "paper": WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
-        "quick": WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=6),
+        "quick": WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=4),
     },
 )
 LAST_LAYER = Study(
@@ -28,7 +28,7 @@ LAST_LAYER = Study(
     WIDE_SWEEP,
     {
         "paper": WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
-        "quick": WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=6),
+        "quick": WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
     },
 )
 

@@ -15,7 +15,7 @@ STUDY = Study(
     {
         "paper": WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
         "quick": WideSweep(
-            (200, 600, 1000, 1400, 1800, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=4
+            (200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3
         ),
     },
 )
