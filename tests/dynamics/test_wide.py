@@ -310,6 +310,7 @@ def test_the_distance_shrinks_as_one_over_the_width():
         ({"momentum": 1.0}, "momentum"),
         ({"record_every": 0}, "record_every"),
         ({"dynamics": "newton"}, "descent"),
+        ({"dynamics": "flow", "momentum": 0.5}, "momentum"),
         ({"key": 3}, r"jax\.random"),
         ({"population": Population(np.zeros((5, 2)), np.ones(5))}, "matching"),
     ],
@@ -317,6 +318,14 @@ def test_the_distance_shrinks_as_one_over_the_width():
 def test_bad_options_are_told_what_to_pass(data, options, words):
     with pytest.raises(dl.InputError, match=words):
         _simulate(data.problem, **options)
+
+
+def test_only_flow_needs_jax_in_float64(data):
+    wide = _simulate(data.problem)
+    with jax.enable_x64(False):
+        assert np.array_equal(_simulate(data.problem).theta, wide.theta)
+        with pytest.raises(dl.InputError, match="float64"):
+            _simulate(data.problem, dynamics="flow")
 
 
 def test_more_samples_than_inputs_cannot_be_interpolated(problem):

@@ -24,6 +24,7 @@ def _covariances(rng, d):
         "factor": Factored(rng.normal(size=(d, 2))),
         "factor and constant": Factored(rng.normal(size=(d, 3)), 0.5),
         "factor and diagonal": Factored(rng.normal(size=(d, 3)), rng.uniform(0, 1, d)),
+        "bare factor": rng.normal(size=(d, 3)),
         "wide factor": Factored(rng.normal(size=(d, 2 * d))),
     }
 
@@ -105,7 +106,7 @@ def test_a_hundred_thousand_inputs_need_no_square_matrix(rng):
         (np.zeros(4), np.zeros(4), -np.ones(4), "positive semi-definite"),
         (np.ones(2), np.zeros(2), np.diag([1.0, -1.0])[::-1], "symmetric"),
         (np.ones(2), np.zeros(2), np.diag([1.0, -2.0]), "positive semi-definite"),
-        (np.zeros(4), np.zeros(4), np.ones((4, 3)), "symmetric"),
+        (np.zeros(4), np.zeros(4), np.ones((3, 4)), "3 inputs"),
         (np.full(4, np.nan), np.zeros(4), np.ones(4), "NaN"),
         (np.zeros(4), np.zeros(4), Factored(np.ones((4, 2)), np.ones(3)), "one entry for each"),
         (np.zeros(4), np.zeros(4), Factored(np.ones((4, 2)), -1.0), "positive semi-definite"),

@@ -102,12 +102,11 @@ def simulate_wide(
     )
     if rules.momentum >= 1:
         raise InputError(f"momentum is {momentum:g}; pass a number from 0 up to but below 1.")
-    if dynamics not in ("descent", "flow"):
+    if dynamics not in DYNAMICS:
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
-    if dynamics == "descent":
-        outcomes = _on_all_cores(_descend, cases, rules)
-    else:
-        outcomes = [_flow(case, rules) for case in cases]
+    if dynamics == "flow" and rules.momentum:
+        raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
+    outcomes = _on_all_cores(DYNAMICS[dynamics], cases, rules)
     wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
     if np.any(np.atleast_1d(wide.status) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=2)
@@ -191,6 +190,7 @@ def _on_all_cores(simulate: Callable, cases: list[Case], rules: Rules) -> list[O
             return list(pool.map(lambda case: simulate(case, rules, stop), cases))
         except BaseException:
             stop.set()  # running cases end within PATIENCE, waiting ones do not begin
+            pool.shutdown(cancel_futures=True)
             raise
 
 
@@ -232,12 +232,13 @@ def _descend(case: Case, rules: Rules, stop: threading.Event) -> Outcome:
     return Outcome(start, case.learning_rate, case.population, moments, status, descent.steps)
 
 
-def _flow(case: Case, rules: Rules) -> Outcome:
+def _flow(case: Case, rules: Rules, _stop: threading.Event) -> Outcome:
     """Gradient flow dW/dt = −∇R to the same loss, observed at geometrically spaced times."""
     start, q = case.start, case.start.problem.outputs
     n = start.problem.samples
     problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
-    first = 0.01 / start.curvature() if start.curvature() > 0 else 1.0
+    curvature = start.curvature()
+    first = 0.01 / curvature if curvature > 0 else 1.0
     run = gradient_flow(
         problem,
         Network(start.layers),
@@ -277,3 +278,6 @@ def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:
         mean = np.where(np.abs(ratio) > 1e-8, (left - right) / ratio, (left + right) / 2)
     pieces = np.diff(times) * np.nan_to_num(mean)
     return np.concatenate([[0.0], np.cumsum(pieces)])
+
+
+DYNAMICS = {"descent": _descend, "flow": _flow}

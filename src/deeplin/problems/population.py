@@ -25,7 +25,14 @@ Covariance = np.ndarray | Factored
 
 
 def check_covariance(covariance: Any) -> Covariance:
-    """Σ as its diagonal (d), dense (d×d) or `Factored`, checked and in float64."""
+    """Σ as its diagonal (d), dense (d×d) or `Factored`, checked and in float64.
+
+    A matrix that is not square can only be a factor.
+    """
+    if not isinstance(covariance, Factored):
+        shape = np.shape(covariance)
+        if len(shape) == 2 and shape[0] != shape[1]:
+            covariance = Factored(covariance)
     if isinstance(covariance, Factored):
         factor = finite_array("the factor of the covariance", covariance.factor, (2,))
         given = 0.0 if covariance.diagonal is None else covariance.diagonal
@@ -40,12 +47,10 @@ def check_covariance(covariance: Any) -> Covariance:
     matrix = finite_array("covariance", covariance, (1, 2))
     if matrix.ndim == 1:
         _check_not_negative(matrix)
-    elif matrix.shape[0] != matrix.shape[1] or not np.allclose(
-        matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()
-    ):
+    elif not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
         raise InputError(
-            f"covariance has shape {matrix.shape} and must be symmetric; pass the eigenvalues or "
-            "the diagonal (d), a symmetric d×d matrix, or Factored(F) with Σ = F Fᵀ."
+            "covariance is not symmetric; pass the eigenvalues or the diagonal (d), a symmetric "
+            "d×d matrix, or Factored(F) with Σ = F Fᵀ."
         )
     return matrix
 
@@ -92,8 +97,8 @@ def population_risk(theta, *, optimum, covariance):
     """Risk(Θ) = E‖x(Θ − Θ*)‖² = Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)), exactly (BO-risk).
 
     `theta` is (d,) or (d, q), or a batch (runs, d, q); `optimum` has the same shape or is shared by
-    the batch. `covariance` is Σ as its eigenvalues or diagonal (d), dense (d×d), or
-    `Factored(F, diagonal)` for Σ = F Fᵀ + diag, so that d = 10⁵ needs no d×d matrix.
+    the batch. `covariance` is Σ as its eigenvalues or diagonal (d), dense (d×d), a factor F (d×k,
+    Σ = F Fᵀ), or `Factored(F, diagonal)` for Σ = F Fᵀ + diag; d = 10⁵ needs no d×d matrix.
 
     ```python
     deeplin.population_risk(wide.theta, optimum=theta_star, covariance=spectrum)

@@ -110,12 +110,20 @@ def _growth(context: Context, factor) -> Check:
     view = context.interpolation
     view.require_wide_data()
     growth = (context.depth - 1) * view.bound**2 * view.input_norm * view.path
+    return _perpendicular_below(context, view.perpendicular_norm[:1] + factor * growth)
+
+
+def _perpendicular_below(context: Context, right, where=True) -> Check:
+    """‖Θ_⊥(t)‖ ≤ right along a gradient flow, relative to ‖Θ‖ + ‖Θ_min‖."""
+    view = context.interpolation
+    size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
     return Check(
         view.perpendicular_norm,
-        view.perpendicular_norm[:1] + factor * growth,
+        right,
         hypotheses=view.under_flow(),
+        where=where,
         slack=context.flow_tolerance,
-        scale=_map_scale(context),
+        scale=size,
     )
 
 
@@ -133,14 +141,7 @@ def printed_zero_case(context: Context) -> Check:
     zero = view.perpendicular_norm[0] == 0
     if not np.any(zero):
         raise NotApplicable("for maps that start at Θ_⊥ = 0")
-    return Check(
-        view.perpendicular_norm,
-        0.0,
-        hypotheses=view.under_flow(),
-        where=zero[None],
-        slack=context.flow_tolerance,
-        scale=_map_scale(context),
-    )
+    return _perpendicular_below(context, 0.0, where=zero[None])
 
 
 @statement(
@@ -195,11 +196,6 @@ def first_layer_beside_data(context: Context) -> Check:
 def perpendicular_growth_from_first_layer(context: Context) -> Check:
     """At every record, with B and the integral up to it."""
     return _growth(context, 2 * np.linalg.norm(context.initial[0], 2, axis=(-2, -1)))
-
-
-def _map_scale(context: Context) -> np.ndarray:
-    """‖Θ‖ + ‖Θ_min‖, (records, batch): what rounding of the map is relative to."""
-    return np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
 
 
 @statement(
