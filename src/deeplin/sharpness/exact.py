@@ -1,90 +1,111 @@
-"""Sharpness at a minimiser from a small matrix (X-1), with a bound for not being quite there."""
+"""Sharpness at a minimiser from a small matrix (X-1), with a bound for not being quite there.
+
+Let Σ̂ = CCᵀ (d×r), B_k = W_{k−1}…W_1C and V_k = W_{k+1}ᵀ…W_Lᵀp. The Gauss-Newton part 2JᵀΣ̂J of the
+Hessian has the nonzero spectrum of 2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), which is d×d for one output.
+
+The rest of the Hessian has, for layers j < k, the blocks ⟨dW_k M_jk dW_j, V_k (A_j g)ᵀ⟩ with
+M_jk = W_{k−1}…W_{j+1} and A_j g = 2 B_j Cᵀ(w − w*), of norm at most ‖V_k‖_F ‖A_j g‖_F ‖M_jk‖_F. Its
+norm is at most the Frobenius norm of the table of these. The sums over j obey a recursion,
+G_{k+1} = W_k G_k W_kᵀ + ‖A_k g‖² I, Σ_j ‖A_j g‖² ‖M_jk‖² = tr G_k, so the bound costs no more than
+the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recursion.
+"""
 
 from __future__ import annotations
 
-from functools import reduce
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from deeplin.networks import Network, backward_products, forward_products
-from deeplin.networks.risk import gradient_of_product
+from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.problems.problem import Quadratic
+
+
+class Factors(NamedTuple):
+    """The problem as the formula needs it."""
+
+    root: np.ndarray
+    """C with Σ̂ = CCᵀ, (d, r)."""
+    goal: np.ndarray
+    """CᵀΘ*, (r, q)."""
+
+    @classmethod
+    def of(cls, problem: Problem) -> Factors:
+        """From the spectrum of Σ̂, whose zero part plays no role."""
+        spectrum = problem.spectrum
+        roots = np.sqrt(spectrum.eigenvalues)
+        return cls(spectrum.vectors * roots, spectrum.coordinates * roots[:, None])
 
 
 def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Extreme eigenvalue of 2JᵀΣ̂J for each network of a batch, and a bound of its error.
 
-    The error bounds the distance to the eigenvalue of the whole Hessian: the part that vanishes at
-    minimisers, and rounding. Linear networks only.
+    The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
+    networks only; always in float64.
     """
-    spectrum = problem.spectrum
-    factor = jnp.asarray(spectrum.vectors * np.sqrt(spectrum.eigenvalues))
-    values, error = _eigenvalues(factor, problem.quadratic, networks)
+    weights = [np.asarray(weight, np.float64) for weight in networks.weights]
+    columns = _readout_columns(networks)
+    matrices, error = gauss_newton(Factors.of(problem), weights, columns)
+    lost = ~np.isfinite(error)
+    values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
+    error += matrices.shape[1] * np.finfo(np.float64).eps * np.abs(values[:, -1])
     if which == "largest":
-        return np.asarray(values[:, -1]), np.asarray(error)
-    # 2JᵀΣ̂J has as many eigenvalues as there are parameters; those missing here are zero.
-    parameters = sum(weight[0].size for weight in networks.weights)
-    missing = parameters - values.shape[1]
-    smallest = np.zeros(len(values)) if missing > 0 else values[:, -missing]
-    return np.asarray(smallest), np.asarray(error)
+        value = values[:, -1]
+    else:  # as many eigenvalues as parameters; those missing here are zero
+        missing = sum(weight[0].size for weight in weights) - values.shape[1]
+        value = np.zeros(len(values)) if missing > 0 else values[:, -missing]
+    return np.where(lost, np.nan, value), np.where(lost, np.inf, error)
 
 
-def gauss_newton(factor: Float[Array, "d r"], network: Network) -> Float[Array, "rq rq"]:
-    """2 Σ_k (A_k C)ᵀ(A_k C) ⊗ V_kᵀV_k: the nonzero spectrum of 2JᵀΣ̂J, with Σ̂ = CCᵀ (X-1).
+def gauss_newton(
+    factors: Factors, weights: list[np.ndarray], columns: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each network, and how far the Hessian is from it."""
+    root, goal = factors
+    depth, batch = len(weights), len(weights[0])
+    forward = [np.broadcast_to(root, (batch, *root.shape))]
+    for weight in weights[:-1]:
+        forward.append(weight @ forward[-1])
+    backward = [np.broadcast_to(columns, (batch, *columns.shape[-2:]))]
+    for weight in reversed(weights):
+        backward.append(weight.mT @ backward[-1])
+    backward.reverse()
 
-    A_k = W_{k−1}…W_1 and V_k = W_{k+1}ᵀ…W_Lᵀp. With one output this is the d×d matrix of X-1; with
-    q outputs vec(A_kᵀ dW_kᵀ V_k) gives the Kronecker factor.
-    """
-    forward = forward_products(network, factor)
-    backward = backward_products(network)[1:]
-    terms = (jnp.kron(b.T @ b, v.T @ v) for b, v in zip(forward, backward, strict=True))
-    return 2 * reduce(jnp.add, terms)
+    size = root.shape[1] * goal.shape[1]
+    matrices = np.zeros((batch, size, size))
+    for b, v in zip(forward, backward[1:], strict=True):
+        kronecker = np.einsum("bij,bkl->bikjl", b.mT @ b, v.mT @ v)
+        matrices += 2 * kronecker.reshape(batch, size, size)
 
-
-def distance_to_gauss_newton(quadratic: Quadratic, network: Network) -> Array:
-    """A bound of ‖∇²R − 2JᵀΣ̂J‖ plus the rounding of both.
-
-    The rest of the Hessian has blocks (j < k) ⟨dW_k M_jk dW_j, V_k (A_j g)ᵀ⟩ with
-    M_jk = W_{k−1}…W_{j+1}, of norm at most ‖V_k‖_F ‖A_j g‖_F ‖M_jk‖. The norm of the whole is at
-    most the Frobenius norm of the table of block norms. It vanishes with g = ∇R¹(w), at every
-    minimiser.
-
-    ‖M_jk‖² ≤ Π ν_i with ν = ‖(WᵀW)²‖_F^{1/2} ≥ ‖W‖², which overestimates by d^{1/4} at most.
-    """
-    backward = backward_products(network)
-    forward = forward_products(network, gradient_of_product(quadratic, backward[0]))
-    bounds = [_squared_norm_bound(weight) for weight in network.weights]
-    width = max(network.widths)
-    rounding = 4 * jnp.finfo(backward[0].dtype).eps * jnp.sqrt(network.depth * width)
-    spread = jnp.linalg.norm(quadratic.covariance)
-    whole = reduce(jnp.multiply, bounds) * jnp.sum(backward[-1] ** 2)  # bounds ‖w‖²
-    slip = 2 * rounding * spread * (jnp.sqrt(whole) + jnp.linalg.norm(quadratic.optimum))
-
-    before = jnp.ones(())  # Π_{i<k} ν_i bounds ‖A_k‖²
-    through = jnp.zeros(())  # Σ_{j<k} ‖A_j g‖² ‖M_jk‖²
-    rest, terms = jnp.zeros(()), jnp.zeros(())
-    for nu, u, v in zip(bounds, forward, backward[1:], strict=True):
-        rest += 2 * through * jnp.sum(v**2)
-        terms += whole / nu
-        slope = jnp.linalg.norm(u) + jnp.sqrt(before) * slip
-        through = through * nu + slope**2
-        before = before * nu
-    return jnp.sqrt(rest) + 2 * rounding * spread * terms
+    widths = max(weight.shape[-1] for weight in weights)
+    unit = np.finfo(np.float64).eps * widths
+    layer, b, v = (_norms(items) for items in (weights, forward, backward[1:]))
+    slips = unit * layer * b  # of W_k B_k
+    miss = unit * (np.sum(layer * b * v, axis=0) + _norms([goal])[0])  # of Cᵀ(w − w*)
+    left = root.T @ backward[0] - goal
+    weight_of_slip = 4 * depth * np.max(b * v, axis=0)
+    return matrices, _rest(weights, forward, left, v, b, miss, slips * weight_of_slip)
 
 
-def _squared_norm_bound(weight: Array) -> Array:
-    gram = weight.T @ weight if weight.shape[0] >= weight.shape[1] else weight @ weight.T
-    return jnp.sqrt(jnp.linalg.norm(gram @ gram))
+def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
+    """√(4 Σ_k ‖V_k‖² tr G_k), by the recursion for G."""
+    total = np.zeros(len(left))
+    table = np.zeros((len(left), forward[0].shape[1], forward[0].shape[1]))
+    for k, weight in enumerate(weights):
+        total += v[k] ** 2 * np.trace(table, axis1=1, axis2=2)
+        slope = 2 * np.linalg.norm(forward[k] @ left, axis=(1, 2)) + 2 * b[k] * miss
+        fresh = slope**2 + slips[k] ** 2
+        table = weight @ table @ weight.mT + fresh[:, None, None] * np.eye(weight.shape[1])
+    own = np.max(slips, axis=0)  # V_k and the sum itself are rounded too
+    return np.sqrt(4 * total) + own
 
 
-@jax.jit
-def _eigenvalues(factor: Array, quadratic: Quadratic, networks: Network) -> tuple[Array, Array]:
-    def one(network):
-        return gauss_newton(factor, network), distance_to_gauss_newton(quadratic, network)
+def _norms(items) -> np.ndarray:
+    """Frobenius norm of each matrix, layers first, then the batch."""
+    return np.stack([np.linalg.norm(item, axis=(-2, -1)) for item in items])
 
-    matrices, error = jax.vmap(one)(networks)
-    return jnp.linalg.eigvalsh(matrices), error
+
+def _readout_columns(networks: Network) -> np.ndarray:
+    """p as a column for each network, or the identity without a read-out."""
+    if networks.readout is None:
+        return np.eye(networks.widths[-1])
+    return np.asarray(networks.readout, np.float64)[..., None]

@@ -1,0 +1,108 @@
+"""X-1 against the dense Hessian, at minimisers and near them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deeplin as dl
+from deeplin.networks import stack
+from deeplin.sharpness import sharpness
+
+SHAPES = {
+    "deep": (5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 1),
+    "one layer": (5, 1),
+    "uneven widths": (5, 3, 7, 2, 1),
+    "width one": (5, 1, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_sharpness_at_a_minimiser_is_exact(name, problem, hessian, minimizer):
+    net = minimizer(problem, jax.random.key(1), SHAPES[name])
+    found = sharpness(problem, net)
+    truth = np.linalg.eigvalsh(hessian(problem, net))[-1]
+    assert found.method == "exact"
+    assert abs(found.value - truth) <= 1e-12 * truth
+    assert found.error <= 1e-10 * truth
+
+
+@pytest.mark.parametrize("widths", [(5, 4, 4, 3), (5, 3), (5, 6, 3)])
+def test_sharpness_with_several_outputs_is_exact(widths, rng, hessian, minimizer):
+    X = rng.normal(size=(40, 5))
+    problem = dl.Problem.from_data(X, rng.normal(size=(40, 3)))
+    net = minimizer(problem, jax.random.key(2), widths)
+    found = sharpness(problem, net, method="exact")
+    truth = np.linalg.eigvalsh(hessian(problem, net))[-1]
+    assert abs(found.value - truth) <= 1e-12 * truth
+    assert found.converged
+
+
+def test_sharpness_with_a_readout_is_exact(problem, hessian, minimizer):
+    readout = jnp.asarray(np.random.default_rng(0).normal(size=4))
+    net = minimizer(problem, jax.random.key(3), (5, 4, 4), readout)
+    truth = np.linalg.eigvalsh(hessian(problem, net))[-1]
+    assert abs(sharpness(problem, net, method="exact").value - truth) <= 1e-12 * truth
+
+
+def test_sharpness_is_exact_where_the_data_are_underdetermined(wide_problem, hessian, minimizer):
+    net = minimizer(wide_problem, jax.random.key(4), (10, 6, 1))
+    truth = np.linalg.eigvalsh(hessian(wide_problem, net))[-1]
+    assert abs(sharpness(wide_problem, net, method="exact").value - truth) <= 1e-12 * truth
+
+
+@pytest.mark.parametrize("widths", [(5, 1), (5, 5, 1), (5, 1, 3)])
+def test_smallest_eigenvalue_at_a_minimiser_is_exact(widths, rng, hessian, minimizer):
+    X = rng.normal(size=(40, 5))
+    teacher = np.outer(rng.normal(size=5), rng.normal(size=3)) if widths[-1] == 3 else None
+    target = X @ teacher if teacher is not None else X @ rng.normal(size=5)
+    problem = dl.Problem.from_data(X, target)
+    if teacher is None:
+        net = minimizer(problem, jax.random.key(5), widths)
+    else:  # a bottleneck has fewer parameters than d·q; a rank-one target can still be met
+        left, singular, right = np.linalg.svd(problem.optimum)
+        net = dl.Network([singular[0] * left[:, :1].T, right[:1].T])
+    found = sharpness(problem, net, method="exact", which="smallest")
+    truth = np.linalg.eigvalsh(hessian(problem, net))
+    assert abs(found.value - truth[0]) <= 1e-12 * truth[-1]
+
+
+@given(
+    widths=st.sampled_from([(3, 1), (3, 2, 2), (3, 4, 1, 4, 1)]),
+    seed=st.integers(0, 10**6),
+    away=st.sampled_from([0.0, 1e-12, 1e-8, 1e-4, 1.0]),
+)
+@settings(max_examples=40, deadline=None)
+def test_error_bounds_the_distance_from_the_minimisers(widths, seed, away):
+    rng = np.random.default_rng(seed)
+    net = dl.Network([rng.normal(size=shape) for shape in zip(widths[1:], widths, strict=False)])
+    X = rng.normal(size=(12, 3))
+    target = X @ np.asarray(net.product).reshape(3, -1)  # interpolated exactly, but for noise
+    problem = dl.Problem.from_data(X, target + away * rng.normal(size=target.shape))
+    for which in ("largest", "smallest"):
+        found = sharpness(problem, net, method="exact", which=which)
+        oracle = sharpness(problem, net, method="dense", which=which)
+        assert abs(found.value - oracle.value) <= found.error + oracle.error
+
+
+def test_exact_far_from_a_minimiser_says_so(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 5, 1), 0.5)
+    found = sharpness(problem, net, method="exact")
+    assert not found.converged
+    assert found.error > 0.01 * found.value
+
+
+def test_batch_gives_what_each_network_gives(problem, minimizer):
+    keys = jax.random.split(jax.random.key(0), 7)
+    nets = [minimizer(problem, key, (5, 4, 1)) for key in keys]
+    together = sharpness(problem, stack(nets))
+    alone = [sharpness(problem, net).value for net in nets]
+    np.testing.assert_allclose(together.value, alone, rtol=1e-14)
+
+
+def test_exact_refuses_what_it_is_not_for(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 1), 0.5, activation="gelu")
+    with pytest.raises(dl.InputError, match="linear networks"):
+        sharpness(problem, net, method="exact")
