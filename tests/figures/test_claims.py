@@ -1,0 +1,57 @@
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deeplin.checks import InputError
+from deeplin.figures.claims import Claim, number
+
+
+@given(st.floats(-10, 10), st.floats(-10, 10), st.floats(0, 10))
+def test_a_claim_holds_exactly_within_its_limits(measured, lower, width):
+    upper = lower + width
+    assert Claim("s", measured, lower, upper).holds == (lower <= measured <= upper)
+    assert Claim("s", measured, upper=upper).holds == (measured <= upper)
+    assert Claim("s", measured, lower=lower).holds == (measured >= lower)
+
+
+def test_a_claim_about_nothing_fails():
+    assert Claim("s", math.nan, upper=1.0).verdict == "fails"
+
+
+@pytest.mark.parametrize("limits", [{}, {"lower": 2.0, "upper": 1.0}, {"lower": math.nan}])
+def test_a_claim_that_no_data_can_break_is_refused(limits):
+    with pytest.raises(InputError, match="limit"):
+        Claim("s", 0.0, **limits)
+
+
+def test_the_limits_are_told_in_words():
+    assert Claim("s", 0, upper=0.05).tolerance == "at most 0.05"
+    assert Claim("s", 0, lower=10).tolerance == "at least 10"
+    assert Claim("s", 0, lower=-1, upper=1).tolerance == "−1 to 1"
+
+
+def test_a_claim_is_plain_json_even_without_a_number():
+    plain = Claim("s", math.nan, upper=1.0, printed="p", explanation="e").to_plain()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert (plain["measured"], plain["lower"], plain["upper"]) == (None, None, 1.0)
+    assert plain["verdict"] == "fails"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0, "0"),
+        (0.12345, "0.1235"),
+        (-1.5, "−1.5"),
+        (123456.0, "123456"),
+        (1.27e-10, "1.27×10⁻¹⁰"),
+        (-2e7, "−2.00×10⁷"),
+        (math.nan, "not a number"),
+        (-math.inf, "−∞"),
+    ],
+)
+def test_numbers_are_written_for_people(value, text):
+    assert number(value) == text

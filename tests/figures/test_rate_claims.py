@@ -1,0 +1,110 @@
+"""Each claim about learning rates (FM-2, Talk-log), with data that violates it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplin.figures import critical_rates, fm_2, talk_log
+from deeplin.figures.depth_sweep import DepthSweep
+
+
+@pytest.fixture
+def depths():
+    return DepthSweep(fm_2.RESIDUAL, (5, 10), fm_2.LEARNING_RATES, 100, 4, scale=0.25)
+
+
+@pytest.fixture
+def depth_table(depths):
+    rows = [
+        {"depth": depth, "learning_rate": rate, "repetition": k, "status": "stopped"}
+        for depth in depths.depths
+        for rate in depths.learning_rates
+        for k in range(4)
+    ]
+    table = pd.DataFrame(rows)
+    critical = {L: depths.at(L).flattest.critical_learning_rate() for L in depths.depths}
+    below = table["learning_rate"] < table["depth"].map(critical)
+    return table.assign(distance=np.where(below, 1e-20, 0.3), below=below)
+
+
+def test_success_below_the_critical_rate_can_fail(check_broken, depths, depth_table):
+    lost = depth_table["below"] & (depth_table["repetition"] == 0)
+    bad = depth_table.assign(distance=depth_table["distance"].mask(lost, 0.3))
+    check_broken(fm_2.rate_claims, "succeeds below", depths, depth_table, bad)
+    diverged = depth_table.assign(status=depth_table["status"].mask(lost, "diverged"))
+    check_broken(fm_2.rate_claims, "succeeds below", depths, depth_table, diverged)
+
+
+def test_failure_above_the_critical_rate_can_fail(check_broken, depths, depth_table):
+    lucky = ~depth_table["below"] & (depth_table["repetition"] == 0)
+    bad = depth_table.assign(distance=depth_table["distance"].mask(lucky, 1e-9))
+    check_broken(fm_2.rate_claims, "fails above", depths, depth_table, bad)
+
+
+@pytest.fixture
+def thresholds():
+    rows = [
+        {"depth": depth, "start": start, "exact": 1 / depth, "printed": 1.01 / depth}
+        for depth in (5, 10, 20)
+        for start in critical_rates.STARTS
+    ]
+    table = pd.DataFrame(rows)
+    share = table["start"].map({"residual": 0.95, "flattest": 0.999})
+    return table.assign(measured=share * table["exact"])
+
+
+BROKEN_THRESHOLDS = {
+    "next to the flattest": ("flattest", 0.97),
+    "almost as far": ("residual", 0.8),
+    "No start settles above": ("residual", 1.05),
+}
+
+
+@pytest.mark.parametrize("fragment", BROKEN_THRESHOLDS)
+def test_claims_about_thresholds_can_fail(fragment, check_broken, thresholds):
+    start, share = BROKEN_THRESHOLDS[fragment]
+    chosen = (thresholds["start"] == start) & (thresholds["depth"] == 20)
+    measured = thresholds["measured"].mask(chosen, share * thresholds["exact"])
+    bad = thresholds.assign(measured=measured)
+    check_broken(critical_rates.threshold_claims, fragment, None, thresholds, bad)
+
+
+def test_the_claim_about_depth_can_fail(check_broken, thresholds):
+    bad = thresholds.assign(measured=thresholds["depth"] ** -0.8)
+    check_broken(critical_rates.threshold_claims, "falls like 1/L", None, thresholds, bad)
+
+
+@pytest.fixture
+def contrast():
+    return talk_log.Contrast((0.1, 0.5, 2.0, 10.0), steps=10)
+
+
+@pytest.fixture
+def contrast_table(contrast):
+    losses = {
+        "logistic": [0.1, 0.05, 0.03, 0.01],
+        "linear": [1e-9, 1e-9, np.nan, np.nan],
+        "deep": [1e-9, 1e-9, 0.3, np.nan],
+    }
+    rows = [
+        {"problem": name, "relative_rate": rate, "loss": loss, "status": "stopped"}
+        for name, values in losses.items()
+        for rate, loss in zip(contrast.relative_rates, values, strict=True)
+    ]
+    return pd.DataFrame(rows)
+
+
+BROKEN_CONTRAST = {
+    "trains at any learning rate": ("logistic", 10.0, np.nan),
+    "the larger the rate": ("logistic", 2.0, 0.06),
+    "has a critical rate": ("deep", 2.0, 1e-6),
+    "Below it regression trains": ("linear", 0.5, 0.2),
+}
+
+
+@pytest.mark.parametrize("fragment", BROKEN_CONTRAST)
+def test_claims_about_the_contrast_can_fail(fragment, check_broken, contrast, contrast_table):
+    problem, rate, loss = BROKEN_CONTRAST[fragment]
+    chosen = (contrast_table["problem"] == problem) & (contrast_table["relative_rate"] == rate)
+    bad = contrast_table.assign(loss=contrast_table["loss"].mask(chosen, loss))
+    check_broken(talk_log.claims, fragment, contrast, contrast_table, bad)

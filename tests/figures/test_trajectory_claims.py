@@ -1,0 +1,90 @@
+"""Each claim about single trainings, with data that violates it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplin.figures.setting import Setting
+from deeplin.figures.trajectories import Followed, Trajectories
+from deeplin.figures.trajectory_claims import (
+    alignment_claims,
+    conservation_claims,
+    edge_of_stability_claims,
+    stable_claims,
+)
+
+SLOW, MIDDLE, FAST = 0.002, 0.02, 0.1
+
+
+@pytest.fixture
+def config():
+    rates = (Followed(SLOW, 300), Followed(MIDDLE, 300), Followed(FAST, 300))
+    return Trajectories(Setting(), 0.35, rates, repetitions=2)
+
+
+@pytest.fixture
+def table():
+    """Runs that converge at the slow rates and swing around 2/η at the fast one."""
+    steps = np.arange(0, 301)
+    swing = np.where(steps % 2, 1.3, 0.7)
+    runs = []
+    for rate in (SLOW, MIDDLE, FAST):
+        height = np.where(steps > 20, swing, 0.1) if rate == FAST else 0.3
+        drift = {SLOW: 1e-3, MIDDLE: 1e-2, FAST: 0.5}[rate]
+        runs += [
+            pd.DataFrame(
+                {
+                    "learning_rate": rate,
+                    "repetition": k,
+                    "status": "stopped",
+                    "step": steps,
+                    "sharpness": height * 2 / rate,
+                    "distance": np.exp(-steps / 10),
+                    "conservation": drift * steps / 300,
+                    "alignment": 0.2 + 0.5 * steps / 300,
+                }
+            )
+            for k in range(2)
+        ]
+    return pd.concat(runs, ignore_index=True)
+
+
+def stable(config, table):
+    return stable_claims(table, MIDDLE)
+
+
+def edge(config, table):
+    return edge_of_stability_claims(table, FAST)
+
+
+def one_run(table, rate, column, value):
+    chosen = (table["learning_rate"] == rate) & (table["repetition"] == 1)
+    return table.assign(**{column: table[column].mask(chosen, value)})
+
+
+BROKEN = {
+    "does not enter the edge": (stable, lambda t: one_run(t, MIDDLE, "sharpness", 101.0)),
+    "reaches w*": (stable, lambda t: one_run(t, MIDDLE, "distance", 0.1)),
+    "crosses 2/η": (edge, lambda t: one_run(t, FAST, "sharpness", 20.5)),
+    "stays around it": (edge, lambda t: one_run(t, FAST, "sharpness", 15.0)),
+    "proportional to η": (
+        conservation_claims,
+        lambda t: one_run(t, MIDDLE, "conservation", 0.02),
+    ),
+    "leaves the conserved surface": (
+        conservation_claims,
+        lambda t: one_run(t, FAST, "conservation", 0.06),
+    ),
+    "Layers align": (alignment_claims, lambda t: t.assign(alignment=0.2)),
+}
+
+
+@pytest.mark.parametrize("fragment", BROKEN)
+def test_claims_about_trainings_can_fail(fragment, check_broken, config, table):
+    claims, breaking = BROKEN[fragment]
+    check_broken(claims, fragment, config, table, breaking(table))
+
+
+def test_claims_about_runs_that_all_diverged_fail(config, table):
+    gone = table.assign(status="diverged")
+    assert not any(claim.holds for claim in edge(config, gone))
