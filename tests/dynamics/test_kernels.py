@@ -18,8 +18,8 @@ from deeplin.dynamics import lane_stepping, stepping
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.dynamics.lane_activations import activate, exponential_parts
 from deeplin.dynamics.lane_group import packed, unpack
-from deeplin.dynamics.lanes import LANES, any_outside, fill, load, store
 from deeplin.dynamics.objective import objective_of
+from deeplin.lanes import LANES, any_outside, fill, load, store
 
 PRECISIONS = (np.float64, np.float32)
 

@@ -6,7 +6,7 @@ import math
 
 from numba import njit
 
-from deeplin.dynamics.lanes import (
+from deeplin.lanes import (
     by_precision,
     choose_less,
     fill,

@@ -5,23 +5,21 @@ Networks are taken in groups of `LANES`, each group by one thread, without Pytho
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numba
 import numpy as np
-from filelock import FileLock
 
+from deeplin.compiled import call, digest
 from deeplin.dynamics.lane_group import Group, unpack
 from deeplin.dynamics.lane_linear import linear_kernel
 from deeplin.dynamics.lane_rows import BLOCK, rows_kernel
-from deeplin.dynamics.lanes import LANES
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.stepping import RUNNING, Rules, State
+from deeplin.lanes import LANES
 from deeplin.networks import Network
 
 UNROLLED = 8
@@ -65,7 +63,7 @@ def _linear(objective: Objective, rules: Rules, state: State) -> Descend:
             outputs, -1, LANES
         )
         difference = np.zeros((len(covariance), LANES), covariance.dtype)
-        return _call(
+        return call(
             kernel, group.now, group.was, group.velocity, V, push, U, difference, group.rules,
             covariance, optimum, momentum, group.widths, clock, until,
         )  # fmt: skip
@@ -85,7 +83,7 @@ def _rows(objective: Objective, rules: Rules, state: State) -> Descend:
         A, slopes = np.zeros((2, BLOCK * sum(network.widths), LANES), inputs.dtype)
         D = np.zeros((2 * BLOCK * max(network.widths), LANES), inputs.dtype)
         gradient = np.zeros_like(group.now)
-        return _call(
+        return call(
             kernel, group.now, group.was, group.velocity, gradient, A, slopes, D, group.rules,
             group.readout, inputs, targets, momentum, group.widths, clock, until,
         )  # fmt: skip
@@ -115,25 +113,5 @@ def _collect(state: State, groups: list[Group]) -> State:
     return State(network, tuple(velocity), outcome, steps)
 
 
-@cache
 def _sources() -> str:
-    """Digest of the kernels' code: numba's cache on disk would notice changes of one file only."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.glob("lane*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-def _call(kernel: Any, *arguments: Any) -> int:
-    """Call a compiled function; the first time for these types, compile it or load it from disk.
-
-    That happens under a lock, because processes that save different kernels at the same moment
-    can leave numba's cache on disk with one kernel under the name of another.
-    """
-    types = tuple(map(kernel.typeof_pyval, arguments))
-    if types not in kernel.overloads:
-        folder = Path(kernel.stats.cache_path)
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "deeplin-kernels.lock"):
-            kernel.compile(types)
-    return kernel(*arguments)
+    return digest(Path(__file__).parent, "lane_*.py")

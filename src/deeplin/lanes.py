@@ -130,6 +130,12 @@ def multiply_add(typing_context, a, b, c) -> Any:
 
 
 @intrinsic
+def square_root(typing_context, a) -> Any:
+    """√a."""
+    return a(a), _machine_function("sqrt")
+
+
+@intrinsic
 def nearest_integer(typing_context, a) -> Any:
     """The whole number nearest to a, as a float."""
     return a(a), _machine_function("rint")
