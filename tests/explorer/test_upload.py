@@ -42,11 +42,11 @@ def test_last_column_is_the_target_and_the_data_are_standardised():
         ("", "column"),
         ("only\n1\n2\n", "column"),
         ("a,b\n1,two\n3,four\n", "b"),
-        ("a,b\n1,2\n3\n", ""),
-        ("\x00\x01\x02,\xff\n\x00", ""),
-        ("a,b\n", ""),
-        ("a,b\n1,0\n2,0\n3,0\n", "zero"),
-        ("<script>alert(1)</script>,y\nx,y\n", ""),
+        ("a,b\n1,2\n3\n", None),
+        ("\x00\x01\x02,\xff\n\x00", None),
+        ("a,b\n", None),
+        ("a,b\n1,0\n2,0\n3,0\n", "constant"),
+        ("<script>alert(1)</script>,y\nx,y\n", None),
     ],
 )
 def test_broken_files_are_refused_with_a_sentence(text, words):

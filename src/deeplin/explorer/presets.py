@@ -24,17 +24,17 @@ PRESETS = {
     ),
     "edge": Preset(
         "Edge of stability",
-        State(scale=0.45, learning_rate=0.07, steps=2000, seeds=8),
+        State(scale=0.45, learning_rate=0.07, steps=2000, seeds=3),
         "From a large start the sharpness ends at 2/η, not where gradient flow would go (FM-1b).",
     ),
     "catapult": Preset(
         "Catapult",
-        State(architecture="residual", scale=1.5, learning_rate=0.07, steps=400, seeds=8),
+        State(architecture="residual", scale=1.0, learning_rate=0.03, steps=400, seeds=8),
         "The start is sharper than 2/η: the risk jumps up first, and training still succeeds.",
     ),
     "small": Preset(
         "Small initialisation",
-        State(depth=4, scale=0.15, learning_rate=0.05, steps=3000),
+        State(depth=4, scale=0.1, learning_rate=0.08, steps=5000),
         "Layers become rank one, equal and aligned; the end is at S_bal whatever η is (X-3).",
     ),
     "residual": Preset(

@@ -28,6 +28,8 @@ from deeplin.theory.benign_overfitting import (
 from deeplin.theory.effective_ranks import effective_index, effective_ranks
 
 RECORDS = 400
+NEAR = 1e-4
+"""Squared distance to Θ_min, relative to its square, that counts as being there."""
 MOST_WORK = 3e9
 """Steps times weights of the reduced network: some ten seconds."""
 
@@ -110,7 +112,11 @@ def spectrum_of(state: State) -> np.ndarray:
 
 
 def check_work(state: State) -> None:
-    """Raise when a picture would keep the machine busy for long."""
+    """Raise when there is nothing to see, or when it would keep the machine busy for long."""
+    if state.alpha == 0 and state.beta == 0:
+        raise InputError(
+            "every gradient vanishes at this start (α = 0 with β = 0); make one of them positive."
+        )
     reduced = min(state.wide_width, state.wide_samples + state.wide_outputs)
     work = float(state.wide_steps) * state.wide_depth * reduced**2
     if work > MOST_WORK:
@@ -122,12 +128,7 @@ def check_work(state: State) -> None:
 
 def stable_limit(start: ReducedStart, state: State) -> float:
     """The learning rate on the mean loss at which descent becomes unstable at the start."""
-    curvature = start.curvature() / state.wide_outputs
-    if not curvature > 0:
-        raise InputError(
-            "every gradient vanishes at this start (α = 0 with β = 0); make one of them positive."
-        )
-    return 2 / curvature
+    return 2 * state.wide_outputs / start.curvature()
 
 
 class WideTab(Tab):
@@ -248,7 +249,7 @@ def _words(state: State, result: Wide) -> str:
             "Choose a smaller share of the stable limit.</p>"
         )
     ratio = result.split.total / result.interpolant_risk
-    near = run.distance < 1e-6 * max(np.sum(run.interpolant**2), 1e-300)
+    near = run.distance < NEAR * np.sum(run.interpolant**2)
     where = "at the minimum-norm interpolant" if near else "away from the minimum-norm interpolant"
     fitted = (
         f"Interpolates after {run.steps} steps"
