@@ -126,20 +126,32 @@ def reduce(problem: Problem, network: Network) -> Reduction:
 
 def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]:
     """Orthonormal bases of H_0 … H_L; the identity where a space is everything."""
-    weights = [np.asarray(weight) for weight in network.weights]
-    L, widths = network.depth, network.widths
+    widths, inputs = network.widths, problem.spectrum.vectors
     if problem.rank == 0:
         raise InputError("Σ̂ is zero: every gradient vanishes. Pass nonzero inputs.")
     if network.activation != "linear":
-        return (_or_identity(problem.spectrum.vectors), *map(np.eye, widths[1:]))
-    outputs = (
-        np.eye(widths[-1])
-        if network.readout is None
-        else np.reshape(network.readout / jnp.linalg.norm(network.readout), (-1, 1))
-    )
-    spaces = [np.zeros((size, 0)) for size in widths]
+        return (_or_identity(inputs), *map(np.eye, widths[1:]))
+    outputs = np.eye(widths[-1])
+    if network.readout is not None:
+        outputs = np.reshape(network.readout / jnp.linalg.norm(network.readout), (-1, 1))
+    hidden = _hidden_spaces([np.asarray(weight) for weight in network.weights], inputs, outputs)
+    return tuple(map(_or_identity, (inputs, *hidden, outputs)))
+
+
+def _hidden_spaces(
+    weights: list[np.ndarray], inputs: np.ndarray, outputs: np.ndarray
+) -> list[np.ndarray]:
+    """Bases of H_1 … H_{L−1}: directions travel up and down the layers until none is new."""
+    L = len(weights)
+    spaces = [np.zeros((len(weight), 0)) for weight in weights[:-1]]
     floors = [_rounding(weight) for weight in weights]
     waiting: deque[tuple[int, np.ndarray]] = deque()
+
+    def enlarge(k: int, image: np.ndarray, floor: float) -> None:
+        fresh = _new_directions(spaces[k - 1], image, floor)
+        if fresh.shape[1]:
+            spaces[k - 1] = np.concatenate([spaces[k - 1], fresh], axis=1)
+            waiting.append((k, fresh))
 
     def up(k: int, directions: np.ndarray) -> None:
         enlarge(k, weights[k - 1] @ directions, floors[k - 1])
@@ -147,14 +159,8 @@ def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]
     def down(k: int, directions: np.ndarray) -> None:
         enlarge(k, weights[k].T @ directions, floors[k])
 
-    def enlarge(k: int, image: np.ndarray, floor: float) -> None:
-        fresh = _new_directions(spaces[k], image, floor)
-        if fresh.shape[1]:
-            spaces[k] = np.concatenate([spaces[k], fresh], axis=1)
-            waiting.append((k, fresh))
-
     if L > 1:
-        up(1, problem.spectrum.vectors)
+        up(1, inputs)
         down(L - 1, outputs)
     while waiting:
         k, fresh = waiting.popleft()
@@ -162,13 +168,8 @@ def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]
             up(k + 1, fresh)
         if k > 1:
             down(k - 1, fresh)
-    for k in range(1, L):
-        if spaces[k].shape[1] == 0:
-            # W_1Q = 0 and the backward span is zero here too: the layer never moves. One idle unit
-            # keeps the network well formed.
-            spaces[k] = np.eye(widths[k])[:, :1]
-    spaces[0], spaces[L] = problem.spectrum.vectors, outputs
-    return tuple(map(_or_identity, spaces))
+    # A layer that no direction reaches never moves; one idle unit keeps the network well formed.
+    return [space if space.shape[1] else np.eye(len(space), 1) for space in spaces]
 
 
 def _new_directions(basis: np.ndarray, image: np.ndarray, floor: float) -> np.ndarray:

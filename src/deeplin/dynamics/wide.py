@@ -94,6 +94,15 @@ def simulate_wide(
     cases = _cases(
         problem, words, population, depth, width=width, alpha=alpha, beta=beta, rate=learning_rate
     )
+    rules = _rules(dynamics, loss_target, max_steps, momentum, record_every)
+    outcomes = _on_all_cores(DYNAMICS[dynamics], cases, rules)
+    wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
+    if np.any(np.atleast_1d(wide.status) == DIVERGED):
+        warnings.warn(wide.message, UnstableStep, stacklevel=2)
+    return wide
+
+
+def _rules(dynamics: str, loss_target, max_steps, momentum, record_every) -> Rules:
     rules = Rules(
         positive_number("loss_target", loss_target, zero_allowed=True),
         whole_number("max_steps", max_steps),
@@ -106,11 +115,7 @@ def simulate_wide(
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
     if dynamics == "flow" and rules.momentum:
         raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
-    outcomes = _on_all_cores(DYNAMICS[dynamics], cases, rules)
-    wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
-    if np.any(np.atleast_1d(wide.status) == DIVERGED):
-        warnings.warn(wide.message, UnstableStep, stacklevel=2)
-    return wide
+    return rules
 
 
 def _cases(problem, words, population, depth, **values) -> list[Case]:
