@@ -15,6 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
+from deeplin.problems import reading as reading_module
 from deeplin.problems.reading import read_problem
 from deeplin.problems.tables import open_table
 
@@ -263,6 +264,13 @@ def test_targets_that_explain_nothing_are_refused(frame, tmp_path):
         read_problem(path, "y", missing="ignore")
 
 
+def test_a_wide_table_beyond_the_memory_is_refused(rng, tmp_path):
+    np.save(tmp_path / "wide.npy", rng.normal(size=(20, 200)))
+    assert read_problem(tmp_path / "wide.npy", "-1").problem.inputs is not None
+    with pytest.raises(dl.InputError, match="larger memory"):
+        read_problem(tmp_path / "wide.npy", "-1", memory=10_000)
+
+
 def test_files_of_different_tables_are_refused(frame, tmp_path):
     frame.to_csv(tmp_path / "a.csv", index=False)
     frame.drop(columns="age").to_csv(tmp_path / "b.csv", index=False)
@@ -270,16 +278,15 @@ def test_files_of_different_tables_are_refused(frame, tmp_path):
         open_table(tmp_path)
 
 
-def test_dask_workers_give_the_same_moments(frame, tmp_path):
+@pytest.mark.slow
+def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
     from distributed import Client, LocalCluster
 
     frame.loc[3, "age"] = np.nan
     path = _write(frame, tmp_path, "parquet")
     np.save(tmp_path / "rows.npy", frame.to_numpy())
     local = read_problem(path, "y", missing="drop", memory=128)
-    with LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None
-    ) as c:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c:
         address = c.scheduler_address
         remote = read_problem(path, "y", missing="drop", cluster=address)
         with Client(address) as client:
@@ -289,5 +296,6 @@ def test_dask_workers_give_the_same_moments(frame, tmp_path):
     for reading in (remote, array):
         _same(reading.problem, local.problem)
     assert remote.notes == local.notes
+    monkeypatch.setattr(reading_module, "PATIENCE", 0.5)
     with pytest.raises(dl.InputError, match="no dask scheduler"):
         read_problem(path, "y", cluster="tcp://127.0.0.1:1")

@@ -25,6 +25,7 @@ def diagnose(
     standardize: table.Standardize = False,
     intercept: table.Intercept = False,
     missing: table.Missing = "refuse",
+    memory: table.Memory = 128,
     cluster: table.Cluster = None,
     seed: Annotated[int, typer.Option(help="Seed of the initialisations drawn for FM-A2.")] = 0,
     as_json: table.AsJson = False,
@@ -36,7 +37,7 @@ def diagnose(
     from deeplin.theory.diagnosis import diagnose as diagnose_problem
 
     depths, vector = table.parse_depths(depth), table.parse_readout(readout)
-    reading = table.read(source, target, ignore, standardize, intercept, missing, cluster)
+    reading = table.read(source, target, ignore, standardize, intercept, missing, memory, cluster)
     found = diagnose_problem(
         reading.problem,
         depths,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, whole_number
 from deeplin.problems.reading import Reading, read_problem
 
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
@@ -25,6 +25,9 @@ Missing = Annotated[str, typer.Option("--missing", help="Rows with a missing val
 Cluster = Annotated[
     str | None, typer.Option("--cluster", help="Address of a dask scheduler, tcp://…")
 ]
+Memory = Annotated[
+    int, typer.Option("--memory", help="MiB of a table to keep; of a larger one its moments are.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -35,6 +38,7 @@ def read(
     standardize: bool,
     intercept: bool,
     missing: str,
+    memory: int,
     cluster: str | None,
 ) -> Reading:
     """The problem in a table; one target is a vector, several are a matrix."""
@@ -45,6 +49,7 @@ def read(
         standardize=standardize,
         intercept=intercept,
         missing=missing,
+        memory=whole_number("memory", memory) * 2**20,
         cluster=cluster,
     )
 

@@ -41,6 +41,7 @@ def train(
     standardize: table.Standardize = False,
     intercept: table.Intercept = False,
     missing: table.Missing = "refuse",
+    memory: table.Memory = 128,
     cluster: table.Cluster = None,
     seed: Annotated[int, typer.Option(help="Seed of the initialisation.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
@@ -53,7 +54,7 @@ def train(
     """
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
-    reading = table.read(source, target, ignore, standardize, intercept, missing, cluster)
+    reading = table.read(source, target, ignore, standardize, intercept, missing, memory, cluster)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     run, report = _train(reading, start, _rate(learning_rate), momentum, steps, seed)
     settings = {"learning_rate": learning_rate, "seed": seed, **start}

@@ -92,7 +92,10 @@ def _columns(gathered: np.ndarray | Moments) -> Columns:
         return Columns(gathered.mean, np.sqrt(variance))
     shifted = gathered - gathered[0]  # exactly zero in a constant column
     mean = shifted.mean(axis=0)
-    return Columns(gathered[0] + mean, np.sqrt(np.mean((shifted - mean) ** 2, axis=0)))
+    shifted -= mean
+    return Columns(
+        gathered[0] + mean, np.sqrt(np.einsum("ij,ij->j", shifted, shifted) / len(shifted))
+    )
 
 
 def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
@@ -106,7 +109,9 @@ def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparati
             gathered.targets,
         )
         return Problem.from_accumulated(moments, single_target=single)
-    rows = (gathered[:, keep] - change.centre) / change.scale
+    rows = gathered[:, keep]
+    rows -= change.centre
+    rows /= change.scale
     d = rows.shape[1] - change.targets
     return Problem.from_data(rows[:, :d], rows[:, d] if single else rows[:, d:])
 

@@ -20,10 +20,12 @@ from deeplin.problems.preparation import Preparation, listed, prepare
 from deeplin.problems.problem import Problem
 from deeplin.problems.tables import Piece, Table, open_table
 
-MEMORY = 256 * 2**20
+MEMORY = 128 * 2**20
 """Bytes of a table that are kept; of a larger one only the second moments are."""
 CHUNK = 2**21
 """Numbers in a chunk, unless the caller asks for a number of rows."""
+PATIENCE = 10.0
+"""Seconds to wait for a dask scheduler."""
 
 
 @dataclass(frozen=True)
@@ -178,18 +180,19 @@ class _CompleteRows:
 def _gather(rows: _CompleteRows, memory: int) -> np.ndarray | Moments:
     """The rows themselves while they fit into `memory` bytes, else their moments."""
     kept: list[np.ndarray] = []
-    stream = iter(rows)
+    size, stream = 0, iter(rows)
     for chunk in stream:
         kept.append(chunk)
-        if sum(part.nbytes for part in kept) > memory:
+        size += chunk.nbytes
+        if size > memory:
             break
     else:
         return np.concatenate(kept) if kept else _refuse_no_rows(rows.left_out)
     width = len(rows.plan.columns)
     if 8 * width**2 > memory:
         raise InputError(
-            f"the table is larger than {memory / 2**20:.0f} MiB and the second moments of its "
-            f"{width} columns are too; pass a larger memory, or fewer columns."
+            f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
+            f"its {width} columns; pass a larger memory (--memory), or fewer columns."
         )
     return _moments(chain(_emptying(kept), stream), rows.plan)
 
@@ -264,7 +267,7 @@ def _client(cluster: Any) -> Iterator[Any]:
             "reading on a cluster needs dask; install it with: pip install 'deeplin[cluster]'."
         ) from error
     try:
-        client = Client(cluster, timeout="10s")
+        client = Client(cluster, timeout=PATIENCE)
     except (OSError, ValueError) as error:
         raise InputError(f"no dask scheduler answers at {cluster!r}: {error}") from error
     with client:
