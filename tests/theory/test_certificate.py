@@ -16,40 +16,10 @@ from deeplin.theory.statements import statement
 
 DOCS = Path(__file__).parents[2] / "docs"
 
-FLAT_MINIMA = [
-    "FM-grad",
-    "FM-sharp",
-    "FM-L8",
-    "FM-T1",
-    "FM-T2",
-    "FM-rescale",
-    "FM-crit",
-    "FM-toy",
-    "FM-A1",
-    "FM-L1",
-    "FM-ε",
-    "FM-L2",
-    "FM-T3",
-    "FM-L7",
-    "FM-A2",
-    "FM-C1",
-    "FM-C2",
-    "FM-grad-sandwich",
-    "FM-L3",
-    "FM-L6",
-    "FM-L9",
-    "FM-T4",
-    "FM-T5",
-    "FM-C3",
-    "Talk-res",
-    "Talk-log",
-    "X-1",
-    "X-2",
-    "X-3",
-    "X-4",
-    "X-5",
-    "X-6",
-]
+FLAT_MINIMA = ["FM-grad", "FM-sharp", "FM-L8", "FM-T1", "FM-T2", "FM-rescale", "FM-crit", "FM-toy"]
+FLAT_MINIMA += ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
+FLAT_MINIMA += ["FM-grad-sandwich", "FM-L3", "FM-L6", "FM-L9", "FM-T4", "FM-T5", "FM-C3"]
+FLAT_MINIMA += ["Talk-res", "Talk-log", "X-1", "X-2", "X-3", "X-4", "X-5", "X-6"]
 
 
 @pytest.fixture

@@ -19,14 +19,7 @@ from deeplin.theory.minimal_sharpness import largest_eigenvalue_of_update
 
 def dense_sharpness(problem, network):
     """The oracle: the whole Hessian by automatic differentiation."""
-    flat, unravel = ravel_pytree(network.weights)
-    X, y = (jnp.asarray(part) for part in problem.require_data("the oracle"))
-
-    def risk(x):
-        outputs = dl.Network(unravel(x), network.readout)(X)
-        return jnp.sum((outputs - y) ** 2) / len(X)
-
-    return float(np.linalg.eigvalsh(np.asarray(jax.hessian(risk)(flat)))[-1])
+    return dl.sharpness(problem, network, method="dense").value
 
 
 def make_problem(seed, n=20, d=3, spread=1.0, rank=None):

@@ -164,7 +164,10 @@ def largest_eigenvalue_of_update(diagonal: np.ndarray, squares: np.ndarray) -> f
 
     if total == 0 or (at_top == 0 and excess(0.0) <= 0):
         return top
-    if excess(total) >= 0:  # all of b at the top eigenvalue: the bound is the root
+    # all of b at the top eigenvalue, up to rounding: that end of the bracket is the root
+    if excess(at_top) <= 0:
+        return top + at_top
+    if excess(total) >= 0:
         return top + total
     return top + _root(excess, at_top, total)
 

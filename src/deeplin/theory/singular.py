@@ -42,6 +42,8 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
         largest, smallest, right, left = extreme_singular(np.swapaxes(matrices, -1, -2))
         return Extremes(largest, smallest, left, right)
     flat = matrices.reshape(-1, m, n)
+    size = np.max(np.abs(flat), axis=(1, 2))  # squares of entries of size one cannot underflow
+    flat = flat / np.where(size > 0, size, 1)[:, None, None]
     groups = -(-len(flat) // LANES)
     lanes = np.zeros((groups * LANES, m, n))
     lanes[: len(flat)] = flat
@@ -54,8 +56,8 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
         left = np.einsum("bij,bj->bi", flat, right) / largest[:, None]
     left[largest == 0] = np.eye(m)[0]
     return Extremes(
-        largest.reshape(stack),
-        values[:, 1].reshape(stack),
+        (size * largest).reshape(stack),
+        (size * values[:, 1]).reshape(stack),
         left.reshape(*stack, m),
         right.reshape(*stack, n),
     )

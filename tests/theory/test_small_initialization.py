@@ -1,0 +1,136 @@
+from itertools import pairwise
+
+import jax
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import deeplin as dl
+from deeplin.dynamics import gradient_flow
+from deeplin.theory import (
+    balanced_sharpness,
+    certify,
+    initialization_scale,
+    lojasiewicz_constant,
+    minimal_sharpness,
+)
+from deeplin.theory.certificate import HOLDS, UNMET
+from deeplin.theory.singular import extreme_singular
+
+STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
+
+
+@pytest.fixture(scope="module")
+def strict():
+    """A start small enough for FM-A2, and its flow to a minimiser."""
+    rng = np.random.default_rng(7)
+    X = rng.normal(size=(40, 3))
+    y = X @ rng.normal(size=3) + 0.5 * rng.normal(size=40)
+    scale = 1.5 / dl.Problem.from_data(X, y).optimum_norm
+    problem = dl.Problem.from_data(X, scale * y)
+    net = dl.initialize.zero_layer(jax.random.key(0), (3, 3, 1), 0.002)
+    return problem, gradient_flow(problem, net, until=20.0, record_every=0.5)
+
+
+def test_scale_of_the_start_is_its_definition(rng):
+    weights = [rng.normal(size=shape) for shape in ((4, 5), (3, 4), (1, 3))]
+    norms = [np.sum(w**2) for w in weights]
+    gaps = [np.linalg.norm(a @ a.T - b.T @ b, 2) for a, b in pairwise(weights)]
+    expected = 3 * max(norms) + 2 * sum(gaps)
+    assert initialization_scale(dl.Network(weights)) == pytest.approx(expected, rel=1e-12)
+    batch = dl.Network([np.stack([w, 2 * w]) for w in weights])
+    np.testing.assert_allclose(initialization_scale(batch), [expected, 4 * expected], rtol=1e-12)
+
+
+@given(depth=st.integers(2, 6), log_epsilon=st.floats(-12, 0), share=st.floats(0.01, 0.99))
+@settings(max_examples=40, deadline=None)
+def test_best_constant_is_the_maximum_over_all_thresholds(depth, log_epsilon, share):
+    problem = dl.problems.synthetic.flat_minima(0).problem
+    epsilon = np.exp(log_epsilon)
+    start = problem.target_moment - problem.minimal_risk
+    best = lojasiewicz_constant(problem, depth, epsilon, share * start)
+    size, Lambda = problem.optimum_norm, problem.largest_eigenvalue
+    b = min((1 - share) * start / (4 * Lambda * size), size)
+    floor = np.sqrt(2 * epsilon) * depth
+    C = floor + np.geomspace(1e-9, 1e3, 20_001)
+    tried = 4 * problem.smallest_eigenvalue * np.minimum((C - floor) ** (depth - 1), b / C) ** 2
+    assert best.constant >= tried.max() * (1 - 1e-12)
+    assert best.constant == pytest.approx(tried.max(), rel=2e-2)  # the grid is that coarse
+    assert best.threshold > floor
+
+
+def test_no_progress_gives_no_constant(problem):
+    start = problem.target_moment - problem.minimal_risk
+    assert lojasiewicz_constant(problem, 3, 0.01, 2 * start).constant == 0
+
+
+def test_every_statement_holds_from_a_strictly_small_start(strict):
+    table = certify(*strict, only=STRICT)
+    assert list(table["verdict"]) == [HOLDS] * len(STRICT), table.to_string()
+
+
+def test_strict_run_breaks_nothing_else(strict):
+    table = certify(*strict)
+    assert table.all_hold, table.violated.to_string()
+
+
+def test_measured_convergence_is_faster_than_the_certified_rate(strict):
+    row = certify(*strict, only="FM-L7").iloc[0]
+    assert row.left < row.right
+
+
+def test_a_large_start_meets_no_second_assumption(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 1), 0.5)
+    table = certify(problem, net, only=["FM-A2", "FM-C1", "FM-C2"])
+    assert list(table["verdict"]) == [UNMET] * 3
+    assert "FM-A2" in table.iloc[1].hypotheses
+
+
+def test_final_sharpness_tends_to_the_balanced_one_as_the_start_vanishes(strict):
+    """X-3: the distance to S_bal falls with ε; the factor 4Λ/λ of FM-C2 is far from it."""
+    problem, _ = strict
+    distances = []
+    for scale in (0.2, 0.06, 0.02):
+        net = dl.initialize.zero_layer(jax.random.key(0), (3, 3, 1), scale)
+        run = gradient_flow(problem, net, gap=1e-13)
+        reached = dl.sharpness(problem, run.network, method="exact").value
+        distances.append(abs(reached / balanced_sharpness(problem, 2) - 1))
+    assert distances[0] > 5 * distances[1] > 25 * distances[2]
+    assert distances[-1] < 1e-3
+    assert balanced_sharpness(problem, 2) < 1.5 * minimal_sharpness(problem, 2).exact
+
+
+@given(
+    shape=st.sampled_from([(1, 1), (1, 5), (5, 1), (5, 5), (3, 7), (7, 3), (20, 18)]),
+    seed=st.integers(0, 10**6),
+    kind=st.sampled_from(["gaussian", "rank one", "orthogonal", "tiny", "graded"]),
+)
+@settings(max_examples=60, deadline=None)
+def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
+    rng = np.random.default_rng(seed)
+    stack = rng.normal(size=(3, 2, *shape))
+    if kind == "rank one":
+        stack = stack[..., :1] * stack[..., :1, :]
+    elif kind == "orthogonal":
+        stack = np.broadcast_to(np.eye(*shape), stack.shape)
+    elif kind == "tiny":
+        stack = stack * 1e-150
+    elif kind == "graded":
+        stack = stack * np.geomspace(1, 1e-12, shape[1])
+    found = extreme_singular(stack)
+    values = np.linalg.svd(stack, compute_uv=False)
+    size = values[..., 0]
+    np.testing.assert_allclose(found.largest, size, rtol=1e-13)
+    assert np.all(np.abs(found.smallest - values[..., -1]) <= 1e-14 * size)
+    carried = np.einsum("abi,abij,abj->ab", found.left, stack, found.right)
+    np.testing.assert_allclose(carried, size, rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(found.left, axis=-1), 1, rtol=1e-12)
+    np.testing.assert_allclose(np.linalg.norm(found.right, axis=-1), 1, rtol=1e-12)
+
+
+def test_zero_matrices_have_singular_value_zero_and_unit_vectors():
+    found = extreme_singular(np.zeros((2, 3, 3)))
+    np.testing.assert_array_equal(found.largest, 0)
+    np.testing.assert_array_equal(np.linalg.norm(found.left, axis=-1), 1)
+    np.testing.assert_array_equal(np.linalg.norm(found.right, axis=-1), 1)
