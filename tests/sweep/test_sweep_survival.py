@@ -181,9 +181,10 @@ def test_workers_that_cannot_start_end_the_sweep_with_a_hint(tmp_path):
     assert sweep.status(tmp_path).healthy
 
 
-@pytest.mark.parametrize("workers", ["0", "2"])
-def test_ctrl_c_stops_even_inside_compiled_code_and_says_how_to_go_on(tmp_path, workers):
-    config = write_config(tmp_path, "6 block\n", count=9)
+@pytest.mark.parametrize(("where", "workers"), [("block", "0"), ("linger", "0"), ("block", "2")])
+def test_ctrl_c_stops_at_once_wherever_it_comes_and_says_how_to_go_on(tmp_path, where, workers):
+    """In compiled code, with a thread that does not end, and with worker processes."""
+    config = write_config(tmp_path, f"6 {where}\n", count=9)
     log, folder = tmp_path / "log", tmp_path / "results" / "mine"
     command = ["deeplin", "sweep", "--config", "mine.json", "--out", "results/mine"]
     command += ["--workers", workers] if workers != "0" else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,9 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
         os.kill(os.getpid(), 9)
     if kind == "block":
         wait_for_ever_in_compiled_code()
+    if kind == "linger":
+        threading.Thread(target=wait_for_ever_in_compiled_code).start()
+        time.sleep(3600)
     if kind == "meet":
         wait_for_company(config)
     time.sleep(config.seconds)

@@ -63,7 +63,10 @@ def run(
     tried again by the next call, and the table does not depend on who computed what.
 
     ```python
-    outcome = deeplin.sweep.run(DESCENT, DescentSweep(scales=(0.2, 0.4)), "results/mine")
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+
+    config = DescentSweep(scales=(0.2, 0.4), learning_rates=(0.02, 0.1))
+    outcome = deeplin.sweep.run(DESCENT, config, "results/mine")
     outcome.table()
     ```
     """

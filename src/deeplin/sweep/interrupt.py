@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 GRACE_SECONDS = 0.6
 """How long Python may take to notice Ctrl-C by itself."""
@@ -23,8 +24,9 @@ def prompt_interrupt(farewell: str) -> Iterator[None]:
 
     Python raises KeyboardInterrupt only between two of its own instructions; a long call of
     compiled code holds it up. The system's signal is therefore also watched by a thread, which
-    ends the process if nothing has happened after a moment. That is safe: a sweep's folder is in
-    order at every instant.
+    ends the process if nothing has happened after a moment. Either way the process ends without
+    waiting for other threads. That is safe, a sweep's folder is in order at every instant, but it
+    is for commands: inside another program leave Ctrl-C to that program.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # Ctrl-C is delivered to the main thread, whose business it then is
@@ -39,8 +41,7 @@ def prompt_interrupt(farewell: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         over.set()
-        print(farewell, file=sys.stderr, flush=True)
-        raise SystemExit(INTERRUPTED) from None
+        _leave(farewell)
     finally:
         over.set()
         signal.set_wakeup_fd(before)
@@ -52,6 +53,10 @@ def prompt_interrupt(farewell: str) -> Iterator[None]:
 def _watch(listener: socket.socket, over: threading.Event, farewell: str) -> None:
     while received := listener.recv(1):
         if received[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
-            cursor = SHOW_CURSOR if sys.stderr.isatty() else ""
-            os.write(2, f"{cursor}\n{farewell}\n".encode())
-            os._exit(INTERRUPTED)
+            _leave(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}\n{farewell}")
+
+
+def _leave(farewell: str) -> NoReturn:
+    """End the process without waiting for its threads, which may have hours of work left."""
+    os.write(2, f"{farewell}\n".encode())
+    os._exit(INTERRUPTED)
