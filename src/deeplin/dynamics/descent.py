@@ -29,8 +29,13 @@ PATIENCE = 0.2
 """Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
 FIRST_PIECE = 64
 """Steps before the first such look; doubled while they take less than that."""
-WIDE = 64
-"""Layers wider than this are left to JAX's matrix products."""
+WIDEST = {"linear": 32, "gelu": 8, "relu": 8}
+"""Widest layer for which the kernel is chosen, between what batches gain and single networks lose.
+
+A kernel works on a full lane even for one network. The choice looks at the shape of the networks
+only: were it to depend on the size of the batch, results would change in their last digits with
+the way runs are grouped.
+"""
 BACKENDS = ("auto", "kernel", "jax")
 
 Loss = Callable[[Network], Any]
@@ -89,7 +94,7 @@ def gradient_descent(
     rules = Rules(
         rates,
         _goal(objective, before, gap, loss_target),
-        _ceiling(problem, objective, batch, before),
+        _ceiling(objective, batch, before),
         _momentum(momentum),
     )
     state = stepping.start(batch, momentum)
@@ -157,7 +162,7 @@ def _goal(objective: Objective, before, gap, loss_target) -> np.ndarray:
     return np.full_like(before["risk"], goal)
 
 
-def _ceiling(problem, objective: Objective, batch: Network, before) -> np.ndarray:
+def _ceiling(objective: Objective, batch: Network, before) -> np.ndarray:
     """The value R − floor above which a run has diverged."""
     zero = jax.tree.map(jnp.zeros_like, batch)
     level = np.maximum(abs(before["risk"]), abs(_evidence(objective, zero, zero)["risk"]))
@@ -176,7 +181,8 @@ def _backend(backend: str, problem, objective: Objective, rules: Rules, state: S
         raise InputError(
             'backend is "kernel", which trains networks on a Problem on a CPU; pass "auto".'
         )
-    if backend == "kernel" or (backend == "auto" and fits and max(state.network.widths) <= WIDE):
+    narrow = max(state.network.widths) <= WIDEST[state.network.activation]
+    if backend == "kernel" or (backend == "auto" and fits and narrow):
         from deeplin.dynamics import lane_stepping  # numba is slow to import: only where it is used
 
         return partial(lane_stepping.advance, objective, rules)
