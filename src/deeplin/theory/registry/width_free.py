@@ -11,9 +11,10 @@ from deeplin.theory.statements import Check, NotApplicable, statement, value
 
 
 def _subspaces(context: Context) -> list[np.ndarray]:
-    """Orthogonal projections (batch, d_k, d_k) on H_1 … H_{L−1}, for orthogonal middle layers.
+    """Orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}, for orthogonal middle layers.
 
-    H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers.
+    H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers. Columns
+    beyond its dimension are zero.
     """
     context.require_depth()
     if context.problem.rank == 0:
@@ -32,7 +33,7 @@ def _subspaces(context: Context) -> list[np.ndarray]:
     bases = [basis]
     for layer in context.initial[1:-1]:
         bases.append(layer @ bases[-1])
-    return [basis @ np.swapaxes(basis, -1, -2) for basis in bases]
+    return bases
 
 
 @statement(
@@ -44,16 +45,16 @@ def _subspaces(context: Context) -> list[np.ndarray]:
 )
 def exact_reduction(context: Context) -> Check:
     """For orthogonal middle layers, under descent, momentum and flow, at every record."""
-    basis = context.problem.spectrum.vectors
     last = np.eye(context.widths[-1])
     if context.readout is not None:
-        unit = context.readout / context.readout_norm[:, None]
-        last = unit[:, :, None] * unit[:, None, :]
-    spaces = [basis @ basis.T, *_subspaces(context), last]
+        last = (context.readout / context.readout_norm[:, None])[..., None]
+    spaces = [context.problem.spectrum.vectors, *_subspaces(context), last]
     left, sizes = [], []
     for k, layer in enumerate(context.weights):
         change = layer - context.initial[k]
-        outside = change - spaces[k + 1] @ change @ spaces[k]
+        upper, lower = spaces[k + 1], spaces[k]
+        block = np.swapaxes(upper, -1, -2) @ change @ lower
+        outside = change - upper @ block @ np.swapaxes(lower, -1, -2)
         left.append(np.linalg.norm(outside, axis=(-1, -2)))
         sizes.append(context.layer_norms[..., k] + context.layer_norms[:1, :, k])
     return Check(
