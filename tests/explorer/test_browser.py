@@ -51,7 +51,7 @@ class Visitor:
     def curve(self, name="gap"):
         """The median curve of a quantity, as the browser has it."""
         return self.page.evaluate(
-            f"Array.from({MODEL}('{name}').renderers.at(-1).data_source.data.middle ?? [])"
+            f"Array.from({MODEL}('{name}').renderers.at(-1).data_source.data.middle)"
         )
 
     def press(self, label):
@@ -134,7 +134,7 @@ def test_cell_of_the_phase_diagram_opens_its_run(visit):
     visitor.page.get_by_role("button", name="Open this run").click()
     visitor.wait("document.getElementById('page').dataset.tab == 'training'")
     visitor.verdict("η = ")
-    assert "learning_rate" in visitor.page.url
+    assert "learning_rate" in visitor.page.evaluate("location.search")
 
 
 def test_wide_page_trains_a_billion_units(visit):

@@ -49,10 +49,8 @@ LOG = logging.getLogger(__name__)
 class Page:
     """The models of one browser tab, and the state behind them."""
 
-    def __init__(
-        self, document: Document, state: State, pools: Sequence[Executor], location: Any = None
-    ):
-        self.document, self.state, self.pools, self.location = document, state, pools, location
+    def __init__(self, document: Document, state: State, pools: Sequence[Executor]):
+        self.document, self.state, self.pools = document, state, pools
         self._changed = asyncio.Event()
         self.upload: Upload | None = None
         self.closed = False
@@ -66,6 +64,7 @@ class Page:
         self.wish = TextInput(name="wish", visible=False)
         self.reply = TextInput(name="reply", visible=False)
         self.inbox = TextInput(name="inbox", visible=False)
+        self.link = TextInput(name="link", visible=False, value=state.link())
         self.wish.on_change("value", lambda _a, _o, new: self._wished(new))
         self.inbox.on_change("value", lambda _a, _o, new: self._received(new))
         self.tabs: dict[str, Tab] = {name: kind(self.open) for name, kind in TABS.items()}
@@ -76,7 +75,7 @@ class Page:
     def roots(self) -> dict[str, Model]:
         """The models of the page, by the place they have in the template."""
         groups = {f"group_{name}": self._group(name) for name in GROUPS}
-        hidden = column(self.wish, self.reply, self.inbox, visible=False)
+        hidden = column(self.wish, self.reply, self.inbox, self.link, visible=False)
         fixed = {"tab": self.controls["tab"], "message": self.message, "verdict": self.verdict}
         views = {f"view_{name}": tab.layout for name, tab in self.tabs.items()}
         return fixed | groups | views | {"hidden": hidden}
@@ -103,8 +102,7 @@ class Page:
         self.state = state
         self.controls.show(state)
         self._adapt()
-        if self.location is not None:
-            self.location.search = f"?{state.link()}" if state.link() else ""
+        self.link.value = state.link()
         self.refresh()
 
     def start(self) -> None:
@@ -139,7 +137,8 @@ class Page:
         verb, _, rest = wish.partition(":")
         what = rest.partition("#")[0]
         if verb == "preset" and what in PRESETS:
-            self.go(PRESETS[what].state)
+            names = ("tab", *DATA, *NETWORK, *DESCENT, *WIDE)  # axes and kept runs stay
+            self.open(**{name: getattr(PRESETS[what].state, name) for name in names})
         elif verb == "keep" and what in ("a", "b"):
             self.open(**{f"saved_{what}": self.state.link()})
         elif verb == "clear":

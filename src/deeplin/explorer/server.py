@@ -22,6 +22,7 @@ from deeplin.explorer.presets import PRESETS
 from deeplin.explorer.state import State
 from deeplin.explorer.tab import ASSETS
 from deeplin.explorer.upload import MOST_BYTES
+from deeplin.sweep.workers import share_compiled_code
 
 ADDRESS = "127.0.0.1"
 THREADS = (2, 1)
@@ -54,9 +55,10 @@ def make_server(port: int = 0) -> Any:
             address=ADDRESS,
             websocket_origin=hosts,
             title="deeplin explorer",
+            location=False,
             start=False,
             show=False,
-            websocket_max_message_size=2 * MOST_BYTES,
+            websocket_max_message_size=4 * MOST_BYTES,
             unused_session_lifetime_milliseconds=10_000,
             check_unused_sessions_milliseconds=2_000,
         )
@@ -69,6 +71,7 @@ def make_server(port: int = 0) -> Any:
 
 def explore(port: int = 0, *, open_browser: bool = True) -> None:
     """Serve the explorer until interrupted."""
+    share_compiled_code()
     server = make_server(port)
     address = f"http://{ADDRESS}:{server.port}/"
     print(f"deeplin explorer at {address} (Ctrl-C ends it)", flush=True)
@@ -117,14 +120,12 @@ def _page(pools: list[ThreadPoolExecutor]) -> pn.Template:
     """One visitor's page, from the link it was opened with."""
     document = pn.state.curdoc
     assert isinstance(document, Document)
-    location = pn.state.location
-    query = location.search if location is not None and location.search else ""
     state, complaint = State(), ""
     try:
-        state = State.from_link(_query(query))
+        state = State.from_link(_query())
     except InputError as error:
         complaint = f"This link could not be read: {error}"
-    page = Page(document, state, pools, location)
+    page = Page(document, state, pools)
     if complaint:
         page.complain(complaint)
     pn.state.on_session_destroyed(lambda _context: page.close())
@@ -146,11 +147,9 @@ def _page(pools: list[ThreadPoolExecutor]) -> pn.Template:
     return template
 
 
-def _query(search: str) -> str:
-    """The query of this page: of the browser's address, or of the request that opened it."""
+def _query() -> str:
+    """The query of the request that opened the page."""
     arguments = pn.state.session_args or {}
-    if search or not arguments:
-        return search
     pairs = [(name, values[-1].decode("utf-8", "replace")) for name, values in arguments.items()]
     return urlencode(pairs)
 

@@ -31,12 +31,12 @@ def read_upload(message: str) -> Upload:
     Inputs are standardised, means are subtracted, and the target is scaled to ‖w*‖ = 1 as in FM,
     so that the sliders fit every file.
     """
-    if len(message) > MOST_BYTES + 1000:
+    name, text = _parts(message) if len(message) <= 2 * MOST_BYTES else ("the file", message)
+    if len(text) > MOST_BYTES:
         raise InputError(
-            f"the file has {len(message):,} characters; at most {MOST_BYTES:,} can be uploaded. "
+            f"{name} has {len(text):,} characters; at most {MOST_BYTES:,} can be uploaded. "
             "Use `deeplin diagnose` for larger ones."
         )
-    name, text = _parts(message)
     header = next(csv.reader(text.splitlines()), [])
     if len(header) < 2:
         raise InputError(

@@ -109,6 +109,10 @@ function connect() {
     const { name, text } = JSON.parse(reply.value);
     save(name, text, "text/csv");
   });
+  const link = model("link");
+  link.properties.value.change.connect(() => {
+    history.replaceState(null, "", link.value ? `?${link.value}` : location.pathname);
+  });
   document.documentElement.dataset.ready = "yes";
 }
 connect();
