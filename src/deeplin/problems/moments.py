@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 
@@ -27,14 +28,20 @@ class Moments:
 
     @classmethod
     def of_rows(cls, inputs: np.ndarray, targets: np.ndarray) -> Moments:
-        """Moments of one chunk, about its own mean.
+        """Moments of one chunk, about its own mean."""
+        return cls.of_table(np.concatenate([inputs, targets], axis=1), targets.shape[1])
 
-        The mean is taken about the first row, so that a constant column has no scatter at all.
+    @classmethod
+    def of_table(cls, rows: np.ndarray, targets: int) -> Moments:
+        """Moments of one chunk whose last columns are the targets, about its own mean.
+
+        Where the mean is the first row to rounding, that row is the better shift: a constant
+        column then has no scatter at all.
         """
-        rows = np.concatenate([inputs, targets], axis=1)
-        shift = rows[0] + (rows - rows[0]).mean(axis=0)
+        mean, first = rows.mean(axis=0), rows[0]
+        shift = np.where(np.abs(mean - first) <= 1e-9 * np.abs(first), first, mean)
         centred = rows - shift
-        return cls(len(rows), shift, centred.sum(axis=0), centred.T @ centred, targets.shape[1])
+        return cls(len(rows), shift, centred.sum(axis=0), centred.T @ centred, targets)
 
     def merge(self, other: Moments) -> Moments:
         """Moments of both sets of rows together, about this one's shift."""
@@ -84,25 +91,32 @@ def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
 
 
 def accumulate(chunks: Iterable) -> tuple[Moments, bool]:
-    """Stream `(X, y)` chunks once; return their moments and whether y was one-dimensional.
+    """Stream `(X, y)` chunks once; return their moments and whether y was one-dimensional."""
+    single = True
+
+    def parts() -> Iterator[Moments]:
+        nonlocal single
+        for X, Y in (check_rows(*chunk) for chunk in chunks):
+            single = single and Y.ndim == 1
+            yield Moments.of_rows(X, Y.reshape(len(Y), -1))
+
+    return merge_all(parts()), single
+
+
+def merge_all(parts: Iterable[Moments]) -> Moments:
+    """The moments of all parts together.
 
     Merging works like a binary counter (partial sums of equal size merge first), so rounding
-    grows with the logarithm of the number of chunks and no chunk is kept.
+    grows with the logarithm of the number of parts and none is kept.
     """
     levels: list[Moments | None] = []
-    single = True
-    for X, Y in (check_rows(*chunk) for chunk in chunks):
-        single = single and Y.ndim == 1
-        part = Moments.of_rows(X, Y.reshape(len(Y), -1))
+    for part in parts:
         level = 0
         while level < len(levels) and (waiting := levels[level]) is not None:
             part, levels[level] = waiting.merge(part), None
             level += 1
         levels[level : level + 1] = [part]
-    parts = [part for part in levels if part is not None]
-    if not parts:
+    waiting_parts = [part for part in levels if part is not None]
+    if not waiting_parts:
         raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
-    result = parts[0]
-    for part in parts[1:]:
-        result = result.merge(part)
-    return result, single
+    return reduce(Moments.merge, waiting_parts)

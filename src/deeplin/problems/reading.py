@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import reduce
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -15,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from deeplin.checks import InputError, whole_number
-from deeplin.problems.moments import Moments, accumulate
+from deeplin.problems.moments import Moments, merge_all
 from deeplin.problems.preparation import Preparation, listed, prepare
 from deeplin.problems.problem import Problem
 from deeplin.problems.tables import Piece, Table, open_table
@@ -208,9 +207,8 @@ def _moments(chunks: Iterator[np.ndarray], plan: _Plan) -> Moments:
 
     One BLAS thread: the other cores decode, and on a busy machine BLAS threads wait for each other.
     """
-    cut = len(plan.columns) - plan.targets
     with threadpool_limits(1, "blas"):
-        return accumulate((chunk[:, :cut], chunk[:, cut:]) for chunk in _one_ahead(chunks))[0]
+        return merge_all(Moments.of_table(chunk, plan.targets) for chunk in _one_ahead(chunks))
 
 
 def _one_ahead(chunks: Iterator[np.ndarray]) -> Iterator[np.ndarray]:
@@ -242,7 +240,7 @@ def _gather_on_cluster(table: Table, plan: _Plan, cluster: Any) -> tuple[Moments
         results = client.gather(client.map(_moments_of, tasks, plan=plan, pure=False))
     parts = [moments for moments, _ in results if moments is not None]
     left_out = sum(count for _, count in results)
-    return reduce(Moments.merge, parts) if parts else _refuse_no_rows(left_out), left_out
+    return merge_all(parts) if parts else _refuse_no_rows(left_out), left_out
 
 
 def _moments_of(pieces: list[Piece], plan: _Plan) -> tuple[Moments | None, int]:
