@@ -12,12 +12,20 @@ the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recu
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
+from deeplin.compiled import call, digest
 from deeplin.networks import Network
 from deeplin.problems import Problem
+from deeplin.sharpness.lane_exact import CLEAR, exact_kernel
+
+NARROW = 16
+"""Widths up to which the kernel is faster than LAPACK."""
+ROUNDING = float(np.finfo(np.float64).eps)
 
 
 class Factors(NamedTuple):
@@ -44,10 +52,40 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     """
     weights = [np.asarray(weight, np.float64) for weight in networks.weights]
     columns = _readout_columns(networks)
-    matrices, error = gauss_newton(Factors.of(problem), weights, columns)
+    factors = Factors.of(problem)
+    narrow = max(networks.widths) <= NARROW and factors.goal.shape[1] == 1
+    if which == "largest" and narrow and problem.rank > 0:
+        return _in_lanes(factors, weights, columns)
+    return _by_matrices(factors, weights, columns, which)
+
+
+def _in_lanes(factors: Factors, weights: list[np.ndarray], columns: np.ndarray):
+    """The largest eigenvalue by the compiled kernel; by LAPACK where it is not simple."""
+    batch = len(weights[0])
+    readout = np.broadcast_to(columns[..., 0], (batch, columns.shape[-2]))
+    flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), readout], axis=1)
+    widths = np.array([weights[0].shape[2], *(weight.shape[1] for weight in weights)])
+    results = np.empty((batch, 3))
+    kernel = exact_kernel(digest(Path(__file__).parent, "lane_*.py"))
+    root, goal = np.ascontiguousarray(factors.root), factors.goal[:, 0].copy()
+    run = kernel if kernel.signatures else partial(call, kernel)  # always the same types
+    run(flat, widths, root, goal, ROUNDING * widths.max(), results)
+    value, error, clear = results.T
+    error = error + 2 * widths.max() * ROUNDING * value
+    unclear = np.flatnonzero(~(clear >= 1 - CLEAR))
+    if len(unclear):
+        columns = columns if columns.ndim == 2 else columns[unclear]
+        rest = [weight[unclear] for weight in weights]
+        value[unclear], error[unclear] = _by_matrices(factors, rest, columns, "largest")
+    return value, error
+
+
+def _by_matrices(factors: Factors, weights: list[np.ndarray], columns: np.ndarray, which: str):
+    """Either extreme eigenvalue of the matrix itself, for any shape."""
+    matrices, error = gauss_newton(factors, weights, columns)
     lost = ~np.isfinite(error)
     values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
-    error += matrices.shape[1] * np.finfo(np.float64).eps * np.abs(values[:, -1])
+    error += matrices.shape[1] * ROUNDING * np.abs(values[:, -1])
     if which == "largest":
         value = values[:, -1]
     else:  # as many eigenvalues as parameters; those missing here are zero
@@ -76,8 +114,8 @@ def gauss_newton(
         kronecker = np.einsum("bij,bkl->bikjl", b.mT @ b, v.mT @ v)
         matrices += 2 * kronecker.reshape(batch, size, size)
 
-    widths = max(weight.shape[-1] for weight in weights)
-    unit = np.finfo(np.float64).eps * widths
+    widths = max(max(weight.shape[-2:]) for weight in weights)
+    unit = ROUNDING * widths
     layer, b, v = (_norms(items) for items in (weights, forward, backward[1:]))
     slips = unit * layer * b  # of W_k B_k
     miss = unit * (np.sum(layer * b * v, axis=0) + _norms([goal])[0])  # of Cᵀ(w − w*)

@@ -13,7 +13,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from deeplin.checks import InputError
-from deeplin.networks import Network, landscape, linear_gradient, linear_risk
+from deeplin.networks import Network, check_fits, landscape, linear_gradient, linear_risk
 from deeplin.problems import Problem
 
 
@@ -28,21 +28,26 @@ class PlainLoss:
         return self.loss(tree)
 
 
-def surface(problem: Problem | Callable[[Any], Array], tree: Any) -> tuple[Callable, Any]:
-    """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
+def check_subject(problem: Any, tree: Any) -> None:
+    """Raise unless there is a Hessian of this problem (or loss) at this network (or pytree)."""
     if isinstance(problem, Problem):
         if not isinstance(tree, Network):
             raise InputError(
                 f"the sharpness of a Problem needs a Network; received {type(tree).__name__}. "
                 "Pass a Network, or a loss function with its own parameters."
             )
-        return landscape(problem, tree)
-    if not callable(problem):
+        check_fits(problem, tree)
+    elif not callable(problem):
         raise InputError(
             f"received {type(problem).__name__}; pass a Problem, or a function from the "
             "parameters to a scalar loss."
         )
-    return PlainLoss(problem), None
+
+
+def surface(problem: Problem | Callable[[Any], Array], tree: Any) -> tuple[Callable, Any]:
+    """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
+    check_subject(problem, tree)
+    return landscape(problem, tree) if isinstance(problem, Problem) else (PlainLoss(problem), None)
 
 
 def parameters(tree: Any) -> tuple[Any, Callable[[Any], Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -12,11 +13,18 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.networks import Network, linear_risk
+from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
 from deeplin.sharpness.exact import exact
-from deeplin.sharpness.hessian import as_batch, dense, parameters, products, surface
+from deeplin.sharpness.hessian import (
+    as_batch,
+    check_subject,
+    dense,
+    parameters,
+    products,
+    surface,
+)
 from deeplin.sharpness.power import power_iteration
 from deeplin.sharpness.result import Sharpness
 
@@ -80,8 +88,6 @@ class _Request:
     """One call of `sharpness` on a batch of parameters."""
 
     problem: Any
-    risk: Callable
-    data: Any
     trees: Any
     shape: tuple[int, int]
     """Networks in the batch, parameters of each."""
@@ -96,22 +102,21 @@ class _Request:
     @classmethod
     def of(cls, problem, network, which, tolerance, start, key, steps, max_products) -> _Request:
         """Check what the caller passed."""
-        risk, data = surface(problem, network)
+        check_subject(problem, network)
         trees = as_batch(network)
         leaves = jax.tree.leaves(parameters(trees)[0])
         if not leaves:
             raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
         if which not in ("largest", "smallest"):
             raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
-        shape = (len(leaves[0]), sum(leaf[0].size for leaf in leaves))
+        batch = len(leaves[0])
+        shape = (batch, sum(leaf.size for leaf in leaves) // batch)
         dtype = np.dtype(jnp.result_type(*leaves))
         if tolerance is None:
             tolerance = float(np.finfo(dtype).eps) ** (2 / 3)
         seed = 0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32))
         return cls(
             problem,
-            risk,
-            data,
             trees,
             shape,
             dtype,
@@ -122,6 +127,16 @@ class _Request:
             whole_number("steps", steps),
             whole_number("max_products", max_products),
         )
+
+    @cached_property
+    def surface(self) -> tuple[Callable, Any]:
+        """The risk function and its data, made when a method first needs them."""
+        return surface(self.problem, self.trees)
+
+    @property
+    def linear(self) -> bool:
+        """Whether this is a linear network on a Problem, where X-1 applies."""
+        return isinstance(self.problem, Problem) and self.trees.activation == "linear"
 
     @property
     def sign(self) -> int:
@@ -136,7 +151,7 @@ class _Request:
 
 
 def _exact(request: _Request) -> Sharpness:
-    if request.risk is not linear_risk:
+    if not request.linear:
         raise InputError(
             "method 'exact' is for linear networks on a Problem (X-1); pass method='lanczos'."
         )
@@ -146,8 +161,10 @@ def _exact(request: _Request) -> Sharpness:
 
 
 def _lanczos(request: _Request) -> Sharpness:
+    risk, data = request.surface
+
     def multiply(vectors):
-        image = products(request.risk, request.data, request.trees, jnp.asarray(vectors))
+        image = products(risk, data, request.trees, jnp.asarray(vectors))
         return request.sign * np.asarray(image)
 
     found = lanczos.largest(
@@ -165,7 +182,7 @@ def _lanczos(request: _Request) -> Sharpness:
 
 
 def _dense(request: _Request) -> Sharpness:
-    matrices = dense(request.risk, request.data, request.trees)
+    matrices = dense(*request.surface, request.trees)
     asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
     values, vectors = (np.asarray(item) for item in jnp.linalg.eigh(matrices))
     scale = np.abs(values).max(axis=1)
@@ -188,7 +205,7 @@ def _power(request: _Request) -> Sharpness:
         draw = np.random.default_rng(request.seed).standard_normal(request.shape[1])
         start = np.broadcast_to(draw.astype(request.dtype), request.shape)
     outcome = power_iteration(
-        request.risk, request.data, request.trees, jnp.asarray(start), jnp.asarray(request.steps)
+        *request.surface, request.trees, jnp.asarray(start), jnp.asarray(request.steps)
     )
     value, residual, vector = (np.asarray(item) for item in outcome)
     converged = residual <= request.tolerance * np.abs(value)
@@ -198,7 +215,7 @@ def _power(request: _Request) -> Sharpness:
 def _auto(request: _Request) -> Sharpness:
     """Exact where its error allows; the others dense or by Lanczos."""
     general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
-    if request.risk is not linear_risk:
+    if not request.linear:
         return general(request)
     result = _exact(request)
     if result.converged.all():
