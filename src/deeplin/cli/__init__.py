@@ -1,11 +1,12 @@
 """The command line. Importing a command's module registers it on the application."""
 
-from deeplin.cli import bench, cite, diagnose, explore, reproduce, status, sweep, train
+from deeplin.cli import bench, certify, cite, diagnose, explore, reproduce, status, sweep, train
 from deeplin.cli.app import app, main
 
 __all__ = [
     "app",
     "bench",
+    "certify",
     "cite",
     "diagnose",
     "explore",

@@ -1,0 +1,74 @@
+"""`deeplin certify`: every statement of the papers, evaluated on a saved run or a fresh one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.cli.app import app
+from deeplin.cli.table_options import AsJson
+
+STARTS = ("small", "gaussian", "residual")
+
+
+@app.command()
+def certify(
+    run: Annotated[
+        Path | None, typer.Argument(help="A run saved by `deeplin train`; none: a fresh one.")
+    ] = None,
+    only: Annotated[
+        list[str] | None, typer.Option(help="A statement id, such as FM-L1; may be repeated.")
+    ] = None,
+    depth: Annotated[int, typer.Option(help="Layers of the fresh run.")] = 3,
+    start: Annotated[str, typer.Option(help=f"Its start: {', '.join(STARTS)}.")] = "small",
+    learning_rate: Annotated[
+        float | None, typer.Option(help="Gradient descent with this step; none: gradient flow.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of its data and its start.")] = 0,
+    tolerance: Annotated[float, typer.Option(help="Relative tolerance for rounding.")] = 1e-9,
+    parts: Annotated[bool, typer.Option("--parts", help="One row for each claim.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check the statements of the papers on a run; the exit code is 1 if one is violated."""
+    from deeplin.dynamics.saved import load_run
+    from deeplin.theory import certify as certify_run
+
+    if run is None:
+        problem, outcome = _fresh(depth, start, learning_rate, seed)
+    else:
+        problem, outcome = load_run(run)
+    table = certify_run(problem, outcome, only=only or None, tolerance=tolerance, parts=parts)
+    typer.echo(json.dumps(table.records(), ensure_ascii=False, indent=2) if as_json else str(table))
+    if not table.all_hold:
+        raise typer.Exit(1)
+
+
+def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
+    """The data set of FM, and one network trained on it with its weights kept along the way."""
+    import jax
+
+    from deeplin.dynamics import gradient_descent, gradient_flow
+    from deeplin.networks import initialize
+    from deeplin.problems import synthetic
+
+    L = whole_number("depth", depth)
+    if start not in STARTS:
+        raise InputError(f"start is {start!r}; pass one of {', '.join(STARTS)}.")
+    problem = synthetic.flat_minima(whole_number("seed", seed, minimum=0)).problem
+    d = problem.dimension
+    key, readout_key = jax.random.split(jax.random.key(seed))
+    network = {
+        "small": lambda: initialize.zero_layer(key, (d,) * L + (1,), 0.05),
+        "gaussian": lambda: initialize.gaussian(key, (d,) * L + (1,), 0.8 / d**0.5),
+        "residual": lambda: initialize.residual(
+            key, d, L, 0.25, initialize.unit_readout(readout_key, d)
+        ),
+    }[start]()
+    if learning_rate is None:
+        return problem, gradient_flow(problem, network, until=50.0, record_every=1.0)
+    rate = positive_number("learning_rate", learning_rate)
+    return problem, gradient_descent(problem, network, rate, 5000, record_every=50)
