@@ -36,8 +36,8 @@ def test_a_curve_averages_over_the_runs_that_do_not_diverge():
         }
     )
     points = curve(table, "scale", "value")
-    assert list(points["mean"])[0] == 2.0
-    assert np.isnan(list(points["mean"])[1])  # no point where every run diverged
+    assert points["mean"][0] == 2.0
+    assert np.isnan(points["mean"][1])  # no point where every run diverged
     np.testing.assert_allclose(points["diverged"], [1 / 3, 1])
     assert points["low"][0] == 1.0  # the interval is not drawn below what was seen
     assert points["high"][0] > 3.0

@@ -1,0 +1,104 @@
+"""Running studies: once for all figures, resumably, with failures told."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+import pytest
+
+from deeplin.checks import InputError
+from deeplin.figures import Claim, Figure, Panel, Study, reproduce
+from deeplin.sweep import Experiment, Unit
+
+COMPUTED = []
+
+
+@dataclass(frozen=True)
+class Toy:
+    numbers: tuple[int, ...]
+    broken: bool = False
+    seed: int = 0
+
+
+def units(config):
+    return [Unit({"number": number}) for number in config.numbers]
+
+
+def run_unit(config, unit):
+    if config.broken and unit.coordinates["number"] == 2:
+        raise RuntimeError("this unit breaks")
+    COMPUTED.append(unit.coordinates["number"])
+    return pd.DataFrame({"number": [unit.coordinates["number"]], "seed": [config.seed]})
+
+
+TOY = Experiment("toy", Toy, units, run_unit)
+
+
+def study(name="toy-study", **options):
+    configs = {"quick": Toy((1, 2), **options), "paper": Toy((1, 2, 3), **options)}
+    return Study(name, TOY, configs)
+
+
+def figure(name, toy, upper=10.0):
+    panel = Panel(
+        f"{name}a",
+        "caption",
+        toy,
+        lambda config, table, ax: ax.plot(table["number"]),
+        lambda config, table: [Claim("numbers are small", table["number"].max(), upper=upper)],
+    )
+    return Figure(name, "title", (panel,), "printed", "as run")
+
+
+@pytest.fixture(autouse=True)
+def _forget():
+    COMPUTED.clear()
+
+
+def test_a_shared_study_is_computed_once(tmp_path):
+    shared = study()
+    results = list(reproduce([figure("A", shared), figure("B", shared)], tmp_path))
+    assert COMPUTED == [1, 2]
+    assert [result.holds for result in results] == [True, True]
+
+
+def test_a_second_call_computes_nothing_and_says_the_same(tmp_path):
+    first, second = (next(reproduce([figure("A", study())], tmp_path)) for _ in range(2))
+    assert COMPUTED == [1, 2]
+    assert first.claims == second.claims
+    assert first.panels[0].data.seconds == second.panels[0].data.seconds
+
+
+def test_presets_and_seeds_do_not_meet(tmp_path):
+    options = ({}, {"preset": "paper"}, {"seed": 7})
+    tables = [
+        next(reproduce([figure("A", study())], tmp_path, **kind)).panels[0].data.table
+        for kind in options
+    ]
+    assert [len(table) for table in tables] == [2, 3, 2]
+    assert set(tables[2]["seed"]) == {7}
+
+
+def test_a_claim_that_fails_is_told(tmp_path):
+    (result,) = reproduce([figure("A", study(), upper=1.5)], tmp_path)
+    assert not result.holds
+    assert [claim.verdict for claim in result.claims] == ["fails"]
+
+
+def test_a_unit_that_breaks_spoils_its_figure_and_no_other(tmp_path):
+    bad, good = figure("A", study("bad", broken=True)), figure("B", study("good"))
+    first, second = reproduce([bad, good], tmp_path, workers=2)
+    assert not first.holds
+    assert first.panels == ()
+    assert first.failures == ("bad: RuntimeError: this unit breaks",)
+    assert second.holds
+
+
+@pytest.mark.parametrize("options", [{"preset": "slow"}, {"seed": -1}, {"workers": 0}])
+def test_bad_options_are_refused(tmp_path, options):
+    with pytest.raises(InputError, match=next(iter(options))):
+        next(reproduce([figure("A", study())], tmp_path, **options))
+
+
+def test_a_study_needs_both_presets():
+    with pytest.raises(InputError, match="quick, paper"):
+        Study("toy", TOY, {"quick": Toy((1,))})
