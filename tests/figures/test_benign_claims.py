@@ -71,7 +71,7 @@ def test_claims_hold_on_data_that_follow_the_theory(config, claims):
 @pytest.mark.parametrize(
     ("claims", "spoil", "broken"),
     [
-        (first_layer_claims, {"risk": lambda t: t["interpolant_risk"]}, "grows with alpha²"),
+        (first_layer_claims, {"risk": lambda t: t["interpolant_risk"]}, "grows with α²"),
         (first_layer_claims, {"beside": lambda t: t["beside"] + 1e-3}, "α = 0 ends at"),
         (first_layer_claims, {"beside": lambda t: 2 * t["beside"]}, "follows α²(d−n)mq"),
         (first_layer_claims, {"distance": lambda t: t["distance"] + 9.0}, "conditional variance"),
@@ -88,7 +88,7 @@ def test_each_claim_of_the_first_layer_fails_on_data_that_violate_it(claims, spo
 @pytest.mark.parametrize(
     ("spoil", "broken"),
     [
-        ({"risk": lambda t: t["interpolant_risk"]}, "grows with beta²"),
+        ({"risk": lambda t: t["interpolant_risk"]}, "grows with β²"),
         ({"distance": lambda t: 0.0 * t["distance"]}, "β = 0 starts at the zero function"),
     ],
 )

@@ -14,7 +14,7 @@ from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
 from deeplin.figures.statistics import curve, mean_interval
 from deeplin.figures.style import QUIET, look
 from deeplin.figures.wide_claims import SMALL
-from deeplin.figures.wide_plots import LETTER
+from deeplin.figures.wide_sweep import LETTER
 
 QUICK = {"repetitions": 4, "learning_rate": 4e-3, "steps": 2_500, "checked": 1}
 FEWER = (SCALES[0], SCALES[1], SCALES[9])

@@ -7,7 +7,7 @@ import pandas as pd
 
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.wide_sweep import WideSweep, expected_distance
+from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
 
 SMALL = 1e-3
 """What counts as an increase: a thousandth, of a risk of about 1."""
@@ -30,7 +30,7 @@ def growth_claims(config: WideSweep, table: pd.DataFrame, scale: str) -> list[Cl
         mean, half = mean_interval(largest - smallest)
         claims.append(
             Claim(
-                f"d = {dimension}: the excess risk grows with {scale}², from its smallest to its "
+                f"d = {dimension}: the excess risk grows with {LETTER[scale]}², from its smallest to its "
                 "largest value: lower end of the 95% interval of the paired difference",
                 mean - half,
                 lower=SMALL,

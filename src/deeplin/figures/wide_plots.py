@@ -9,9 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.figures.statistics import curve
 from deeplin.figures.style import look
-from deeplin.figures.wide_sweep import WideSweep, expected_distance
-
-LETTER = {"alpha": "α", "beta": "β"}
+from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
 
 
 def plot_risk_against_variance(

@@ -18,6 +18,7 @@ from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import Experiment, Unit, coordinate_words, run_keys
 
 SAMPLES, OUTPUTS, DEPTH = 100, 3, 3
+LETTER = {"alpha": "α", "beta": "β"}
 STEP = 1e-4
 """Step of descent, on the mean squared error over the n·q entries."""
 
