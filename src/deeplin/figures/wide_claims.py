@@ -30,8 +30,8 @@ def growth_claims(config: WideSweep, table: pd.DataFrame, scale: str) -> list[Cl
         mean, half = mean_interval(largest - smallest)
         claims.append(
             Claim(
-                f"d = {dimension}: the excess risk grows with {LETTER[scale]}², from its smallest to its "
-                "largest value: lower end of the 95% interval of the paired difference",
+                f"d = {dimension}: the excess risk grows with {LETTER[scale]}², from its smallest "
+                "to its largest value: lower end of the 95% interval of the paired difference",
                 mean - half,
                 lower=SMALL,
             )

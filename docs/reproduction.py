@@ -1,0 +1,87 @@
+"""Keep a finished reproduction in the documentation: `python docs/reproduction.py report`.
+
+Reads the outcomes that `deeplin reproduce` left in its report folder and writes pictures, a table
+of all claims and a page to docs/reproduction/.
+"""
+
+import csv
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from deeplin.figures import FIGURES
+from deeplin.report.page import duration
+
+KEPT = Path(__file__).parent / "reproduction"
+
+
+def main(report: Path) -> None:
+    KEPT.mkdir(exist_ok=True)
+    order = [figure.name for figure in FIGURES]
+    outcomes = [json.loads(path.read_text()) for path in report.glob("*/outcome.json")]
+    outcomes.sort(key=lambda outcome: order.index(outcome["name"]))
+    claims = [
+        {"figure": outcome["name"], "panel": panel["name"], "preset": outcome["preset"]} | claim
+        for outcome in outcomes
+        for panel in outcome["panels"]
+        for claim in panel["claims"]
+    ]
+    with (KEPT / "claims.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, fieldnames=list(claims[0]))
+        table.writeheader()
+        table.writerows(claims)
+    for outcome in outcomes:
+        for panel in outcome["panels"]:
+            shutil.copy(report / panel["files"]["png"], KEPT / f"{panel['name']}.png")
+    (KEPT / "index.md").write_text("\n".join(page(outcomes, claims)) + "\n")
+
+
+def page(outcomes, claims):
+    """The lines of the page."""
+    machine = outcomes[-1]["environment"]["machine"]
+    held = sum(claim["verdict"] == "holds" for claim in claims)
+    yield "# Reproduction"
+    yield ""
+    yield (
+        f"{held} of {len(claims)} claims hold. Computed on {machine['cores']} cores "
+        f"({machine['processor']}, {machine['system'].split()[0]}), Python {machine['python']}, no "
+        "accelerator. The table of all claims with measured values and tolerances is "
+        "[claims.csv](claims.csv). Seconds are computing time of the runs, added over cores."
+    )
+    yield ""
+    yield "| figure | preset | verdict | claims | computing time |"
+    yield "|---|---|---|---|---|"
+    for outcome in outcomes:
+        judged = [c for panel in outcome["panels"] for c in panel["claims"]]
+        good = sum(c["verdict"] == "holds" for c in judged)
+        yield (
+            f"| [{outcome['name']}](#{outcome['name'].lower()}) | {outcome['preset']} | "
+            f"{outcome['verdict']} | {good} of {len(judged)} | {duration(outcome['seconds'])} |"
+        )
+    for outcome in outcomes:
+        yield ""
+        yield f"## {outcome['name']}: {outcome['title']} {{ #{outcome['name'].lower()} }}"
+        yield ""
+        yield f"*Printed.* {outcome['printed']}"
+        yield ""
+        yield f"*As run.* {outcome['as_run']}"
+        for panel in outcome["panels"]:
+            yield ""
+            yield f"![{panel['name']}]({panel['name']}.png)"
+            yield ""
+            yield f"**{panel['name']}.** {panel['caption']}"
+            if panel["claims"]:
+                yield ""
+                yield "| verdict | claim | measured | tolerance |"
+                yield "|---|---|---|---|"
+            for claim in panel["claims"]:
+                notes = " ".join(filter(None, [claim["explanation"], claim["printed"]]))
+                sentence = f"{claim['sentence']}. {notes}".strip().replace("|", "\\|")
+                yield (
+                    f"| {claim['verdict']} | {sentence} | {claim['shown']} | {claim['tolerance']} |"
+                )
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
