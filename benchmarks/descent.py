@@ -21,7 +21,7 @@ def measure() -> dict[str, dict]:
     jax.config.update("jax_enable_x64", True)
     return {
         "descent, linear": batch_against_loop("linear", networks=200, steps=20_000, target=200),
-        "descent, GELU": batch_against_loop("gelu", networks=160, steps=400, target=9),
+        "descent, GELU": batch_against_loop("gelu", networks=160, steps=1_500, target=9),
         "descent, cost at n = 10⁶ over n = 50": independence_of_samples(),
     }
 
