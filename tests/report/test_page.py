@@ -1,0 +1,134 @@
+"""The report's page and files."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from deeplin.checks import InputError
+from deeplin.report import write_figure, write_page
+from deeplin.report.errata import ERRATA
+from deeplin.report.page import duration, inline_svg, render
+
+
+class Reader(HTMLParser):
+    """Ids, links and anything that would be loaded."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.ids, self.links, self.loaded = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        found = dict(attrs)
+        if "id" in found:
+            self.ids.append(found["id"])
+        if tag == "a":
+            self.links.append(found["href"])
+        if tag in ("script", "link", "img", "iframe", "object"):
+            self.loaded.append(tag)
+
+
+def test_a_report_holds_figures_claims_data_and_command(report):
+    text = (report / "index.html").read_text(encoding="utf-8")
+    reader = Reader(text)
+    assert len(reader.ids) == len(set(reader.ids))
+    assert {"TOY-1", "TOY-2", "verdicts", "errata"} <= set(reader.ids)
+    assert reader.loaded == []
+    for link in reader.links:
+        if link.startswith("#"):
+            assert link[1:] in reader.ids
+        else:
+            assert (report / link).is_file()
+    assert "deeplin reproduce TOY-1 --preset quick --seed 0" in text
+    assert "2 of 3 claims hold" in text
+    assert "Wider than it should be" in text  # the explanation of the claim that fails
+
+
+def test_a_page_asks_nothing_of_the_network(report):
+    text = (report / "index.html").read_text(encoding="utf-8")
+    addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
+    assert all("www.w3.org" in address for address in addresses)  # names of XML vocabularies
+    assert "@import" not in text
+    assert "url(http" not in text
+
+
+def test_tables_are_kept_as_parquet_and_csv(report):
+    parquet = pd.read_parquet(report / "data" / "toy-quick.parquet")
+    csv = pd.read_csv(report / "data" / "toy-quick.csv")
+    pd.testing.assert_frame_equal(parquet, csv, check_dtype=False)
+
+
+def test_pictures_come_as_svg_png_and_pdf(report):
+    starts = {"svg": b"<?xml", "png": b"\x89PNG", "pdf": b"%PDF"}
+    for kind, start in starts.items():
+        assert (report / "TOY-1" / f"TOY-1a.{kind}").read_bytes().startswith(start)
+
+
+def test_a_report_grows_figure_by_figure(toy_results, tmp_path):
+    first, second = toy_results
+    write_figure(second, tmp_path)
+    page = write_page(tmp_path, ["TOY-1", "TOY-2"])
+    assert 'id="TOY-1"' not in page.read_text(encoding="utf-8")
+    write_figure(first, tmp_path)
+    text = write_page(tmp_path, ["TOY-1", "TOY-2"]).read_text(encoding="utf-8")
+    assert text.index('id="TOY-1"') < text.index('id="TOY-2"')
+
+
+def test_an_outcome_is_plain_json(report):
+    outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
+    assert outcome["verdict"] == "fails"
+    assert outcome["data"][0]["config"]["seed"] == 0
+    assert outcome["seconds"] > 0
+
+
+def test_a_figure_that_could_not_be_computed_is_told(broken_result, tmp_path):
+    outcome = write_figure(broken_result, tmp_path)
+    assert outcome["verdict"] == "fails"
+    text = write_page(tmp_path, ["TOY-1"]).read_text(encoding="utf-8")
+    assert "could not be computed" in text
+    assert "RuntimeError: this unit breaks" in text
+
+
+def test_text_is_escaped(report):
+    outcome = json.loads((report / "TOY-1" / "outcome.json").read_text(encoding="utf-8"))
+    outcome["title"] = "<script>alert(1)</script>"
+    for panel in outcome["panels"]:
+        panel["picture"] = ""
+    assert "<script>" not in render([outcome])
+
+
+def test_pictures_inside_the_page_have_their_own_ids_and_follow_its_colours():
+    svg = '<?xml?><svg width="1pt" height="2pt" viewBox="0 0 1 2"><metadata>m</metadata>'
+    svg += '<g id="a" style="fill: #1F2328"/><use href="#a" clip-path="url(#b)"/></svg>'
+    inline = inline_svg(svg, "FM-1a", 'a "caption"')
+    assert 'id="FM-1a.a"' in inline
+    assert 'href="#FM-1a.a"' in inline
+    assert "url(#FM-1a.b)" in inline
+    assert "var(--ink)" in inline
+    assert "metadata" not in inline
+    assert inline.startswith('<svg role="img" aria-label="a &quot;caption&quot;" viewBox')
+
+
+def test_a_folder_that_cannot_be_written_is_explained(toy_results, tmp_path):
+    (tmp_path / "report").write_text("a file")
+    with pytest.raises(InputError, match="pass --out"):
+        write_figure(toy_results[0], tmp_path / "report")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(1.23, "1.2 s"), (59.6, "60 s"), (150, "2 min 30 s")]
+)
+def test_durations_are_for_people(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_the_errata_are_those_of_the_document():
+    assert [erratum.identifier for erratum in ERRATA] == [f"E-{k}" for k in range(1, 12)]
+    document = Path(__file__).parents[2] / "docs" / "errata.md"
+    text = document.read_text(encoding="utf-8")
+    for erratum in ERRATA:
+        assert erratum.identifier in text

@@ -1,0 +1,65 @@
+"""The report in a real browser, opened from a file, at laptop and phone widths."""
+
+import shutil
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine to open the report with")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_the_report_reads_well_at_every_width(browser, report, width, scheme):
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
+    )
+    page = context.new_page()
+    requests, complaints = [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto((report / "index.html").as_uri())
+    assert [url for url in requests if not url.startswith("file:")] == []
+    assert complaints == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("#summary").inner_text() == "2 of 3 claims hold"
+    pictures = page.locator("figure svg")
+    assert pictures.count() == 4
+    for index in range(4):
+        box = pictures.nth(index).bounding_box()
+        assert box["width"] >= min(width, 400) * 0.7
+        assert box["height"] >= 150
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    assert (ink == "rgb(227, 231, 236)") == (scheme == "dark")
+    text = page.locator("figure svg path[style*='--ink']").first
+    assert text.count() == 1
+    context.close()
+
+
+def test_the_front_page_leads_to_every_figure(browser, report):
+    page = browser.new_page()
+    page.goto((report / "index.html").as_uri())
+    page.get_by_role("link", name="TOY-2").click()
+    assert page.url.endswith("#TOY-2")
+    assert page.locator("#TOY-2").is_visible()
+    assert page.locator("#TOY-2 .badge.fails").count() == 2  # the figure and the claim
+    page.close()

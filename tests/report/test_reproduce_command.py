@@ -1,0 +1,67 @@
+"""`deeplin reproduce` as a user meets it."""
+
+import json
+
+import pytest
+
+from deeplin import figures
+from deeplin.cli import main
+
+
+@pytest.fixture
+def command(toy_figures, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(figures, "FIGURES", toy_figures)
+    # the cache of compiled code must stay out of the home folder
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as ended:
+            main(["reproduce", *arguments, "--out", str(tmp_path)])
+        return ended.value.code, capsys.readouterr()
+
+    return run
+
+
+def test_it_exits_0_when_every_claim_holds_and_writes_the_report(command, tmp_path):
+    code, printed = command("TOY-1")
+    assert code == 0
+    assert (tmp_path / "report" / "index.html").is_file()
+    assert "It holds" in printed.out
+    assert "index.html" in printed.out
+
+
+def test_it_exits_1_when_a_claim_fails(command):
+    code, printed = command()
+    assert code == 1
+    assert "fails" in printed.out
+
+
+def test_verdicts_come_as_json(command):
+    code, printed = command("--json", "--workers", "2")
+    first, second = json.loads(printed.out)
+    assert code == 1
+    assert (first["name"], first["verdict"]) == ("TOY-1", "holds")
+    assert [claim["verdict"] for claim in second["claims"]] == ["holds", "fails"]
+    assert second["claims"][0]["panel"] == "TOY-2a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["FM-99"], "no figure FM-99"),
+        (["--preset", "slow"], "preset is 'slow'"),
+        (["--seed", "-1"], "seed"),
+        (["--workers", "0"], "workers"),
+    ],
+)
+def test_bad_input_exits_2_with_one_sentence(command, arguments, told):
+    code, printed = command(*arguments)
+    assert code == 2
+    assert told in printed.err
+    assert "Traceback" not in printed.err
+
+
+def test_the_second_call_goes_on_where_the_first_stopped(command):
+    command("TOY-1")
+    _, printed = command("TOY-1")
+    assert "3 finished before" in printed.err

@@ -1,0 +1,47 @@
+"""Figures of a toy experiment, in a module of their own so that the sweep engine finds it."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+from deeplin.figures import Figure, Panel, Study
+from deeplin.figures.style import look
+from deeplin.sweep import Experiment, Unit
+
+
+@dataclass(frozen=True)
+class Toy:
+    numbers: tuple[int, ...]
+    broken: bool = False
+    seed: int = 0
+
+
+def units(config):
+    return [Unit({"number": number}) for number in config.numbers]
+
+
+def run_unit(config, unit):
+    if config.broken:
+        raise RuntimeError("this unit breaks")
+    number = unit.coordinates["number"]
+    return pd.DataFrame({"number": [number], "square": [float(number**2)]})
+
+
+TOY = Experiment("toy", Toy, units, run_unit)
+
+
+def plot(config, table, ax):
+    ax.plot(table["number"], table["square"], label="squares", **look(0))
+    ax.set(xlabel="number", ylabel="square")
+    ax.legend()
+
+
+def figure(name, study, claims):
+    panel = Panel(f"{name}a", "Squares of numbers.", study, plot, lambda config, table: claims)
+    other = Panel(f"{name}b", "The same again.", study, plot)
+    return Figure(name, "Squares", (panel, other), "As it is printed.", "As it is run.")
+
+
+def study(**options):
+    config = Toy((1, 2, 3), **options)
+    return Study("toy", TOY, {"quick": config, "paper": config})
