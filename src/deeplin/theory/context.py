@@ -12,13 +12,14 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, require_float64
-from deeplin.dynamics.run import DIVERGED, STOPPED, Run
+from deeplin.dynamics.run import STOPPED, Run
 from deeplin.networks import Network, check_fits
 from deeplin.problems import Population, Problem
 from deeplin.sharpness import Sharpness, sharpness
 from deeplin.theory.interpolation import Constants, Interpolation
 from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values
+from deeplin.theory.run_view import RunView
 from deeplin.theory.singular import extreme_singular
 from deeplin.theory.small_initialization import initialization_scale
 from deeplin.theory.statements import NotApplicable
@@ -27,7 +28,7 @@ NEAR = 1e-3
 """A network counts as a minimiser when its map is this close to w*, relatively, on the data."""
 
 
-class Context:
+class Context(RunView):
     """A problem and a run (or a batch of runs), seen by the statements."""
 
     def __init__(
@@ -51,125 +52,7 @@ class Context:
         self.problem = problem
         self.flow_tolerance = flow_tolerance
         self.interpolation = Interpolation(self, population, constants or Constants())
-        self.run = run
-        self.depth = run.network.depth
-        self.widths = run.network.widths
-        self.batch = run.network.batch or 1
-
-    # --- the run -----------------------------------------------------------------------------
-
-    @cached_property
-    def moments(self) -> np.ndarray:
-        """Time (flow) or step (descent) of each record."""
-        records = self.run.records
-        for name in ("time", "step"):
-            if name in records and self.run.trajectory is not None:
-                return np.asarray(records[name], dtype=np.float64)
-        if self.run.trajectory is not None:
-            return np.arange(len(self.run.trajectory.weights[0]), dtype=np.float64)
-        return np.array([0.0, float(np.max(self.run.evidence.get("time", self.run.steps)))])
-
-    @cached_property
-    def weights(self) -> tuple[np.ndarray, ...]:
-        """W_k along the run, each (records, batch, d_k, d_{k−1}); start and end if not recorded."""
-        if self.run.trajectory is not None:
-            return tuple(
-                self._array(weight).reshape(-1, self.batch, *weight.shape[-2:])
-                for weight in self.run.trajectory.weights
-            )
-        ends = zip(self.initial, self.final, strict=True)
-        return tuple(np.stack(pair) for pair in ends)
-
-    @cached_property
-    def initial(self) -> tuple[np.ndarray, ...]:
-        """W_k(0), each (batch, d_k, d_{k−1})."""
-        return tuple(map(self._array, self.run.initial.with_batch().weights))
-
-    @cached_property
-    def final(self) -> tuple[np.ndarray, ...]:
-        """W_k at the end, each (batch, d_k, d_{k−1})."""
-        return tuple(map(self._array, self.run.network.with_batch().weights))
-
-    @cached_property
-    def final_network(self) -> Network:
-        """The trained networks as a batch."""
-        return self.run.network.with_batch()
-
-    @cached_property
-    def readout(self) -> np.ndarray | None:
-        """p, (batch, d_L)."""
-        readout = self.final_network.readout
-        return None if readout is None else self._array(readout)
-
-    @cached_property
-    def readout_norm(self) -> np.ndarray:
-        """‖p‖, (batch,)."""
-        return np.ones(self.batch) if self.readout is None else np.linalg.norm(self.readout, axis=1)
-
-    @cached_property
-    def learning_rate(self) -> np.ndarray:
-        """η of each run, (batch,)."""
-        return np.broadcast_to(np.asarray(self.run.learning_rate, dtype=np.float64), (self.batch,))
-
-    @property
-    def is_flow(self) -> bool:
-        """Whether the run is gradient flow (it then has no learning rate)."""
-        return self.run.learning_rate is None and self.run.status is not None and self.has_path
-
-    @property
-    def has_path(self) -> bool:
-        """Whether anything was trained (a bare network has only one state)."""
-        return bool(np.any(np.asarray(self.run.steps) > 0))
-
-    @cached_property
-    def flow(self) -> np.ndarray:
-        """The hypothesis "gradient flow", (batch,)."""
-        return np.full(self.batch, self.is_flow)
-
-    @cached_property
-    def bounded(self) -> np.ndarray:
-        """The hypothesis that the run did not diverge, (batch,)."""
-        return np.broadcast_to(np.asarray(self.run.status) != DIVERGED, (self.batch,))
-
-    @cached_property
-    def consecutive(self) -> np.ndarray:
-        """Where a record is one plain descent step after the one before it, (records, batch)."""
-        plain = self.run.learning_rate is not None and self.run.momentum == 0
-        next_step = np.diff(self.moments, prepend=self.moments[0]) == 1
-        return plain & next_step[:, None] & self.moving
-
-    @cached_property
-    def moving(self) -> np.ndarray:
-        """Where a run had not stopped yet (later records repeat its last state), (records, batch).
-
-        Statements about the state hold at any record; those about the passing of time only here.
-        """
-        end = self.run.evidence.get("time") if self.is_flow else self.run.steps
-        end = np.inf if end is None else np.broadcast_to(np.asarray(end, float), (self.batch,))
-        return self.moments[:, None] <= end
-
-    def stays_finite(self) -> dict[str, Any]:
-        """The hypothesis of statements about any network."""
-        return {"the run did not diverge": self.bounded}
-
-    # --- shapes ------------------------------------------------------------------------------
-
-    def require_perceptron(self) -> None:
-        """FM Section 4: d_L = 1 and p = 1."""
-        unit = self.readout is None or np.all(self.readout == 1)
-        if self.widths[-1] != 1 or not unit:
-            raise NotApplicable("for networks with one output and no read-out (d_L = 1, p = 1)")
-
-    def require_square(self) -> int:
-        """FM Section 5: every layer is d×d. Returns d."""
-        if len(set(self.widths)) != 1:
-            raise NotApplicable(f"for square layers; the widths are {self.widths}")
-        return self.widths[0]
-
-    def require_depth(self, least: int = 2) -> None:
-        """Statements that compare layers."""
-        if self.depth < least:
-            raise NotApplicable(f"for depth of at least {least}; the depth is {self.depth}")
+        super().__init__(run)
 
     def require_vector(self) -> None:
         """One target, w* ≠ 0."""
@@ -369,6 +252,3 @@ class Context:
     def minimizer_hypotheses(self) -> dict[str, Any]:
         """The hypothesis of statements about minimisers."""
         return {"the run ended in a minimiser": self.bounded & (self.slack <= NEAR)}
-
-    def _array(self, leaf: Any) -> np.ndarray:
-        return np.asarray(leaf, dtype=np.float64)

@@ -88,5 +88,5 @@ def toy_sharpness(depth: int) -> float:
     assert abs(toy_sharpness(10) - 9) < 1e-5
     ```
     """
-    hessian = jax.hessian(lambda x: jnp.prod(x))(jnp.ones(depth))
+    hessian = jax.jit(jax.hessian(jnp.prod))(jnp.ones(depth))
     return float(np.linalg.eigvalsh(np.asarray(hessian))[-1])
