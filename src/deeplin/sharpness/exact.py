@@ -12,7 +12,7 @@ the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recu
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,7 +41,8 @@ class Factors(NamedTuple):
         """From the spectrum of Σ̂, whose zero part plays no role."""
         spectrum = problem.spectrum
         roots = np.sqrt(spectrum.eigenvalues)
-        return cls(spectrum.vectors * roots, spectrum.coordinates * roots[:, None])
+        root = np.ascontiguousarray(spectrum.vectors * roots)
+        return cls(root, spectrum.coordinates * roots[:, None])
 
 
 def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, np.ndarray]:
@@ -53,8 +54,8 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     weights = [np.asarray(weight, np.float64) for weight in networks.weights]
     columns = _readout_columns(networks)
     factors = Factors.of(problem)
-    narrow = max(networks.widths) <= NARROW and factors.goal.shape[1] == 1
-    if which == "largest" and narrow and problem.rank > 0:
+    single = factors.goal.shape[1] == 1 and len(factors.goal) > 0
+    if which == "largest" and single and max(_widths(weights)) <= NARROW:
         return _in_lanes(factors, weights, columns)
     return _by_matrices(factors, weights, columns, which)
 
@@ -64,12 +65,11 @@ def _in_lanes(factors: Factors, weights: list[np.ndarray], columns: np.ndarray):
     batch = len(weights[0])
     readout = np.broadcast_to(columns[..., 0], (batch, columns.shape[-2]))
     flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), readout], axis=1)
-    widths = np.array([weights[0].shape[2], *(weight.shape[1] for weight in weights)])
+    widths = np.array(_widths(weights))
     results = np.empty((batch, 3))
-    kernel = exact_kernel(digest(Path(__file__).parent, "lane_*.py"))
-    root, goal = np.ascontiguousarray(factors.root), factors.goal[:, 0].copy()
+    kernel = _kernel()
     run = kernel if kernel.signatures else partial(call, kernel)  # always the same types
-    run(flat, widths, root, goal, ROUNDING * widths.max(), results)
+    run(flat, widths, factors.root, factors.goal[:, 0].copy(), ROUNDING * widths.max(), results)
     value, error, clear = results.T
     error = error + 2 * widths.max() * ROUNDING * value
     unclear = np.flatnonzero(~(clear >= 1 - CLEAR))
@@ -114,8 +114,7 @@ def gauss_newton(
         kronecker = np.einsum("bij,bkl->bikjl", b.mT @ b, v.mT @ v)
         matrices += 2 * kronecker.reshape(batch, size, size)
 
-    widths = max(max(weight.shape[-2:]) for weight in weights)
-    unit = ROUNDING * widths
+    unit = ROUNDING * max(_widths(weights))
     layer, b, v = (_norms(items) for items in (weights, forward, backward[1:]))
     slips = unit * layer * b  # of W_k B_k
     miss = unit * (np.sum(layer * b * v, axis=0) + _norms([goal])[0])  # of Cᵀ(w − w*)
@@ -135,6 +134,15 @@ def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
         table = weight @ table @ weight.mT + fresh[:, None, None] * np.eye(weight.shape[1])
     own = np.max(slips, axis=0)  # V_k and the sum itself are rounded too
     return np.sqrt(4 * total) + own
+
+
+def _widths(weights: list[np.ndarray]) -> list[int]:
+    return [weights[0].shape[2], *(weight.shape[1] for weight in weights)]
+
+
+@cache
+def _kernel():
+    return exact_kernel(digest(Path(__file__).parent, "lane_*.py"))
 
 
 def _norms(items) -> np.ndarray:

@@ -111,7 +111,7 @@ class _Request:
             raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
         batch = len(leaves[0])
         shape = (batch, sum(leaf.size for leaf in leaves) // batch)
-        dtype = np.dtype(jnp.result_type(*leaves))
+        dtype = np.result_type(*{leaf.dtype for leaf in leaves})
         if tolerance is None:
             tolerance = float(np.finfo(dtype).eps) ** (2 / 3)
         seed = 0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32))
