@@ -24,10 +24,10 @@ from deeplin.theory.recipe import (
 )
 
 
-def command(capsys, *arguments):
-    """Exit code, standard output and standard error of `deeplin train ARGUMENTS`."""
+def command(capsys, *arguments, name="train"):
+    """Exit code, standard output and standard error of `deeplin NAME ARGUMENTS`."""
     with pytest.raises(SystemExit) as stop:
-        main(["train", *map(str, arguments)])
+        main([name, *map(str, arguments)])
     captured = capsys.readouterr()
     return stop.value.code, captured.out, captured.err
 
@@ -57,6 +57,13 @@ def test_training_settles_as_predicted_and_is_kept(csv, capsys, tmp_path):
     manifest = json.loads(out.with_suffix(".json").read_text())
     assert manifest["settings"]["depth"] == 3
     assert manifest["verdict"] == report["verdict"]
+    statements = ["--only", "FM-crit", "--only", "X-2"]
+    code, text, _ = command(capsys, out, *statements, "--json", name="certify")
+    assert code == 0
+    assert {row["id"]: row["verdict"] for row in json.loads(text)} == {
+        "FM-crit": "holds",
+        "X-2": "holds",
+    }
 
 
 def test_a_rate_above_the_critical_one_does_not_settle(csv, capsys, tmp_path):

@@ -19,7 +19,7 @@ from deeplin.problems.reading import Reading
 
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
-RECORDS = 200
+RECORDS = 400
 """Records along a run, as long as their weights together stay below `KEPT` numbers."""
 KEPT = 2**25
 
