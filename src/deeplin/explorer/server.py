@@ -116,7 +116,15 @@ class Refuse(RequestHandler):
         self.finish("The explorer answers only at its own address on this machine.")
 
 
-def _page(pools: list[ThreadPoolExecutor]) -> pn.Template:
+class Template(pn.Template):
+    """A template that goes through the models of a page once, not once for each of its parts."""
+
+    def _init_doc(self, doc: Document | None = None, *arguments: Any, **options: Any) -> Document:
+        with (doc or pn.state.curdoc).models.freeze():  # pyright: ignore[reportOptionalMemberAccess]
+            return super()._init_doc(doc, *arguments, **options)
+
+
+def _page(pools: list[ThreadPoolExecutor]) -> Template:
     """One visitor's page, from the link it was opened with."""
     document = pn.state.curdoc
     assert isinstance(document, Document)
@@ -130,7 +138,7 @@ def _page(pools: list[ThreadPoolExecutor]) -> pn.Template:
         page.complain(complaint)
     pn.state.on_session_destroyed(lambda _context: page.close())
     pn.state.onload(page.start)
-    template = pn.Template(_asset("template.html"))
+    template = Template(_asset("template.html"))
     for name, model in page.roots.items():
         template.add_panel(f"at_{name}", pn.pane.Bokeh(model, sizing_mode="stretch_width"))
     variables = {
