@@ -9,7 +9,7 @@ import scipy.optimize
 
 
 def make_data(seed, n=50, d=5):
-    """Gaussian inputs and noisy linear targets, scaled so that the least-squares solution has norm 1."""
+    """Gaussian inputs, noisy linear targets, scaled so that the least-squares solution has norm 1."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     y = X @ rng.normal(size=d) + rng.normal(size=n)
@@ -86,5 +86,6 @@ if __name__ == "__main__":
     for learning_rate in (0.02, 0.07):
         trained = descent(X, y, make_weights(1, scale=0.35), learning_rate, steps=3000)
         residual = X.T @ (X @ chain(trained, 5)[0] - y)
-        print(f"learning rate {learning_rate}: gradient {np.linalg.norm(residual):.1e}, sharpness")
-        print(f"{sharpness_at_minimiser(X, trained):.4f}, limit of stability {2 / learning_rate:.1f}")
+        sharpness = sharpness_at_minimiser(X, trained)
+        print(f"learning rate {learning_rate}: gradient {np.linalg.norm(residual):.1e},")
+        print(f"sharpness {sharpness:.4f}, limit of stability {2 / learning_rate:.1f}")
