@@ -12,6 +12,7 @@ import deeplin as dl
 from deeplin.dynamics import gradient_flow
 from deeplin.theory import STATEMENTS, Check, NotApplicable, certify, statements
 from deeplin.theory.certificate import HOLDS, NOT_APPLICABLE, UNMET, VIOLATED
+from deeplin.theory.context import Context
 from deeplin.theory.statements import statement
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -147,6 +148,20 @@ def test_a_true_flow_breaks_no_statement(problem, flow_run):
     table = certify(problem, flow_run)
     assert table.all_hold, table.violated.to_string()
     assert table.set_index("id").loc["FM-L1", "verdict"] == HOLDS
+
+
+def test_start_and_end_are_seen_even_where_they_were_not_recorded(problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 3, 1), 0.3)
+    between = gradient_flow(problem, net, until=2.0, at=[0.5, 1.0])
+    unrecorded = gradient_flow(problem, net, until=2.0)
+    for run in (between, unrecorded):
+        table = certify(problem, run)
+        assert table.all_hold, table.violated.to_string()
+        context = Context(problem, run)
+        assert context.moments[0] == 0
+        assert context.moments[-1] == 2
+        np.testing.assert_array_equal(context.weights[0][0, 0], net.weights[0])
+        np.testing.assert_array_equal(context.weights[0][-1, 0], run.network.weights[0])
 
 
 def corrupted(run, record, factor):

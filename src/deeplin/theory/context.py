@@ -85,6 +85,11 @@ class Context(RunView):
         spectrum = self.problem.spectrum
         return float(np.sum(spectrum.eigenvalues[:, None] * spectrum.coordinates**2))
 
+    @cached_property
+    def gap_error(self) -> float:
+        """How well a gap along an integrated flow is known: relative errors in Θ, squared."""
+        return self.flow_tolerance**2 * self.zero_gap if self.is_flow else 0.0
+
     # --- along the run -----------------------------------------------------------------------
 
     @cached_property

@@ -17,6 +17,9 @@ def with_constant(context: Context, left, right, **details) -> Check:
         return Check(left, c * np.asarray(right), f"with c = {c:g}", **details)
     with np.errstate(divide="ignore", invalid="ignore"):
         smallest = np.asarray(left) / np.asarray(right)
+    table = np.broadcast_to(smallest, np.broadcast_shapes(smallest.shape, (1, 1)))
+    possible = np.isfinite(table).all(axis=(0, *range(2, table.ndim)))
+    details["hypotheses"] = {"some constant c suffices": possible} | details.get("hypotheses", {})
     return Check(smallest, smallest, "smallest c", equality=True, **details)
 
 

@@ -185,7 +185,14 @@ def _convergence(context: Context) -> list[Check]:
     return [
         Check(moved, radius, "‖θ_k‖_F ≤ C_5", hypotheses=hypotheses),
         Check(rate * context.gap, squares, "Polyak-Łojasiewicz", hypotheses=hypotheses),
-        Check(context.gap, decay, "convergence", where=later, hypotheses=hypotheses),
+        Check(
+            context.gap,
+            decay,
+            "convergence",
+            where=later,
+            slack=context.gap_error / np.maximum(context.gap, decay),
+            hypotheses=hypotheses,
+        ),
     ]
 
 

@@ -229,7 +229,8 @@ def exponential_convergence(context: Context) -> Check:
     elapsed = np.maximum(context.moments - context.moments[early], 0)[:, None]
     bound = context.gap[early] * np.exp(-_constant(context, early) * elapsed)
     later = (elapsed > 0) & context.moving
-    return Check(context.gap, bound, where=later, hypotheses=_hypotheses(context))
+    slack = context.gap_error / np.maximum(context.gap, bound)
+    return Check(context.gap, bound, where=later, slack=slack, hypotheses=_hypotheses(context))
 
 
 @statement(

@@ -1,0 +1,82 @@
+"""What certificates cost: 200 runs against one; minimal sharpness with many inputs."""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+import jax
+import numpy as np
+
+import deeplin as dl
+from deeplin.theory import certify, minimal_sharpness
+
+RUNS = 200
+REPETITIONS = 7
+
+
+def _descent(start: str, runs: int):
+    """Runs of the FM setting (d = 5, L = 10) with 51 records each."""
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
+    keys = jax.random.split(jax.random.key(0), runs)
+    if start == "residual":
+        readout = dl.initialize.unit_readout(jax.random.key(1), 5)
+        nets = dl.initialize.residual(keys, 5, 10, 0.25, readout)
+    else:
+        nets = dl.initialize.gaussian(keys, (5,) * 10 + (1,), 0.35)
+    run = dl.gradient_descent(problem, nets, 0.02, 2000, record_every=40, record=("gap",))
+    return problem, run
+
+
+def _seconds(function) -> float:
+    start = time.perf_counter()
+    function()
+    return time.perf_counter() - start
+
+
+def _many_against_one(start: str) -> dict:
+    """Certify 200 runs and one, in turns; both are compiled before the clock starts."""
+    many, one = _descent(start, RUNS), _descent(start, 1)
+    pairs = []
+    for _ in range(REPETITIONS + 1):
+        pairs.append((_seconds(lambda: certify(*many)), _seconds(lambda: certify(*one))))
+    pairs = pairs[1:]
+    return {
+        "ratio": statistics.median(a / b for a, b in pairs),
+        "target": 5.0,
+        "at_most": True,
+        "details": {
+            "runs": RUNS,
+            "seconds_many": statistics.median(a for a, _ in pairs),
+            "seconds_one": statistics.median(b for _, b in pairs),
+        },
+    }
+
+
+def _inputs_against_inputs() -> dict:
+    """Minimal sharpness with 30 000 inputs against 300, same number of samples."""
+    rng = np.random.default_rng(0)
+    problems = []
+    for d in (30_000, 300):
+        problem = dl.Problem.from_data(rng.normal(size=(20, d)), rng.normal(size=20))
+        minimal_sharpness(problem, 10)  # the decomposition of the data is done once
+        problems.append(problem)
+    pairs = [
+        tuple(_seconds(lambda: minimal_sharpness(problem, 10)) for problem in problems)  # noqa: B023
+        for _ in range(5 * REPETITIONS)
+    ]
+    return {
+        "ratio": statistics.median(a / b for a, b in pairs),
+        "target": 3.0,
+        "at_most": True,
+        "details": {"seconds": statistics.median(a for a, _ in pairs)},
+    }
+
+
+def measure() -> dict[str, dict]:
+    """Ratios measured in one run; every target is an upper limit."""
+    return {
+        "certify_200_runs_gaussian": _many_against_one("gaussian"),
+        "certify_200_runs_residual": _many_against_one("residual"),
+        "minimal_sharpness_many_inputs": _inputs_against_inputs(),
+    }
