@@ -223,23 +223,35 @@ def test_the_modified_identity_certifies(cells):
 def test_a_batch_certifies_like_its_members(cells):
     cell = cells[0]
     keys = jax.random.split(jax.random.key(3), 3)
-    nets = jax.vmap(lambda key: dl.initialize.identity_middle(key, 30, 40, 2, 3, 0.02, 0.2))(keys)
-    run = dl.gradient_descent(
-        cell.problem, nets, 0.02, steps=300, record_every=100, record=("risk",)
+    wide = simulate_wide(
+        cell.problem,
+        40,
+        3,
+        0.02,
+        0.2,
+        keys,
+        learning_rate=0.02,
+        max_steps=300,
+        loss_target=0,
+        record_every=100,
+    )
+    members = [replace(wide.as_run(k), evidence={}) for k in range(3)]
+
+    def joined(networks, axis=0):
+        return jax.tree.map(lambda *leaves: np.stack(leaves, axis=axis), *networks)
+
+    run = replace(
+        members[0],
+        network=joined([member.network for member in members]),
+        initial=joined([member.initial for member in members]),
+        trajectory=joined([member.trajectory for member in members], axis=1),
+        status=wide.status,
+        steps=wide.steps,
     )
     population = Population(cell.truth, cell.spectrum)
     batch = certify(cell.problem, run, only=IDS, population=population)
     for k in range(3):
-        member = replace(
-            run,
-            network=jax.tree.map(lambda leaf, k=k: leaf[k], run.network),
-            initial=jax.tree.map(lambda leaf, k=k: leaf[k], run.initial),
-            trajectory=jax.tree.map(lambda leaf, k=k: leaf[:, k], run.trajectory),
-            status=run.status[k],
-            steps=run.steps[k],
-            learning_rate=0.02,
-        )
-        alone = certify(cell.problem, member, only=IDS, population=population)
+        alone = certify(cell.problem, members[k], only=IDS, population=population)
         part = batch[batch["run"] == k].reset_index(drop=True)
         assert list(part["verdict"]) == list(alone["verdict"])
         close = np.isclose(part["left"], alone["left"], rtol=1e-6, atol=1e-9, equal_nan=True)

@@ -58,7 +58,7 @@ def test_errata_E4_theta_perp_leaves_zero_at_the_derived_speed(zero_start):
     def loss(weights):
         return jnp.sum((Y - X @ dl.Network(weights).product) ** 2)
 
-    slope = jax.grad(loss)(initial.weights)
+    slope = jax.jit(jax.grad(loss))(initial.weights)
     small = 1e-6
     moved = dl.Network([w - small * g for w, g in zip(initial.weights, slope, strict=True)])
     measured = beside @ np.asarray(moved.product) / small
@@ -94,7 +94,7 @@ def test_errata_E5_the_gradient_of_the_sum_of_squares_has_a_factor_two(zero_star
 
     _, W2, W3 = net.weights
     printed = (W3 @ W2).T @ (X @ net.product - Y).T @ X
-    assert np.allclose(jax.grad(loss)(net.weights)[0], 2 * printed, rtol=1e-12)
+    assert np.allclose(jax.jit(jax.grad(loss))(net.weights)[0], 2 * printed, rtol=1e-12)
 
 
 @settings(max_examples=40, deadline=None)
@@ -155,14 +155,15 @@ def test_errata_E10_at_alpha_zero_the_relu_network_is_dead():
     linear = dl.initialize.identity_middle(jax.random.key(0), 10, 50, 3, 3, 0.0, 1.0)
     network = dl.Network(linear.weights, activation="relu")
     rows = Data(*map(jnp.asarray, (data.problem.inputs, data.problem.targets, 0.0)))
-    slope = jax.grad(data_risk, argnums=1)(rows, network)
+    gradient = jax.jit(jax.grad(data_risk, argnums=1))
+    slope = gradient(rows, network)
     assert all(np.all(np.asarray(weight) == 0) for weight in slope.weights)
     assert np.all(np.asarray(network(rows.inputs)) == 0)
     alive = dl.Network(
         dl.initialize.identity_middle(jax.random.key(0), 10, 50, 3, 3, 1e-3, 1.0).weights,
         activation="relu",
     )
-    assert any(np.any(np.asarray(w) != 0) for w in jax.grad(data_risk, 1)(rows, alive).weights)
+    assert any(np.any(np.asarray(weight) != 0) for weight in gradient(rows, alive).weights)
 
 
 def test_errata_E11_the_authors_step_is_past_the_stability_limit_at_d_2000():
