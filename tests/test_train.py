@@ -159,12 +159,16 @@ def test_an_automatic_rate_is_halved_until_a_sharp_start_does_not_diverge(proble
     assert run.learning_rate == tried[-1] == tried[0] / 2 ** (len(tried) - 1)
 
 
-def test_the_live_table_shows_loss_and_sharpness_against_the_limit():
-    live = LiveTraining(steps=10)
-    live.restart(0.5)
-    for step in range(3):
-        live.watch(step, {"risk": np.array([10.0**-step]), "sharpness": np.array([step + 3.0])})
-    console = Console(file=io.StringIO(), width=100)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_the_live_table_shows_loss_and_sharpness_against_the_limit(terminal):
+    console = Console(file=io.StringIO(), width=100, force_terminal=terminal)
+    with LiveTraining(steps=10, console=console) as live:
+        live.restart(0.5)
+        for step in range(3):
+            live.watch(step, {"risk": np.array([10.0**-step]), "sharpness": np.array([step + 3.0])})
+    drawn = console.file.getvalue()
+    assert ("step 2 of 10" in drawn) == terminal
+    assert bool(drawn) == terminal
     console.print(live.table(2))
     text = console.file.getvalue()
     assert "step 2 of 10, learning rate η = 0.5" in text

@@ -152,6 +152,31 @@ def test_a_table_without_names_is_numbered(tmp_path):
     assert reading.problem.samples == 3
 
 
+def test_marks_of_other_programs_are_no_columns(frame, tmp_path):
+    frame.set_axis(np.arange(40)[::-1]).to_parquet(tmp_path / "indexed.parquet")
+    frame.to_csv(tmp_path / "marked.csv", index=False, encoding="utf-8-sig")
+    for name in ("indexed.parquet", "marked.csv"):
+        assert read_problem(tmp_path / name, "y").inputs == tuple(NAMES)
+
+
+def test_dates_decimals_and_truth_values_are_understood(frame, tmp_path):
+    arrow = pa.table(
+        {
+            "when": pa.array(pd.date_range("2024-01-01", periods=40)),
+            "price": pa.array(np.round(frame["age"], 2)).cast(pa.decimal128(10, 2)),
+            "yes": pa.array(frame["age"] > 0),
+            "count": pa.array(np.arange(40), pa.uint8()),
+            "y": pa.array(frame["y"], pa.float32()),
+        }
+    )
+    pyarrow.parquet.write_table(arrow, tmp_path / "kinds.parquet")
+    reading = read_problem(tmp_path / "kinds.parquet", "y")
+    assert reading.inputs == ("price", "yes", "count")
+    expected = np.c_[np.round(frame["age"], 2), frame["age"] > 0, np.arange(40)]
+    np.testing.assert_allclose(reading.problem.inputs, expected)
+    assert any("'when'" in note for note in reading.notes)
+
+
 def test_missing_values_are_refused_or_their_rows_left_out(frame, tmp_path):
     whole = dl.Problem.from_data(
         frame[NAMES].drop(index=[7, 9]).to_numpy(), frame["y"].drop(index=[7, 9]).to_numpy()

@@ -21,11 +21,11 @@ class LiveTraining:
     `watch` has the form that `gradient_descent(..., watch=...)` expects.
     """
 
-    def __init__(self, steps: int):
+    def __init__(self, steps: int, console: Console | None = None):
         self.steps, self.rate = steps, math.nan
         self.risks: list[float] = []
         self.sharpnesses: list[float] = []
-        console = Console(stderr=True)
+        console = console or Console(stderr=True)
         self.live = Live(console=console, transient=True) if console.is_terminal else None
 
     def __enter__(self) -> LiveTraining:

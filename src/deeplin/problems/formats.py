@@ -37,7 +37,9 @@ def _schema_columns(schema: pa.Schema) -> dict[str, bool]:
     repeated = [name for name, times in Counter(schema.names).items() if times > 1]
     if repeated:
         raise InputError(f"column names repeat: {', '.join(repeated[:5])}; rename them first.")
-    return {field.name: _numeric(field.type) for field in schema}
+    # pandas keeps an index without a name among the columns; it is no measurement
+    fields = (field for field in schema if not field.name.startswith("__index_level_"))
+    return {field.name: _numeric(field.type) for field in fields}
 
 
 def _matrices(batch: pa.RecordBatch, columns: Columns, rows: int) -> Matrices:
@@ -97,7 +99,7 @@ def _arrow_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrice
 def _csv_layout(path: str) -> tuple[pyarrow.csv.ReadOptions, pyarrow.csv.ParseOptions]:
     """Delimiter from the first line; a first line of numbers only means that names are missing."""
     with pa.input_stream(path) as stream:
-        line = stream.read(BLOCK).decode("utf-8", errors="replace").partition("\n")[0].strip()
+        line = stream.read(BLOCK).decode("utf-8-sig", errors="replace").partition("\n")[0].strip()
     if not line:
         raise InputError(f"{path!r} does not begin with a line of column names.")
     delimiter = max("\t,;|", key=line.count)
