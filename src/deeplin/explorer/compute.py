@@ -26,7 +26,7 @@ from deeplin.theory import balanced_sharpness, minimal_sharpness
 MOST_WORK = 4e9
 """Weight updates (times samples for GELU) of one picture: some ten seconds of one core."""
 MOST_RECORDS = 160
-FLOW_RECORDS, FLOW_STEPS = 61, 20_000
+FLOW_RECORDS, FLOW_STEPS, FLOW_FLOOR = 61, 20_000, 1e-11
 MOST_NUMBERS = 4e6
 """Weights kept along all recorded steps of a picture."""
 
@@ -223,4 +223,8 @@ def _flow(state: State, upload: Problem | None) -> Flow:
     else:
         series = against_optimum(problem, path_of(run))
         values = linear_sharpness(problem, path_of(run))
-    return Flow(run, run.records["time"], series | {"sharpness": np.asarray(values)})
+    series |= {"sharpness": np.asarray(values)}
+    if "gap" in series:  # below the solver's tolerance there is only its noise to see
+        clear = series["gap"] > FLOW_FLOOR * series["gap"][0]
+        series |= {name: np.where(clear, series[name], np.nan) for name in ("gap", "distance")}
+    return Flow(run, run.records["time"], series)

@@ -18,11 +18,10 @@ from bokeh.models import (
 from deeplin.checks import InputError
 from deeplin.explorer.plots import BLUE
 from deeplin.explorer.state import BOUNDS, Choice, Flag, Real, State, Whole
-from deeplin.explorer.tab import ASSETS
+from deeplin.explorer.tab import WIDGET_STYLE
 
 NOTCHES = 200
 """Positions of a logarithmic slider, or of one over real numbers."""
-STYLE = ASSETS.joinpath("widget.css").read_text("utf-8")
 DIGITS = 3
 """Significant digits of a value picked on a slider: links stay short."""
 
@@ -36,7 +35,7 @@ class Controls:
     def __init__(self, names: Iterable[str], state: State, changed: Callable[[str, Any], None]):
         self.widgets = {name: _widget(name, getattr(state, name)) for name in names}
         for widget in self.widgets.values():
-            widget.update(sizing_mode="stretch_width", stylesheets=[STYLE])
+            widget.update(sizing_mode="stretch_width", stylesheets=[WIDGET_STYLE])
         self._changed = changed
         self._showing = False
         for name, widget in self.widgets.items():

@@ -20,7 +20,7 @@ from deeplin.explorer import plots
 from deeplin.explorer.compute import check_work, networks_of, problem_of, theory_of
 from deeplin.explorer.linear_runs import linear_descent, linear_sharpness
 from deeplin.explorer.state import BOUNDS, DATA, DESCENT, NETWORK, State
-from deeplin.explorer.tab import Stage, Tab, text
+from deeplin.explorer.tab import WIDGET_STYLE, Stage, Tab, text
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
 
@@ -113,14 +113,17 @@ class PhaseTab(Tab):
         self.curve = plots.source("x", "y")
         self.cursor = plots.source("left", "right", "bottom", "top")
         self.mapper = LinearColorMapper(palette=Cividis256, nan_color=plots.RED)
-        self.plot = plots.picture("", "phase", height=440)
+        self.plot = plots.picture("Phase diagram", "phase", height=440)
         self._draw()
         self.note = text("cell")
         self.across = Slider(title="Column", start=0, end=1, value=0, step=1, name="cell_column")
-        self.up = Slider(title="Row", start=0, end=RATES - 1, value=14, step=1, name="cell_row")
-        for slider in (self.across, self.up):
-            slider.on_change("value", lambda _a, _o, _n: self._point())
+        self.up = Slider(title="Row", start=0, end=RATES - 1, value=0, step=1, name="cell_row")
         button = Button(label="Open this run", name="open_cell")
+        for widget in (self.across, self.up, button):
+            widget.stylesheets = [WIDGET_STYLE]
+        for slider in (self.across, self.up):
+            slider.update(bar_color=plots.BLUE)
+            slider.on_change("value", lambda _a, _o, _n: self._point())
         button.on_click(self._open)
         chooser = row(self.across, self.up, button, sizing_mode="stretch_width")
         self.layout = column(self.plot, self.note, chooser, sizing_mode="stretch_width")
@@ -160,6 +163,7 @@ class PhaseTab(Tab):
         else:
             plots.fill(self.curve, {"x": result.columns, "y": result.critical})
         self.across.end = count - 1
+        self._choose(state.depth if over_depth else state.scale, state.learning_rate)
         self._point()
         return self._words(result)
 
@@ -223,14 +227,19 @@ class PhaseTab(Tab):
     def _tapped(self, event: Any) -> None:
         if self.shown is None or event.x is None or not event.y or event.y <= 0:
             return
-        self.across.value = int(np.argmin(np.abs(self.shown.columns - event.x)))
-        self.up.value = int(np.argmin(np.abs(np.log(self.shown.rates / event.y))))
+        self._choose(event.x, event.y)
         self._open()
+
+    def _choose(self, column: float, rate: float) -> None:
+        """Move the sliders to the cell nearest to these values."""
+        self.across.value = int(np.argmin(np.abs(self.shown.columns - column)))
+        self.up.value = int(np.argmin(np.abs(np.log(self.shown.rates / rate))))
 
     def _cell(self) -> tuple[int, int]:
         """The chosen cell, inside the grid whatever the browser says."""
-        across = int(np.clip(self.across.value, 0, len(self.shown.columns) - 1))  # pyright: ignore
-        return across, int(np.clip(self.up.value, 0, RATES - 1))  # pyright: ignore
+        last = np.array([len(self.shown.columns) - 1, RATES - 1])
+        across, up = np.nan_to_num([self.across.value, self.up.value]).clip(0, last)  # pyright: ignore
+        return int(across), int(up)
 
     def _point(self) -> None:
         """Frame the chosen cell and say what is there."""

@@ -113,7 +113,7 @@ def small(legend: Legend) -> Legend:
         spacing=2,
         margin=4,
         border_line_alpha=0,
-        background_fill_alpha=0.5,
+        background_fill_color=None,
         stylesheets=[".bk-label { color: var(--text) !important; }"],
     )
     return legend

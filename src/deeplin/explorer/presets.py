@@ -24,7 +24,7 @@ PRESETS = {
     ),
     "edge": Preset(
         "Edge of stability",
-        State(scale=0.45, learning_rate=0.07, steps=2000, seeds=3),
+        State(scale=0.45, learning_rate=0.07, steps=4000, seeds=3),
         "From a large start the sharpness ends at 2/η, not where gradient flow would go (FM-1b).",
     ),
     "catapult": Preset(

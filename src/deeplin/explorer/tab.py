@@ -16,6 +16,7 @@ from deeplin.problems import Problem
 
 Stage = Callable[[State, Problem | None], Any]
 ASSETS = files("deeplin.explorer").joinpath("assets")
+WIDGET_STYLE = ASSETS.joinpath("widget.css").read_text("utf-8")
 TEXT_STYLE = ASSETS.joinpath("text.css").read_text("utf-8")
 
 

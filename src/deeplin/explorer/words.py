@@ -69,7 +69,10 @@ def describe(state: State, training: Training) -> Verdict:
     runs = len(status)
     share = "" if count == runs else f" ({count} of {runs} runs)"
     sentences = (*_rate(state, training), *_ends(state, training, diverged))
-    level = "bad" if diverged.all() else "warn" if diverged.any() or kind == "above" else "good"
+    settled = not diverged.any() and kind != "above"
+    if "gap" in training.series:
+        settled = settled and bool(np.all(status == CONVERGED))
+    level = "bad" if diverged.all() else "good" if settled else "warn"
     headline = _outcome(status, diverged, training)
     if kind != "diverged":
         headline += f" {REGIMES[kind]}{share}."
