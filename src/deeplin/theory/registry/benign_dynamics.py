@@ -235,7 +235,7 @@ def goodness(context: Context) -> np.ndarray:
     title="convergence from a random start",
     kind="proposition",
     reference="BO, Proposition 5.2, on measured singular values (errata E-6)",
-    formula=r"\mathcal L(t)<\mathcal L(0)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)},\quad"
+    formula=r"\mathcal L(t)<\mathcal L(0)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)},\quad "
     r"B\le c(\alpha+1/L)\beta",
 )
 def convergence(context: Context) -> list[Check]:

@@ -91,7 +91,7 @@ def minimal_sharpness_bracket(context: Context) -> list[Check]:
     title="sharpness of every minimiser, with a read-out",
     kind="theorem",
     reference="FM, Theorem 2, with erratum E-8",
-    formula=r"S(W) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}\sum_k 1/\|W_k\|_F,\quad"
+    formula=r"S(W) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}\sum_k 1/\|W_k\|_F,\quad "
     r"S(W) \ge 2\|w^*\|^{2-2/L}\|p\|^{2/L}La",
 )
 def sharpness_of_minimizers(context: Context) -> list[Check]:
