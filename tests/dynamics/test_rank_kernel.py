@@ -13,7 +13,7 @@ from deeplin.dynamics.rank_kernel import BROKEN, REACHED, RUNNING, Descent, step
 
 def _case(sizes, seed):
     rng = np.random.default_rng(seed)
-    weights = [0.5 * rng.normal(size=(b, a)) for a, b in itertools.pairwise(sizes)]
+    weights = [0.5 * rng.normal(size=(b, a)) for a, b in pairwise(sizes)]
     eigenvalues = rng.uniform(0.1, 1, sizes[0])
     optimum = rng.normal(size=(sizes[0], sizes[-1]))
     X = np.diag(np.sqrt(len(eigenvalues) * eigenvalues))  # n = d, so that XᵀX/n is diagonal
