@@ -284,7 +284,9 @@ def test_half_a_line_of_a_killed_session_and_a_damaged_failure_do_not_hide_the_r
     with journal.open("a") as lines:
         lines.write('{"unit": "abc", "outc')
     assert sum("outcome" in line for line in store.journal()) == 4
-    (store.failed / "abc.json").write_text("{")
+    lost = sorted(store.units.iterdir())[0]
+    lost.unlink()
+    (store.failed / f"{lost.name.partition('.')[0]}.json").write_text("{")
     assert "damaged" in sweep.status(tmp_path).failures[0]["error"]
 
 

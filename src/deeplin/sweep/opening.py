@@ -128,7 +128,7 @@ def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: 
     theirs = set(earlier["units"]) if earlier else set()
     inventory = store.inventory(frozenset(mine | theirs))
     if earlier:
-        _check_same_sweep(store, experiment, config, earlier)
+        _check_same_sweep(store, experiment, earlier)
         stranded = set(inventory.finished) - mine
         if stranded or (neighbours and theirs != mine):
             raise InputError(_other_config(store, config, earlier, len(stranded)))
@@ -145,7 +145,7 @@ def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: 
     session.write_manifest(_describe(store, experiment, config, session.units))
 
 
-def _check_same_sweep(store: Store, experiment: Experiment, config: Any, earlier: dict) -> None:
+def _check_same_sweep(store: Store, experiment: Experiment, earlier: dict) -> None:
     for name, mine in (
         ("experiment", experiment.name),
         ("schema", experiment.schema),

@@ -90,7 +90,8 @@ class Session:
             self._write(path, result.payload)
             self.finished[result.identifier] = path
             self._columns = result.columns
-            (self.store.failed / f"{result.identifier}.json").unlink(missing_ok=True)
+            with self._explained(self.store.failed):
+                (self.store.failed / f"{result.identifier}.json").unlink(missing_ok=True)
         self.note(
             unit=result.identifier,
             outcome="failed" if error else "finished",
@@ -157,8 +158,8 @@ class Session:
         except OSError as error:
             raise StoreError(
                 error.errno,
-                f"cannot write {path}: {error.strerror}. The {len(self.finished)} finished unit(s) "
-                "are kept; mend this and give the same command again to go on",
+                f"cannot write {path}: {error.strerror}; the {len(self.finished)} finished unit(s) "
+                "are kept",
             ) from error
 
 

@@ -50,12 +50,13 @@ def status(folder: str | os.PathLike) -> Status:
     store = Store(folder)
     manifest, inventory = store.manifest, store.inventory()
     journal = list(store.journal())
+    unfinished = set(manifest["units"]) - set(inventory.finished)
     return Status(
         folder=str(store.folder),
         experiment=manifest["experiment"],
         units=len(manifest["units"]),
         finished=len(inventory.finished),
-        failures=[f for f in store.failures() if f["unit"] not in inventory.finished],
+        failures=[f for f in store.failures() if f["unit"] in unfinished],
         suspect={path.name: reason for path, reason in inventory.suspect.items()},
         set_aside=sum(1 for _ in store.aside.glob("*")),
         running=running_shards(store),
