@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.networks import stack
-from deeplin.sharpness import sharpness
+from deeplin.sharpness import exact, sharpness
 
 SHAPES = {
     "deep": (5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 1),
@@ -85,6 +85,28 @@ def test_error_bounds_the_distance_from_the_minimisers(widths, seed, away):
         found = sharpness(problem, net, method="exact", which=which)
         oracle = sharpness(problem, net, method="dense", which=which)
         assert abs(found.value - oracle.value) <= found.error + oracle.error
+
+
+@pytest.mark.parametrize("count", [1, 8, 13])
+@pytest.mark.parametrize("widths", [(5, 5, 5, 1), (5, 3, 7, 2)])
+def test_kernel_and_matrices_give_the_same_value_and_error(problem, widths, count):
+    keys = jax.random.split(jax.random.key(0), count)
+    readout = None if widths[-1] == 1 else np.random.default_rng(0).normal(size=(count, 2))
+    nets = dl.Network(dl.initialize.gaussian(keys, widths, 0.7).weights, readout)
+    weights = [np.asarray(weight) for weight in nets.weights]
+    columns = np.eye(1) if readout is None else readout[:, :, None]
+    factors = exact.Factors.of(problem)
+    by_matrices = exact._by_matrices(factors, weights, columns, "largest")
+    np.testing.assert_allclose(exact._in_lanes(factors, weights, columns), by_matrices, rtol=1e-11)
+
+
+def test_equal_eigenvalues_at_the_top_are_exact(rng):
+    """White data and one layer: the Hessian is 2I."""
+    X = np.sqrt(20) * np.linalg.qr(rng.normal(size=(20, 5)))[0]
+    problem = dl.Problem.from_data(X, X @ rng.normal(size=5))
+    net = dl.Network([problem.optimum[None]])
+    found = sharpness(problem, net, method="exact")
+    assert abs(found.value - 2) <= found.error <= 1e-12
 
 
 def test_exact_far_from_a_minimiser_says_so(problem):

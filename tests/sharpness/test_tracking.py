@@ -1,0 +1,92 @@
+"""Sharpness along trajectories against Lanczos at every record."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along
+
+WIDTHS = (5, 5, 5, 5, 1)
+
+
+@pytest.fixture
+def trajectory(problem):
+    """Two networks along 300 steps of descent, every fifth step."""
+    nets = dl.initialize.gaussian(
+        jax.random.split(jax.random.key(0), 2), WIDTHS, jnp.array([0.5, 0.7])
+    )
+    run = dl.gradient_descent(
+        problem, nets, learning_rate=0.01, steps=300, record_every=5, record=("risk",)
+    )
+    return run.trajectory
+
+
+def every_record(problem, trajectory):
+    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), trajectory)
+    return sharpness(problem, flat, method="lanczos")
+
+
+def test_error_covers_the_truth_at_every_record(problem, trajectory):
+    oracle = every_record(problem, trajectory)
+    for tolerance in (1e-1, 1e-3, 1e-6):
+        found = sharpness_along(problem, trajectory, tolerance=tolerance)
+        truth = oracle.value.reshape(found.value.shape)
+        slack = oracle.error.reshape(found.value.shape)
+        assert np.all(np.abs(found.value - truth) <= found.error + slack)
+        assert np.all(found.value <= truth + slack + 1e-10 * truth)  # a Rayleigh quotient
+
+
+def test_value_is_accurate_to_the_square_of_the_tolerance(problem, trajectory):
+    found = sharpness_along(problem, trajectory, tolerance=1e-3)
+    truth = every_record(problem, trajectory).value.reshape(found.value.shape)
+    assert np.max(np.abs(found.value - truth) / truth) < 1e-5
+
+
+def test_tracking_takes_about_two_products_for_each_record(problem, trajectory):
+    found = sharpness_along(problem, trajectory, tolerance=1e-2)
+    assert found.products[0].min() >= 4  # cold
+    assert found.products[1:].mean() < 2.5
+
+
+def test_single_trajectory_has_no_batch_axis(problem, trajectory):
+    single = jax.tree.map(lambda leaf: leaf[:, 0], trajectory)
+    found = sharpness_along(problem, single)
+    assert found.value.shape == (len(single.weights[0]),)
+    together = sharpness_along(problem, trajectory)
+    np.testing.assert_allclose(found.value, together.value[:, 0], rtol=1e-6)
+
+
+def test_an_overtaking_eigenvalue_is_noticed():
+    """H(t) = diag(1, t, …): the second eigenvector becomes the first at t = 1."""
+
+    def loss(tree):
+        weights = jnp.array([1.0, 0.0, 0.3, 0.2, 0.1, -2.0]).at[1].set(tree["t"][0])
+        return 0.5 * jnp.sum(jax.lax.stop_gradient(weights) * tree["x"] ** 2)
+
+    times = np.linspace(0.5, 1.5, 21)
+    tree = {"t": jnp.asarray(times)[:, None], "x": jnp.zeros((21, 6))}
+    found = sharpness_along(loss, tree, tolerance=1e-3)
+    truth = np.maximum(1.0, times)
+    assert np.all(np.abs(found.value - truth) <= found.error)
+    np.testing.assert_allclose(found.value, truth, rtol=1e-5)
+
+
+def test_a_run_lost_for_a_moment_is_found_again(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), WIDTHS, 0.5).with_batch()
+    lost = dl.Network([weight * jnp.nan for weight in net.weights])
+    tracker = SharpnessTracker(problem)
+    before = tracker(net).value
+    assert np.isnan(tracker(lost).value).all()
+    np.testing.assert_allclose(tracker(net).value, before, rtol=1e-6)
+
+
+def test_one_parameter_is_enough_to_track():
+    found = sharpness_along(lambda tree: jnp.sum(1.5 * tree["x"] ** 2), {"x": jnp.ones((4, 1))})
+    np.testing.assert_allclose(found.value, 3.0, rtol=1e-12)
+
+
+def test_a_network_without_records_is_named(problem):
+    with pytest.raises(dl.InputError, match="leading record axis"):
+        sharpness_along(problem, dl.initialize.gaussian(jax.random.key(0), WIDTHS, 0.5))
