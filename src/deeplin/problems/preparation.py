@@ -83,7 +83,12 @@ def prepare(
     preparation = Preparation(centre, scale, len(targets))
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
-    return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem)
+    return (
+        problem,
+        preparation,
+        tuple(names[keep & is_input]),
+        notes + _fit_notes(problem, standardize or intercept),
+    )
 
 
 def _columns(gathered: np.ndarray | Moments) -> Columns:
@@ -195,14 +200,15 @@ def _equal_by_moments(moments: Moments, places: np.ndarray) -> list[tuple[int, i
     return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
 
 
-def _fit_notes(problem: Problem) -> list[str]:
-    n, d, r = problem.samples, problem.dimension, problem.rank
+def _fit_notes(problem: Problem, centred: bool) -> list[str]:
+    d, r = problem.dimension, problem.rank
+    free = problem.samples - centred  # centred rows sum to zero
     notes = []
     if problem.inputs is None:
-        notes.append(f"{n} rows were streamed; only their second moments are kept.")
-    if r < min(n, d):
-        notes.append(f"The inputs are linearly dependent: rank {r} of {min(n, d)} possible.")
+        notes.append(f"{problem.samples} rows were streamed; only their second moments are kept.")
+    if r < min(free, d):
+        notes.append(f"The inputs are linearly dependent: rank {r} of {min(free, d)} possible.")
     exact = problem.minimal_risk <= 1e-13 * problem.target_moment
-    if exact and r < n:
+    if exact and r < free:
         notes.append("The target is a linear function of the inputs, to rounding.")
     return notes
