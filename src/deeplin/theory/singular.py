@@ -6,6 +6,8 @@ side by side takes a small part of it. Large matrices go to LAPACK.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import NamedTuple
 
 import numba
@@ -41,55 +43,66 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
     if m > n:
         largest, smallest, right, left = extreme_singular(np.swapaxes(matrices, -1, -2))
         return Extremes(largest, smallest, left, right)
-    flat = matrices.reshape(-1, m, n)
-    size = np.max(np.abs(flat), axis=(1, 2))  # squares of entries of size one cannot underflow
-    flat = flat / np.where(size > 0, size, 1)[:, None, None]
-    groups = -(-len(flat) // LANES)
-    lanes = np.zeros((groups * LANES, m, n))
-    lanes[: len(flat)] = flat
-    lanes = np.ascontiguousarray(np.moveaxis(lanes.reshape(groups, LANES, m, n), 1, -1))
-    values, right = (
-        np.moveaxis(part, -1, 1).reshape(-1, part.shape[1])[: len(flat)] for part in _rotate(lanes)
-    )
-    largest = values[:, 0]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        left = np.einsum("bij,bj->bi", flat, right) / largest[:, None]
-    left[largest == 0] = np.eye(m)[0]
+    flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
+    count = len(flat)
+    found = values, left, right = np.empty((count, 2)), np.zeros((count, m)), np.zeros((count, n))
+    cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), 64 * LANES))
+    pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]
+    if len(pieces) > 1:
+        with ThreadPoolExecutor(len(pieces)) as pool:
+            list(pool.map(lambda part: _rotate(flat[part], *(f[part] for f in found)), pieces))
+    else:
+        _rotate(flat, *found)
     return Extremes(
-        (size * largest).reshape(stack),
-        (size * values[:, 1]).reshape(stack),
+        values[:, 0].reshape(stack),
+        values[:, 1].reshape(stack),
         left.reshape(*stack, m),
         right.reshape(*stack, n),
     )
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
-def _rotate(stack):
+def _rotate(stack, values, left, right):
     """Rotate the rows of each matrix until they are orthogonal: their norms are its values.
 
-    `stack` is (groups, m, n, LANES); the matrices of a group go through the same rotations side by
-    side, which the compiler turns into vector instructions.
+    The matrices of a group go through the same rotations side by side, in the last axis of `rows`,
+    which the compiler turns into vector instructions.
     """
-    groups, m, n, _ = stack.shape
-    values = np.empty((groups, 2, LANES))
-    right = np.zeros((groups, n, LANES))
-    squares = np.empty((m, LANES))
-    for group in range(groups):
-        rows = stack[group].copy()
+    count, m, n = stack.shape
+    rows, squares, sizes = np.zeros((m, n, LANES)), np.empty((m, LANES)), np.ones(LANES)
+    for first in range(0, count, LANES):
+        lanes = min(LANES, count - first)
+        _load(stack[first : first + lanes], rows, sizes)
         for _ in range(SWEEPS):
             if _sweep(rows, squares):
                 break
-        for lane in range(LANES):
+        for lane in range(lanes):
+            b = first + lane
             top = np.argmax(squares[:, lane])
             norm = np.sqrt(squares[top, lane])
-            values[group, 0, lane] = norm
-            values[group, 1, lane] = np.sqrt(np.min(squares[:, lane]))
-            for j in range(n):
-                if norm > 0:
-                    right[group, j, lane] = rows[top, j, lane] / norm
+            values[b, 0] = sizes[lane] * norm
+            values[b, 1] = sizes[lane] * np.sqrt(np.min(squares[:, lane]))
             if norm == 0:
-                right[group, 0, lane] = 1.0
-    return values, right
+                left[b, 0] = right[b, 0] = 1.0
+                continue
+            for j in range(n):
+                right[b, j] = rows[top, j, lane] / norm
+            for i in range(m):
+                for j in range(n):
+                    left[b, i] += stack[b, i, j] * right[b, j]
+                left[b, i] /= values[b, 0]
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _load(stack, rows, sizes):
+    """Lay matrices side by side, scaled to entries of size one, whose squares cannot underflow."""
+    lanes, m, n = stack.shape
+    for lane in range(lanes):
+        largest = np.max(np.abs(stack[lane]))
+        sizes[lane] = largest if largest > 0 else 1.0
+        for i in range(m):
+            for j in range(n):
+                rows[i, j, lane] = stack[lane, i, j] / sizes[lane]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
