@@ -74,8 +74,9 @@ def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
     initial = config.setting.networks(config.seed, runs, scales)
     trained = gradient_descent(data.problem, initial, rate["learning_rate"], rate["steps"])
     settled = np.asarray(trained.status) != "diverged"
-    # A diverged run keeps huge weights; it takes part in no mean, so its sharpness is not needed.
-    ends = select_networks(settled, trained.network, initial)
+    # A diverged run takes part in no mean, so its sharpness is not needed: that of zero is cheap.
+    nothing = jax.tree.map(np.zeros_like, initial)
+    ends = select_networks(settled, trained.network, nothing)
     before, after, error = _sharpness_before_and_after(data.problem, initial, ends)
     final = {
         "distance": _distance(data.problem, trained.network),
