@@ -9,7 +9,7 @@ import scipy.optimize
 
 
 def make_data(seed, n=50, d=5):
-    """Gaussian inputs, noisy linear targets, scaled so that the least-squares solution has norm 1."""
+    """Gaussian inputs, noisy linear targets; the least-squares solution has norm 1."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d))
     y = X @ rng.normal(size=d) + rng.normal(size=n)

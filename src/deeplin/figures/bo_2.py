@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -20,7 +21,7 @@ QUICK = {"repetitions": 4, "learning_rate": 4e-3, "steps": 2_500, "checked": 1}
 FEWER = (SCALES[0], SCALES[1], SCALES[9])
 
 
-def main_runs(config: ReluSweep, table: pd.DataFrame) -> pd.DataFrame:
+def main_runs(config: ReluSweep, table: pd.DataFrame) -> Any:
     """The runs of the figure, without those that check its step."""
     return table[table["learning_rate"] == config.learning_rate]
 
@@ -90,7 +91,7 @@ def last_layer_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def training_claims(runs: pd.DataFrame) -> list[Claim]:
+def training_claims(runs: Any) -> list[Claim]:
     """Training stops far from interpolation (E-10)."""
     trained = runs[runs["steps"] > 0]
     return [
@@ -109,7 +110,7 @@ def step_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
     if config.learning_rate == AUTHORS_STEP:
         return []
     keys = ["repetition", "alpha", "beta"]
-    true = table[table["learning_rate"] == AUTHORS_STEP].set_index(keys)["risk"]
+    true: Any = table.query("learning_rate == @AUTHORS_STEP").set_index(keys)["risk"]
     ours = main_runs(config, table).set_index(keys)["risk"].reindex(true.index)
     return [
         Claim(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -15,7 +17,7 @@ STABLE = 1700
 """Below this dimension the authors' step is stable (η·λ_max < 2); beyond it see E-11."""
 
 
-def faithful(table: pd.DataFrame) -> pd.DataFrame:
+def faithful(table: pd.DataFrame) -> Any:
     """Runs that follow gradient flow: stable descent, and flow where descent is not stable."""
     return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
 
@@ -51,7 +53,7 @@ def first_layer_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
 
 def last_layer_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
     """β = 0 starts at the zero function, yet does not end at the interpolant (E-4)."""
-    zero = faithful(table[table["beta"] == 0])
+    zero = faithful(table.query("beta == 0"))
     return [
         *growth_claims(config, table, "beta"),
         Claim(
@@ -70,7 +72,7 @@ def last_layer_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
 
 def zero_start_claim(table: pd.DataFrame) -> Claim:
     """With α = 0 nothing of Θ is outside the row space of X."""
-    zero = table[(table["alpha"] == 0) & (table["status"] == "converged")]
+    zero: Any = table.query("alpha == 0 and status == 'converged'")
     return Claim(
         "α = 0 ends at the minimum-norm interpolant: largest ‖Θ_⊥‖² (the rest of the distance is "
         "what the loss target 1e-7 leaves untrained)",
@@ -81,7 +83,7 @@ def zero_start_claim(table: pd.DataFrame) -> Claim:
 
 def distance_claim(table: pd.DataFrame) -> Claim:
     """While training follows the flow, the squared distance is α²(d−n)mq."""
-    runs = faithful(table[table["alpha"] > 0])
+    runs = faithful(table.query("alpha > 0"))
     ratio = runs["beside"] / expected_distance(runs["alpha"], runs["dimension"])
     means = ratio.groupby([runs["dimension"], runs["alpha"]]).mean()
     worst = means.iloc[np.argmax(np.abs(means - 1))]
@@ -96,7 +98,7 @@ def distance_claim(table: pd.DataFrame) -> Claim:
 
 def inside_claims(table: pd.DataFrame) -> list[Claim]:
     """In the row space of X every trained network is Θ_min, so that its variance is the same."""
-    runs = table[table["status"] == "converged"]
+    runs: Any = table.query("status == 'converged'")
     inside = (runs["distance"] - runs["beside"]) / runs["interpolant_norm"] ** 2
     return [
         Claim(
@@ -110,7 +112,7 @@ def inside_claims(table: pd.DataFrame) -> list[Claim]:
 
 def catapult_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
     """Where the authors' step is unstable, descent ends nearer to Θ_min than the flow (E-11)."""
-    runs = table[(table["dimension"] >= STABLE) & (table["alpha"] == table["alpha"].max())]
+    runs: Any = table.query("dimension >= @STABLE and alpha == alpha.max()")
     means = runs.groupby(["dimension", "dynamics"])["distance"].mean().unstack()
     return [
         Claim(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
@@ -17,7 +18,7 @@ def plot_risk_against_variance(
 ) -> None:
     """Excess risk against α² or β², one curve for each d, with that of Θ_min (BO-1)."""
     for index, dimension in enumerate(config.dimensions):
-        runs = table[table["dimension"] == dimension]
+        runs: Any = table[table["dimension"] == dimension]
         squared = runs.assign(variance=runs[scale] ** 2)
         _dynamics(ax, squared, "variance", "risk", index, f"d = {dimension}")
         first = runs.drop_duplicates("repetition")
@@ -54,7 +55,7 @@ def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: 
 
 def _against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes, column: str) -> None:
     for index, alpha in enumerate(config.alphas):
-        runs = table[table["alpha"] == alpha]
+        runs: Any = table[table["alpha"] == alpha]
         _dynamics(ax, runs, "dimension", column, index, f"α = {alpha:g}")
     ax.set(xlabel="Dimension d")
 
