@@ -230,7 +230,8 @@ def test_twenty_visitors_are_served_and_leave_nothing_behind(browser, explorer):
     context.set_default_timeout(PATIENCE)
     pages = [context.new_page() for _ in range(20)]
     for k, page in enumerate(pages):
-        page.goto(f"{explorer.url}?depth=2&width=2&steps=20&seeds=1&flow=no&data_seed={k}")
+        link = f"?depth=2&width=2&steps=20&seeds=1&flow=no&data_seed={k}"
+        page.goto(explorer.url + link, wait_until="commit")
     for page in pages:
         page.wait_for_function(
             f"window.Bokeh?.documents?.length && {MODEL}('verdict').text.includes('η')"

@@ -8,6 +8,7 @@ from html import escape
 
 import numpy as np
 import pandas as pd
+from bokeh.layouts import column
 from latex2mathml.converter import convert
 
 from deeplin.explorer.compute import flow, problem_of, train
@@ -51,7 +52,7 @@ class TheoremsTab(Tab):
     def __init__(self, open_run):
         super().__init__(open_run)
         self.rows = text("certificate")
-        self.layout = self.rows
+        self.layout = column(self.rows, sizing_mode="stretch_width")
 
     def stages(self, _state: State) -> list[Stage]:
         """One stage: the certificate."""
