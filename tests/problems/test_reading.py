@@ -322,7 +322,7 @@ def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
     path = _write(frame, tmp_path, "parquet")
     np.save(tmp_path / "rows.npy", frame.to_numpy())
     local = read_problem(path, "y", missing="drop", memory=128)
-    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c:
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as c:
         address = c.scheduler_address
         remote = read_problem(path, "y", missing="drop", cluster=address)
         with Client(address) as client:
