@@ -254,12 +254,13 @@ def _message(flow: _Flow, end: float, arrived: bool, index: int) -> str:
         return f"{where}: a step failed at the smallest size; raise atol or pass finite weights."
     if end == HORIZON and now.time[index] >= HORIZON:
         return f"{where}: the gradient has vanished away from a minimiser; start elsewhere."
-    method = "implicit" if flow.method == IMPLICIT else "explicit"
+    implicit = flow.method == IMPLICIT
     goal = f"a gap of {flow.goal:g}" if end == HORIZON else f"the time {end:g}"
+    stiff = "" if implicit else " if the end is stiff pass solver='implicit';"
     return (
-        f"{where} ({method}), before {goal}: raise max_steps (now {flow.limit}); if the end is "
-        f"stiff pass solver='implicit'; a gap below rounding needs a smaller rtol "
-        f"(now {flow.tolerances[0]:g}) or cannot be reached."
+        f"{where} ({'implicit' if implicit else 'explicit'}), before {goal}: raise max_steps (now "
+        f"{flow.limit});{stiff} a gap below rounding needs a smaller rtol (now "
+        f"{flow.tolerances[0]:g}) or cannot be reached."
     )
 
 
