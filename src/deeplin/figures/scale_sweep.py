@@ -20,6 +20,9 @@ from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
 from deeplin.sweep import Experiment, Unit
 
+PIECE = 400
+"""Networks whose sharpness is computed at once."""
+
 
 @dataclass(frozen=True)
 class Rate:
@@ -95,13 +98,19 @@ def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
 
 
 def _sharpness_before_and_after(problem: Problem, initial: Network, final: Network):
-    """Both at once, as one batch: half as many shapes to compile for."""
+    """Both as one batch, in pieces that fit the processor's cache and are compiled for once."""
     both = jax.tree.map(
         lambda *halves: np.concatenate(halves), initial.with_batch(), final.with_batch()
     )
-    result = sharpness(problem, both)
-    before, after = np.split(np.asarray(result.value), 2)
-    return before, after, np.split(np.asarray(result.error), 2)[1]
+    count = len(both.weights[0])
+    pieces = [
+        sharpness(problem, jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], both))
+        for chosen in np.array_split(np.arange(count), -(-count // PIECE))
+    ]
+    value = np.concatenate([np.atleast_1d(piece.value) for piece in pieces])
+    error = np.concatenate([np.atleast_1d(piece.error) for piece in pieces])
+    before, after = np.split(value, 2)
+    return before, after, np.split(error, 2)[1]
 
 
 def _risk(problem: Problem, networks: Network) -> np.ndarray:
