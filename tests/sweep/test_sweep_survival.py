@@ -52,7 +52,8 @@ def lines_in(path):
 def test_killed_at_twenty_random_moments_the_table_is_that_of_an_undisturbed_run(tmp_path):
     kills, chance = 20, random.Random(20241)
     log, folder = tmp_path / "log", tmp_path / "killed"
-    config = Toy(count=300, per_unit=2, seconds=0.001, log=str(log))
+    # Far more units than twenty short lives can finish, however fast the machine.
+    config = Toy(count=1400, per_unit=2, log=str(log))
     units = TOY.identify(config, TOY.units(config), "float32")
     starts = {unit.coordinates["first"]: identifier for identifier, unit in units.items()}
     command = [sys.executable, "killed_at_random.py", str(folder), sweep.to_json(config)]
@@ -64,10 +65,13 @@ def test_killed_at_twenty_random_moments_the_table_is_that_of_an_undisturbed_run
             before = lines_in(log)
             print(file=nursery.stdin, flush=True)
             child = int(nursery.stdout.readline())
-            if life % 2 == 0:  # half of the deaths may come while the folder is being opened
-                wait_until(lambda before=before: lines_in(log) > before)
             if life < kills:
-                time.sleep(chance.uniform(0, 0.06))
+                if life % 2:  # die while the folder is being opened, or soon after
+                    time.sleep(chance.uniform(0, 0.04))
+                else:  # die at some moment of some unit
+                    seen = before + chance.randint(1, 12)
+                    wait_until(lambda seen=seen: lines_in(log) >= seen)
+                    time.sleep(chance.uniform(0, 0.005))
                 os.kill(child, signal.SIGKILL)
             ended = int(nursery.stdout.readline())
             assert ended == (signal.SIGKILL if life < kills else 0)
