@@ -19,10 +19,10 @@ SWEEPS = 60
 """Far more than the five to ten that double precision needs."""
 LANES = 16
 """Matrices rotated side by side."""
-ROUNDING = 1e-15
+ROUNDING = 4e-15
 """Rows whose cosine is below this are orthogonal."""
 TINY = 1e-290
-"""Inner products below this are lost to underflow."""
+"""Squared inner products below this are lost to underflow."""
 
 
 class Extremes(NamedTuple):
@@ -115,7 +115,7 @@ def _sweep(rows, squares):
         for j in range(n):
             for lane in range(LANES):
                 squares[i, lane] += rows[i, j, lane] ** 2
-    active = np.zeros(LANES)
+    turns, done = np.empty(LANES), True
     for p in range(m - 1):
         for q in range(p + 1, m):
             inner[:] = 0.0
@@ -123,20 +123,22 @@ def _sweep(rows, squares):
                 for lane in range(LANES):
                     inner[lane] += rows[p, j, lane] * rows[q, j, lane]
             for lane in range(LANES):
-                size = np.sqrt(squares[p, lane] * squares[q, lane])
-                turn = 1.0 if abs(inner[lane]) > ROUNDING * size + TINY else 0.0
-                active[lane] = max(active[lane], turn)
-                zeta = (squares[q, lane] - squares[p, lane]) / (2 * inner[lane])
-                tangent = 1 / (abs(zeta) + np.sqrt(1 + zeta * zeta))
-                tangent = tangent if zeta >= 0 else -tangent
-                tangent = tangent if turn > 0 else 0.0
+                twice, apart = 2 * inner[lane], squares[q, lane] - squares[p, lane]
+                limit = ROUNDING**2 * squares[p, lane] * squares[q, lane] + TINY
+                turns[lane] = 1.0 if inner[lane] ** 2 > limit else 0.0
+                tangent = twice / (abs(apart) + np.sqrt(apart * apart + twice * twice))
+                tangent = tangent if apart >= 0 else -tangent
+                tangent = tangent if turns[lane] > 0 else 0.0
                 cosine[lane] = 1 / np.sqrt(1 + tangent * tangent)
                 sine[lane] = cosine[lane] * tangent
                 squares[p, lane] -= tangent * inner[lane]
                 squares[q, lane] += tangent * inner[lane]
+            if turns.max() == 0:
+                continue
+            done = False
             for j in range(n):
                 for lane in range(LANES):
                     x, y = rows[p, j, lane], rows[q, j, lane]
                     rows[p, j, lane] = cosine[lane] * x - sine[lane] * y
                     rows[q, j, lane] = sine[lane] * x + cosine[lane] * y
-    return active.max() == 0
+    return done

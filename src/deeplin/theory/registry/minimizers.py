@@ -12,7 +12,7 @@ from jax.flatten_util import ravel_pytree
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, linear_gradient
 from deeplin.sharpness import sharpness
-from deeplin.theory.context import Context
+from deeplin.theory.context import NEAR, Context
 from deeplin.theory.minimal_sharpness import minimizer_lower_bound
 from deeplin.theory.statements import Check, NotApplicable, statement
 
@@ -159,7 +159,8 @@ def settled_sharpness(context: Context) -> list[Check]:
     measured = context.final_sharpness
     slack = 4 * context.slack
     hypotheses = context.minimizer_hypotheses()
-    hypotheses["the run stays there"] = _stays(context, measured > threshold * (1 + slack))
+    doubtful = context.bounded & (context.slack <= NEAR) & (measured > threshold * (1 + slack))
+    hypotheses["the run stays there"] = _stays(context, doubtful)
     minimal = context.minimal.exact * context.minimal_scale
     return [
         Check(minimal[None], measured[None], "S_min ≤ S", slack=slack, hypotheses=hypotheses),
