@@ -5,11 +5,12 @@ from typing import TYPE_CHECKING
 
 from deeplin import problems, theory
 from deeplin.checks import InputError
-from deeplin.dynamics import Gap, gradient_descent, gradient_flow, simulate_wide
+from deeplin.dynamics import Gap, gradient_descent, gradient_flow, reduce, simulate_wide
 from deeplin.networks import Network, initialize
-from deeplin.problems import Problem
+from deeplin.problems import Population, Problem
 from deeplin.problems.population import population_risk
-from deeplin.sharpness import sharpness
+from deeplin.problems.reading import read_problem
+from deeplin.sharpness import sharpness, sharpness_along
 from deeplin.theory import certify
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ __all__ = [
     "Gap",
     "InputError",
     "Network",
+    "Population",
     "Problem",
     "__version__",
     "certify",
@@ -30,7 +32,10 @@ __all__ = [
     "initialize",
     "population_risk",
     "problems",
+    "read_problem",
+    "reduce",
     "sharpness",
+    "sharpness_along",
     "simulate_wide",
     "theory",
 ]
