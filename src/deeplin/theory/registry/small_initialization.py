@@ -14,28 +14,6 @@ from deeplin.theory.small_initialization import (
 from deeplin.theory.statements import Check, NotApplicable, statement, value
 
 
-def _first_assumption(context: Context) -> list[Check]:
-    context.require_perceptron()
-    context.require_vector()
-    gradient = np.sqrt(np.sum(context.initial_gradient_squares, axis=-1))
-    return [
-        Check(context.initial_gap[None], context.zero_gap, "R(W(0)) ≤ R_0"),
-        Check(np.finfo(float).tiny, gradient[None], "∇R(W(0)) ≠ 0"),
-    ]
-
-
-def _second_assumption(context: Context) -> list[Check]:
-    context.require_perceptron()
-    context.require_vector()
-    epsilon = context.epsilon[None]
-    return [
-        Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
-        Check(epsilon, 1.0, "ε ≤ 1"),
-        Check(1.0, context.problem.optimum_norm, "‖w*‖ ≥ 1"),
-        Check(32 * context.depth * np.sqrt(epsilon), 1.0, "32 L √ε ≤ 1"),
-    ]
-
-
 def _met(checks: list[Check], batch: int) -> np.ndarray:
     """Whether all parts of an assumption are met, for each run."""
     sides = [(np.asarray(c.left, float), np.asarray(c.right, float)) for c in checks]
@@ -46,10 +24,10 @@ def _met(checks: list[Check], batch: int) -> np.ndarray:
 def _hypotheses(context: Context, *, second: bool = False) -> dict[str, Any]:
     met: dict[str, Any] = {
         "gradient flow": context.flow,
-        "FM-A1": _met(_first_assumption(context), context.batch),
+        "FM-A1": _met(first_assumption(context), context.batch),
     }
     if second:
-        met["FM-A2"] = _met(_second_assumption(context), context.batch)
+        met["FM-A2"] = _met(second_assumption(context), context.batch)
         met |= context.minimizer_hypotheses()
         met["t large enough: ‖w − w*‖ ≤ ‖w*‖/8"] = context.distance_at_end <= 1 / 8
     return met
@@ -64,7 +42,13 @@ def _hypotheses(context: Context, *, second: bool = False) -> dict[str, Any]:
 )
 def first_assumption(context: Context) -> list[Check]:
     """Both parts, at the initial weights."""
-    return _first_assumption(context)
+    context.require_perceptron()
+    context.require_vector()
+    gradient = np.sqrt(np.sum(context.initial_gradient_squares, axis=-1))
+    return [
+        Check(context.initial_gap[None], context.zero_gap, "R(W(0)) ≤ R_0"),
+        Check(np.finfo(float).tiny, gradient[None], "∇R(W(0)) ≠ 0"),
+    ]
 
 
 @statement(
@@ -242,7 +226,15 @@ def exponential_convergence(context: Context) -> Check:
 )
 def second_assumption(context: Context) -> list[Check]:
     """All four parts."""
-    return _second_assumption(context)
+    context.require_perceptron()
+    context.require_vector()
+    epsilon = context.epsilon[None]
+    return [
+        Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
+        Check(epsilon, 1.0, "ε ≤ 1"),
+        Check(1.0, context.problem.optimum_norm, "‖w*‖ ≥ 1"),
+        Check(32 * context.depth * np.sqrt(epsilon), 1.0, "32 L √ε ≤ 1"),
+    ]
 
 
 @statement(
