@@ -44,6 +44,7 @@ def test_a_claim_is_plain_json_even_without_a_number():
     ("value", "text"),
     [
         (0, "0"),
+        (-0.0, "0"),
         (0.12345, "0.1235"),
         (-1.5, "−1.5"),
         (123456.0, "123456"),

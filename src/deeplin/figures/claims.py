@@ -74,7 +74,9 @@ def number(value: float) -> str:
     """A number for people: four significant digits, powers of ten written ×10ⁿ."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
-    if value == 0 or 1e-3 <= abs(value) < 1e6:
+    if value == 0:
+        return "0"  # also for −0
+    if 1e-3 <= abs(value) < 1e6:
         return f"{value:.4g}".replace("-", "−") if abs(value) < 1e4 else f"{value:.0f}"
     mantissa, exponent = f"{value:.2e}".split("e")
     raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
