@@ -115,9 +115,10 @@ FM_1 = Figure(
         ),
     ),
     printed="n = 50, d = 5, L = 10; weights d×d, the last 1×d; the scale is the standard deviation "
-    "of their entries (10 values, 0.25 to 0.6). Steps × repetitions: 40 000×20 (η = 0.005), 10 000×20 "
-    "(0.02), 4 000×20 (0.07), 4 000×20 (0.1), 2 000×80 (0.2). Sharpness by 20 power iterations. "
-    "1c and 1d: one randomly chosen run of 450 steps from scale 0.35, subsampled five times.",
+    "of their entries (10 values, 0.25 to 0.6). Steps × repetitions: 40 000×20 (η = 0.005), "
+    "10 000×20 (0.02), 4 000×20 (0.07), 4 000×20 (0.1), 2 000×80 (0.2). Sharpness by 20 power "
+    "iterations. 1c and 1d: one randomly chosen run of 450 steps from scale 0.35, subsampled five "
+    "times.",
     as_run="The authors ran float32, took the sharpness up to 4 steps before the end, and plotted "
     "the mean over the d = 5 coordinates under the name ‖w − w*‖² (E-9). Here: float64, sharpness "
     "at the last step, exact at minimisers (X-1) and certified elsewhere, the true squared norm, "
