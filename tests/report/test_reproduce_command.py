@@ -64,4 +64,4 @@ def test_bad_input_exits_2_with_one_sentence(command, arguments, told):
 def test_the_second_call_goes_on_where_the_first_stopped(command):
     command("TOY-1")
     _, printed = command("TOY-1")
-    assert "3 finished before" in printed.err
+    assert "2 finished before" in printed.err

@@ -8,6 +8,9 @@ from deeplin.figures import Figure, Panel, Study
 from deeplin.figures.style import look
 from deeplin.sweep import Experiment, Unit
 
+COMPUTED = []
+"""The numbers that were computed, in their order."""
+
 
 @dataclass(frozen=True)
 class Toy:
@@ -24,7 +27,8 @@ def run_unit(config, unit):
     if config.broken:
         raise RuntimeError("this unit breaks")
     number = unit.coordinates["number"]
-    return pd.DataFrame({"number": [number], "square": [float(number**2)]})
+    COMPUTED.append(number)
+    return pd.DataFrame({"number": [number], "square": [float(number**2)], "seed": config.seed})
 
 
 TOY = Experiment("toy", Toy, units, run_unit)
@@ -36,12 +40,14 @@ def plot(config, table, ax):
     ax.legend()
 
 
+def study(name="toy", **options):
+    configs = {"quick": Toy((1, 2), **options), "paper": Toy((1, 2, 3), **options)}
+    return Study(name, TOY, configs)
+
+
 def figure(name, study, claims):
-    panel = Panel(f"{name}a", "Squares of numbers.", study, plot, lambda config, table: claims)
+    """A figure of two panels; `claims` is a list, or a function of config and table."""
+    judge = claims if callable(claims) else lambda config, table: claims
+    panel = Panel(f"{name}a", "Squares of numbers.", study, plot, judge)
     other = Panel(f"{name}b", "The same again.", study, plot)
     return Figure(name, "Squares", (panel, other), "As it is printed.", "As it is run.")
-
-
-def study(**options):
-    config = Toy((1, 2, 3), **options)
-    return Study("toy", TOY, {"quick": config, "paper": config})
