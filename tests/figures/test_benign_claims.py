@@ -146,8 +146,8 @@ def test_relu_claims_hold_on_data_that_follow_them():
 
 
 def test_relu_claims_fail_on_data_that_violate_them():
-    flat = relu_table(LEFT, alpha_effect=-0.1)
-    assert any("grows with α" in s for s in failing(bo_2.first_layer_claims(LEFT, flat)))
+    flat = relu_table(LEFT).assign(risk=0.1)
+    assert any("strongly with α" in s for s in failing(bo_2.first_layer_claims(LEFT, flat)))
     alive = relu_table(LEFT).assign(steps=10)
     assert any("dead" in s for s in failing(bo_2.first_layer_claims(LEFT, alive)))
     fitted = relu_table(LEFT).assign(loss=1e-8)

@@ -139,7 +139,7 @@ def dimension_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
             f"α = {number(small)} costs almost nothing at any d: largest mean increase of the risk "
             "relative to that of Θ_min",
             means[small].max(),
-            upper=0.02,
+            upper=0.05,
         ),
         Claim(
             f"α = {number(large)} costs more the larger d is: relative increase of the risk at the "
