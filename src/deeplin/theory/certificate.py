@@ -146,8 +146,10 @@ def _judge(
     claim = _tightest(check, context, tolerance)
     met = {name: np.broadcast_to(ok, context.batch) for name, ok in check.hypotheses.items()}
     lost = {name: ok for name, ok in met.items() if not ok.all()}
-    runs = range(context.batch)
-    unmet = ["; ".join(name for name in lost if not lost[name][run]) for run in runs]
+    unmet = [""] * context.batch
+    if lost:
+        runs = range(context.batch)
+        unmet = ["; ".join(name for name in lost if not lost[name][run]) for run in runs]
     failed = UNMET if statement.kind == "assumption" else VIOLATED
     holds = claim["margin"] >= -claim["tolerance"]
     verdict = np.where(holds, VERDICTS.index(HOLDS), VERDICTS.index(failed))

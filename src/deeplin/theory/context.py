@@ -20,7 +20,7 @@ from deeplin.theory.interpolation import Constants, Interpolation
 from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values
 from deeplin.theory.run_view import RunView
-from deeplin.theory.singular import extreme_singular
+from deeplin.theory.singular import extremes_of_layers
 from deeplin.theory.small_initialization import initialization_scale
 from deeplin.theory.statements import NotApplicable
 
@@ -156,8 +156,8 @@ class Context(RunView):
         At the start and at the end: (2, batch, L), so the indices 0 and −1 mean the same as along
         the records.
         """
-        ends = zip(self.initial, self.final, strict=True)
-        sizes = np.stack([extreme_singular(np.stack(pair)).largest for pair in ends], axis=-1)
+        ends = [np.stack(pair) for pair in zip(self.initial, self.final, strict=True)]
+        sizes = np.stack([layer.largest for layer in extremes_of_layers(ends)], axis=-1)
         others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
         reach = np.linalg.norm(self.backward[0][[0, -1]], axis=(-1, -2)) + self.problem.optimum_norm
         scale = 2 * self.problem.largest_eigenvalue * reach * self.readout_norm
@@ -170,7 +170,7 @@ class Context(RunView):
 
     @cached_property
     def _top(self) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        tops = [extreme_singular(weight) for weight in self.weights]
+        tops = extremes_of_layers(self.weights)
         largest = np.stack([top.largest for top in tops], axis=-1)
         return largest, [top.left for top in tops], [top.right for top in tops]
 

@@ -12,7 +12,7 @@ from scipy.stats import beta
 
 from deeplin.checks import positive_number, whole_number
 from deeplin.networks import Network, initialize
-from deeplin.theory.singular import extreme_singular
+from deeplin.theory.singular import extremes_of_layers
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Values of u searched for admissible constants, a ratio of 1.0023 apart."""
@@ -179,12 +179,11 @@ def product_bounds_frequency(
 
 def prefix_singular_values(weights: list[np.ndarray]) -> np.ndarray:
     """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
-    product, extremes = weights[0], []
-    for k, weight in enumerate(weights):
-        product = weight @ product if k else product
-        found = extreme_singular(product)
-        extremes.append(np.stack([found.largest, found.smallest], axis=-1))
-    return np.stack(extremes, axis=-2)
+    products = [weights[0]]
+    for weight in weights[1:]:
+        products.append(weight @ products[-1])
+    found = extremes_of_layers(products)
+    return np.stack([np.stack([f.largest, f.smallest], axis=-1) for f in found], axis=-2)
 
 
 def noise_scale(network: Network) -> Any:

@@ -6,6 +6,7 @@ side by side takes a small part of it. Large matrices go to LAPACK.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import NamedTuple
@@ -17,7 +18,7 @@ SMALL = 16
 """Shorter side up to which rotations are faster than LAPACK."""
 SWEEPS = 60
 """Far more than the five to ten that double precision needs."""
-LANES = 16
+LANES = 64
 """Matrices rotated side by side."""
 ROUNDING = 4e-15
 """Rows whose cosine is below this are orthogonal."""
@@ -46,7 +47,7 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
     flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
     count = len(flat)
     found = values, left, right = np.empty((count, 2)), np.zeros((count, m)), np.zeros((count, n))
-    cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), 64 * LANES))
+    cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), 32 * LANES))
     pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]
     if len(pieces) > 1:
         with ThreadPoolExecutor(len(pieces)) as pool:
@@ -59,6 +60,16 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
         left.reshape(*stack, m),
         right.reshape(*stack, n),
     )
+
+
+def extremes_of_layers(layers: Sequence[np.ndarray]) -> list[Extremes]:
+    """Extremes of each layer of a batch (…, d_k, d_{k−1}); layers of one shape go together."""
+    found: dict[int, Extremes] = {}
+    for shape in {layer.shape for layer in layers}:
+        members = [k for k, layer in enumerate(layers) if layer.shape == shape]
+        together = extreme_singular(np.stack([layers[k] for k in members]))
+        found |= {k: Extremes(*(part[i] for part in together)) for i, k in enumerate(members)}
+    return [found[k] for k in range(len(layers))]
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")

@@ -9,7 +9,7 @@ import numpy as np
 
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.singular import extreme_singular
+from deeplin.theory.singular import extremes_of_layers
 
 
 def initialization_scale(network: Network) -> Any:
@@ -25,7 +25,7 @@ def initialization_scale(network: Network) -> Any:
     """
     weights = [np.asarray(weight, dtype=np.float64) for weight in network.weights]
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
-    epsilon = 3 * largest + 2 * sum(extreme_singular(m).largest for m in imbalance(weights))
+    epsilon = 3 * largest + 2 * sum(m.largest for m in extremes_of_layers(imbalance(weights)))
     return float(epsilon) if network.batch is None else epsilon
 
 
