@@ -85,6 +85,14 @@ def test_claims_about_trainings_can_fail(fragment, check_broken, config, table):
     check_broken(claims, fragment, config, table, breaking(table))
 
 
+def test_a_start_above_the_threshold_is_told_and_does_not_count_as_the_edge(config, table):
+    started = (table["learning_rate"] == MIDDLE) & (table["repetition"] == 1) & (table["step"] < 9)
+    claim = stable(config, table.assign(sharpness=table["sharpness"].mask(started, 120.0)))[0]
+    assert claim.holds
+    assert "1 of 2 runs" in claim.explanation
+    assert "1.2 times" in claim.explanation
+
+
 def test_claims_about_runs_that_all_diverged_fail(config, table):
     gone = table.assign(status="diverged")
     assert not any(claim.holds for claim in edge(config, gone))
