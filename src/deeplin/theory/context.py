@@ -242,7 +242,7 @@ class Context(RunView):
     @cached_property
     def certified_sharpness(self) -> Sharpness:
         """The largest Hessian eigenvalue at the end by certified Lanczos, with its vector."""
-        return sharpness(self.problem, self.final_network, method="lanczos")
+        return sharpness(self.problem, self.final_network, method="lanczos", tolerance=1e-8)
 
     @cached_property
     def minimal(self) -> MinimalSharpness:
