@@ -6,6 +6,7 @@ CPU for the networks of the papers.
 
 from __future__ import annotations
 
+import threading
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from deeplin.dynamics.objective import Objective
 from deeplin.networks import Network
 
 RUNNING, REACHED, DIVERGED = 0, 1, 2
+_ONE_AT_A_TIME = threading.Lock()
 
 
 class State(NamedTuple):
@@ -62,10 +64,14 @@ def advance(objective: Objective, rules: Rules, state: State, until: int) -> Sta
     padding = -batch % devices
     padded = _pad(padding, (rules._replace(momentum=None), state))
     rules = padded[0]._replace(momentum=rules.momentum)
-    moved = _advance_sharded(
-        objective.value_and_gradient, objective.data, rules, padded[1], clock, until
-    )
-    return jax.tree.map(lambda leaf: leaf[:batch], moved)
+    # Programs on several devices that two threads start at once can wait for each other for ever.
+    with _ONE_AT_A_TIME:
+        moved = jax.device_get(
+            _advance_sharded(
+                objective.value_and_gradient, objective.data, rules, padded[1], clock, until
+            )
+        )
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf[:batch]), moved)
 
 
 def _block(value_and_gradient, data, rules: Rules, state: State, clock, until) -> State:
