@@ -5,6 +5,7 @@ import json
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import pytest
@@ -69,16 +70,22 @@ def test_only_this_machine_is_listened_to(explorer):
     ],
 )
 def test_hand_made_message_gets_an_error_and_not_the_machine(explorer, name, value, words):
-    client = pull_session(url=explorer.url.rstrip("/"))
-    try:
-        (session,) = (s for s in explorer.sessions() if s.id == client.id)
-        message = session.document.get_model_by_name("message")
-        client.document.get_model_by_name(name).value = value
-        client.force_roundtrip()  # the server has taken the message when it answers
-        assert words in message.text
-        assert message.visible
-    finally:
-        client.close()
+    def send() -> tuple[str, bool]:
+        client = pull_session(url=explorer.url.rstrip("/"))
+        try:
+            (session,) = (s for s in explorer.sessions() if s.id == client.id)
+            message = session.document.get_model_by_name("message")
+            client.document.get_model_by_name(name).value = value
+            client.force_roundtrip()  # the server has taken the message when it answers
+            return message.text, message.visible
+        finally:
+            client.close()
+
+    # Bokeh's client runs an event loop of its own; this thread may already carry Playwright's.
+    with ThreadPoolExecutor(1) as pool:
+        text, visible = pool.submit(send).result()
+    assert words in text
+    assert visible
 
 
 def test_used_port_is_an_input_error():
