@@ -17,6 +17,8 @@ class InputError(ValueError):
 def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarray:
     """Return `value` as a finite float64 array with an allowed number of dimensions."""
     try:
+        if np.iscomplexobj(value):
+            raise TypeError("it holds complex numbers.")
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InputError(f"{name} is not an array of real numbers: {error}") from error

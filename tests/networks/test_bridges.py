@@ -63,7 +63,7 @@ class Sequential:
     def __init__(self, *layers):
         self.layers = layers
 
-    def children(self):
+    def __iter__(self):
         return iter(self.layers)
 
     def __call__(self, x):
@@ -84,6 +84,81 @@ def test_a_sequential_is_the_same_function(rng, between):
     network = from_torch(module)
     assert network.widths == (3, 4, 6, 2)
     np.testing.assert_allclose(network(jnp.asarray(inputs)), module(inputs), rtol=1e-12, atol=1e-14)
+
+
+@pytest.fixture
+def torch():
+    """The library itself, where it is installed; it is too large for the development tools."""
+    return pytest.importorskip("torch")
+
+
+def torch_layer(torch, inputs, outputs, **options):
+    return torch.nn.Linear(inputs, outputs, bias=False, **{"dtype": torch.float64, **options})
+
+
+@pytest.mark.parametrize("activation", ["linear", "relu", "gelu"])
+@pytest.mark.parametrize("precision", ["float64", "float32"])
+def test_a_sequential_of_pytorch_is_the_same_function(torch, rng, activation, precision):
+    shared = {
+        "linear": torch.nn.Identity(),
+        "relu": torch.nn.ReLU(inplace=True),
+        "gelu": torch.nn.GELU(approximate="tanh"),
+    }[activation]
+    kind = {"dtype": getattr(torch, precision)}
+    first, middle, last = (torch_layer(torch, a, b, **kind) for a, b in ((3, 6), (6, 6), (6, 2)))
+    # One activation object between all layers, and a layer applied twice: both are common.
+    inner = torch.nn.Sequential(middle, shared, middle)
+    module = torch.nn.Sequential(first, shared, inner, shared, last)
+    inputs = rng.normal(size=(7, 3)).astype(precision)
+    network = from_torch(module)
+    assert (network.widths, network.activation) == ((3, 6, 6, 6, 2), activation)
+    assert network.weights[0].dtype == precision
+    expected = module(torch.from_numpy(inputs)).detach().numpy()
+    rounding = 64 * np.finfo(precision).eps
+    np.testing.assert_allclose(network(jnp.asarray(inputs)), expected, atol=rounding)
+
+
+def test_sharpness_of_a_pytorch_network_is_its_largest_hessian_eigenvalue(torch, rng):
+    inputs, targets = rng.normal(size=(9, 3)), rng.normal(size=9)
+    module = torch.nn.Sequential(torch_layer(torch, 3, 4), torch_layer(torch, 4, 1))
+    X, y = torch.from_numpy(inputs), torch.from_numpy(targets)
+
+    def risk(first, second):
+        return torch.mean((X @ first.T @ second.T - y[:, None]) ** 2)
+
+    blocks = torch.autograd.functional.hessian(risk, tuple(module.parameters()))
+    sizes = [weight.numel() for weight in module.parameters()]
+    rows = [[blocks[i][j].reshape(sizes[i], sizes[j]) for j in range(2)] for i in range(2)]
+    largest = np.linalg.eigvalsh(np.block([[b.numpy() for b in row] for row in rows]))[-1]
+    found = dl.sharpness(dl.Problem.from_data(inputs, targets), from_torch(module))
+    np.testing.assert_allclose(found.value, largest, rtol=1e-8)
+
+
+def test_half_precision_of_pytorch_is_kept_exactly(torch):
+    for kind in (torch.bfloat16, torch.float16):
+        module = torch_layer(torch, 3, 2, dtype=kind)
+        (weight,) = from_torch(module).weights
+        assert weight.dtype == np.float64
+        np.testing.assert_array_equal(weight, module.weight.detach().double().numpy())
+
+
+def test_what_pytorch_cannot_hand_over_is_refused(torch):
+    with pytest.raises(dl.InputError, match="no data"):
+        from_torch(torch_layer(torch, 3, 2, device="meta"))
+    with pytest.raises(dl.InputError, match="dense"):
+        from_arrays([torch.eye(3).to_sparse()])
+    normed = torch.nn.utils.parametrizations.weight_norm(torch_layer(torch, 3, 2))
+    with pytest.raises(dl.InputError, match="ParametrizedLinear is no layer"):
+        from_torch(normed)
+
+
+def test_training_on_in_pytorch_does_not_change_the_network(torch):
+    module = torch_layer(torch, 3, 2)
+    network = from_torch(module)
+    before = np.array(network.weights[0])
+    with torch.no_grad():
+        module.weight.mul_(3)
+    np.testing.assert_array_equal(network.weights[0], before)
 
 
 def test_a_read_out_and_the_precision_are_kept(rng):
@@ -116,6 +191,8 @@ def test_arrays_of_either_orientation_give_one_network(rng):
             "differ",
         ),
         (Sequential(), "no layers"),
+        (Dropout(), "Dropout is no layer"),
+        (Sequential(Linear(np.ones((2, 2), complex))), "complex"),
         (Sequential(Linear(np.full((2, 2), np.nan))), "NaN"),
         (Sequential(Linear(np.ones((2, 2))), Linear(np.ones((1, 3)))), "chain"),
     ],

@@ -64,10 +64,11 @@ def from_torch(module: Any, readout: Any = None) -> Network:
                 between.append(pending)
             weights.append(_matrix(f"layer {len(weights) + 1}", layer.weight))
             pending = "linear"
-        elif pending != "linear" or not weights:
+            continue
+        activation = _activation(layer)
+        if pending != "linear" or not weights:
             raise InputError(f"{name} does not follow a linear layer; pass one between layers.")
-        else:
-            pending = _activation(layer)
+        pending = activation
     if pending != "linear":
         raise InputError("an activation follows the last layer; the output must be linear.")
     if len(set(between)) > 1:
@@ -80,7 +81,7 @@ def _layers(module: Any) -> Iterable[Any]:
     """The layers of nested `Sequential`s, in order."""
     name = type(module).__name__
     if name == "Sequential":
-        for child in module.children():
+        for child in module:  # not children(), which leaves out a layer that comes twice
             yield from _layers(child)
     elif name != "Identity":
         yield module
@@ -107,7 +108,12 @@ def _matrix(name: str, weight: Any) -> np.ndarray:
 
 def _plain(values: Any) -> np.ndarray:
     """NumPy values of an array or of a PyTorch tensor, wherever it lives and whatever tracks it."""
-    for release in ("detach", "cpu"):
-        if hasattr(values, release):
-            values = getattr(values, release)()
-    return np.asarray(values)
+    # NumPy has no bfloat16, in which PyTorch networks are often kept.
+    widen = ("double",) if str(getattr(values, "dtype", "")) == "torch.bfloat16" else ()
+    try:
+        for release in ("detach", "cpu", *widen):
+            if hasattr(values, release):
+                values = getattr(values, release)()
+        return np.asarray(values)
+    except (TypeError, NotImplementedError) as error:  # sparse, or without data
+        raise InputError(f"an array cannot be read: {error} Pass dense numbers.") from error
