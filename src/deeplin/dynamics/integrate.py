@@ -15,13 +15,17 @@ from jaxtyping import Array
 from deeplin.dynamics.objective import Objective
 from deeplin.networks import Network
 
-EXPLICIT, IMPLICIT = "Tsit5", "Kvaerno5"
+HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
 CHUNK = 1000
 """Most steps in one compiled call, so that an interrupt is heard."""
 MOST_IMPLICIT = 1000
 """Parameters up to which the linear systems of implicit steps are worth their cost."""
-STAGES = 6
-"""New stages of a step, for both solvers (the first stage is the last one of the step before)."""
+STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
+"""New stages of a step (the first stage is the last one of the step before)."""
+ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
+"""Tolerances are multiplied by this. The high-order pair goes on from the better of its two results
+and estimates the error of the worse: 100 times what is asked leaves less true error than the pair
+of order 5 does (tests/dynamics/test_flow.py)."""
 OPENING = 3
 """Gradients at the start of a call: the first stage, and two to choose the first step."""
 NEWTON = 10
@@ -54,12 +58,14 @@ def move(
     objective: Objective,
     progress: Progress,
     until: float,
-    goal: float,
+    goal: Any,
     limit: int,
     tolerances: tuple[float, float],
 ) -> Progress:
-    """Take each run towards the time `until`, by at most CHUNK steps, stopping at the goal."""
-    arrays = (objective.data, progress, until, goal, limit, tolerances)
+    """Take each run towards the time `until`, by at most CHUNK steps, stopping at its goal."""
+    rtol, atol = tolerances
+    allowed = (ALLOWANCE[method] * rtol, ALLOWANCE[method] * atol)
+    arrays = (objective.data, progress, until, goal, limit, allowed)
     moved = _move(method, objective.value_and_gradient, *jax.tree.map(jnp.asarray, arrays))
     return Progress(moved.network, *(np.asarray(item) for item in moved[1:]))
 
@@ -70,13 +76,13 @@ def evaluations(method: str, network: Network, steps: np.ndarray) -> np.ndarray:
     An implicit step forms the Hessian, one product for each parameter, and iterates its stages.
     """
     size = sum(weight[0].size for weight in network.weights)
-    each = STAGES if method == EXPLICIT else STAGES * NEWTON + size
+    each = STAGES[method] if method != IMPLICIT else STAGES[method] * NEWTON + size
     return np.where(steps > 0, OPENING + each * steps, 0)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _move(method, value_and_gradient, data, progress: Progress, until, goal, limit, tolerances):
-    def one(now: Progress) -> Progress:
+    def one(now: Progress, goal) -> Progress:
         # One flat vector: ten layers as ten arrays would take ten times as long to compile.
         start, unravel = ravel_pytree(now.network.weights)
 
@@ -118,7 +124,7 @@ def _move(method, value_and_gradient, data, progress: Progress, until, goal, lim
             now.failed | ~(resting | usable & _fine(solution.result)),
         )
 
-    return jax.vmap(one)(progress)
+    return jax.vmap(one)(progress, jnp.broadcast_to(goal, progress.time.shape))
 
 
 def _fine(result: diffrax.RESULTS) -> Array:
@@ -128,6 +134,8 @@ def _fine(result: diffrax.RESULTS) -> Array:
 
 
 def _solver(method: str, tolerances) -> diffrax.AbstractSolver:
+    if method == HIGH_ORDER:
+        return diffrax.Dopri8()
     if method == EXPLICIT:
         return diffrax.Tsit5()
     rtol, atol = tolerances
