@@ -18,7 +18,10 @@ from deeplin.theory import (
     smallest_admissible_depth,
 )
 from deeplin.theory.certificate import HOLDS, UNMET
-from deeplin.theory.residual_initialization import prefix_singular_values
+from deeplin.theory.residual_initialization import (
+    prefix_singular_values,
+    suffix_singular_values,
+)
 
 
 def plain_failure_probability(s, d, L, u):
@@ -96,14 +99,14 @@ def test_frequency_falls_where_the_bounds_are_tight():
 
 
 def test_product_extremes_are_those_of_the_products(rng):
-    weights = [rng.normal(size=(2, 4, 4)) for _ in range(3)]
-    found = prefix_singular_values(weights)
-    product = np.eye(4)
-    for k, weight in enumerate(weights):
-        product = weight @ product
-        values = np.linalg.svd(product, compute_uv=False)
-        np.testing.assert_allclose(found[:, k, 0], values[:, 0], rtol=1e-12)
-        np.testing.assert_allclose(found[:, k, 1], values[:, -1], rtol=1e-9)
+    first, middle, last = weights = [rng.normal(size=(2, 4, 4)) for _ in range(3)]
+    for found, products in (
+        (prefix_singular_values(weights), (first, middle @ first, last @ middle @ first)),
+        (suffix_singular_values(weights), (last @ middle @ first, last @ middle, last)),
+    ):
+        values = np.linalg.svd(np.stack(products, axis=1), compute_uv=False)
+        np.testing.assert_allclose(found[..., 0], values[..., 0], rtol=1e-12)
+        np.testing.assert_allclose(found[..., 1], values[..., -1], rtol=1e-9)
 
 
 def test_scale_and_displacement_are_recovered_from_weights():

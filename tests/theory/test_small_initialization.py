@@ -16,7 +16,7 @@ from deeplin.theory import (
     minimal_sharpness,
 )
 from deeplin.theory.certificate import HOLDS, UNMET
-from deeplin.theory.singular import extreme_singular
+from deeplin.theory.singular import extreme_singular, extreme_values
 
 STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
 
@@ -104,7 +104,7 @@ def test_final_sharpness_tends_to_the_balanced_one_as_the_start_vanishes(strict)
 @given(
     shape=st.sampled_from([(1, 1), (1, 5), (5, 1), (5, 5), (3, 7), (7, 3), (20, 18)]),
     seed=st.integers(0, 10**6),
-    kind=st.sampled_from(["gaussian", "rank one", "orthogonal", "tiny", "graded"]),
+    kind=st.sampled_from(["gaussian", "rank one", "orthogonal", "clustered", "tiny", "graded"]),
 )
 @settings(max_examples=60, deadline=None)
 def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
@@ -114,6 +114,8 @@ def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
         stack = stack[..., :1] * stack[..., :1, :]
     elif kind == "orthogonal":
         stack = np.broadcast_to(np.eye(*shape), stack.shape)
+    elif kind == "clustered":  # cosines are slight and the angles to turn are not
+        stack = np.eye(*shape) + 1e-9 * stack
     elif kind == "tiny":
         stack = stack * 1e-150
     elif kind == "graded":
@@ -123,10 +125,21 @@ def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
     size = values[..., 0]
     np.testing.assert_allclose(found.largest, size, rtol=1e-13)
     assert np.all(np.abs(found.smallest - values[..., -1]) <= 1e-14 * size)
+    both = np.stack([found.largest, found.smallest], axis=-1)
+    np.testing.assert_allclose(extreme_values(stack), both, rtol=0, atol=1e-14 * size.max())
     carried = np.einsum("abi,abij,abj->ab", found.left, stack, found.right)
     np.testing.assert_allclose(carried, size, rtol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(found.left, axis=-1), 1, rtol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(found.right, axis=-1), 1, rtol=1e-12)
+
+
+def test_a_matrix_that_is_not_finite_leaves_its_neighbours_alone(rng):
+    stack = rng.normal(size=(5, 3, 3))
+    expected = extreme_values(stack)
+    stack[1, 0, 2], stack[3, 1, 1] = np.nan, np.inf
+    found = extreme_values(stack)
+    np.testing.assert_array_equal(found[::2], expected[::2])
+    assert np.isnan(found[1::2]).all()
 
 
 def test_zero_matrices_have_singular_value_zero_and_unit_vectors():

@@ -187,28 +187,22 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
         left.shape, right.shape, np.shape(check.where), scale.shape, np.shape(check.slack), (1, 1)
     )
     shape = (shape[0], context.batch, *shape[2:])
-    left, right, where, scale, slack = (
-        np.moveaxis(np.broadcast_to(array, shape), 1, 0).reshape(context.batch, -1)
-        for array in (left, right, check.where, scale, check.slack)
-    )
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         margin = -abs(left - right) if check.equality else right - left
-        bound = (tolerance + slack) * scale
+        bound = (tolerance + np.asarray(check.slack)) * scale
         relative = np.where(scale > 0, (margin + bound) / scale, margin)
     relative = np.where(np.isnan(relative), -np.inf, relative)  # not a number is not a proof
-    place = np.argmin(np.where(where, relative, np.inf), axis=1)
-    run = np.arange(context.batch)
+    where = np.broadcast_to(check.where, shape)
+    searched = np.moveaxis(np.where(where, relative, np.inf), 1, 0).reshape(context.batch, -1)
+    record, *rest = np.unravel_index(np.argmin(searched, axis=1), (shape[0], *shape[2:]))
+    place = (record, np.arange(context.batch), *rest)
+    sides = {"left": left, "right": right, "margin": margin}
+    found = sides | {"tolerance": bound, "relative": relative}
     along = shape[0] == len(context.moments) > 1
-    record = place // max(int(np.prod(shape[2:])), 1)
     return {
-        "applies": where.any(axis=1),
-        "left": left[run, place],
-        "right": right[run, place],
-        "margin": margin[run, place],
-        "tolerance": bound[run, place],
+        "applies": where.any(axis=(0, *range(2, len(shape)))),
         "at": context.moments[record] if along else np.full(context.batch, np.nan),
-        "relative": relative[run, place],
-    }
+    } | {name: np.broadcast_to(array, shape)[place] for name, array in found.items()}
 
 
 def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:

@@ -18,9 +18,12 @@ from deeplin.problems import Population, Problem
 from deeplin.sharpness import Sharpness, sharpness
 from deeplin.theory.interpolation import Constants, Interpolation
 from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
-from deeplin.theory.residual_initialization import prefix_singular_values
+from deeplin.theory.residual_initialization import (
+    prefix_singular_values,
+    suffix_singular_values,
+)
 from deeplin.theory.run_view import RunView
-from deeplin.theory.singular import extremes_of_layers
+from deeplin.theory.singular import extremes_of_layers, values_of_layers
 from deeplin.theory.small_initialization import initialization_scale
 from deeplin.theory.statements import NotApplicable
 
@@ -157,7 +160,7 @@ class Context(RunView):
         the records.
         """
         ends = [np.stack(pair) for pair in zip(self.initial, self.final, strict=True)]
-        sizes = np.stack([layer.largest for layer in extremes_of_layers(ends)], axis=-1)
+        sizes = values_of_layers(ends)[..., 0]
         others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
         reach = np.linalg.norm(self.backward[0][[0, -1]], axis=(-1, -2)) + self.problem.optimum_norm
         scale = 2 * self.problem.largest_eigenvalue * reach * self.readout_norm
@@ -191,7 +194,7 @@ class Context(RunView):
     @cached_property
     def product_values(self) -> np.ndarray:
         """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, (records, batch, L, 2)."""
-        return prefix_singular_values(list(self.weights))
+        return prefix_singular_values(self.weights)
 
     @cached_property
     def prefix_values(self) -> np.ndarray:
@@ -202,11 +205,10 @@ class Context(RunView):
     @cached_property
     def suffix_values(self) -> np.ndarray:
         """‖Π_{L:k+1}‖_2 and σ_min(Π_{L:k+1}) for k = 1 … L, (records, batch, L, 2)."""
-        transposed = [np.swapaxes(weight, -1, -2) for weight in reversed(self.weights[1:])]
         empty = np.ones((*self.weights[0].shape[:2], 1, 2))
-        if not transposed:
+        if self.depth == 1:
             return empty
-        return np.concatenate([prefix_singular_values(transposed)[..., ::-1, :], empty], axis=-2)
+        return np.concatenate([suffix_singular_values(self.weights[1:]), empty], axis=-2)
 
     @cached_property
     def displacement_norms(self) -> np.ndarray:

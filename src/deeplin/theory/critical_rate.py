@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
@@ -50,7 +50,7 @@ class CriticalRate:
         """Confidence interval of the geometric mean (Student's t on logarithms)."""
         logs = np.log(self._known)
         spread = np.std(logs, ddof=1) / np.sqrt(len(logs)) if len(logs) > 1 else 0.0
-        quantile = student.ppf((1 + self.confidence) / 2, max(len(logs) - 1, 1))
+        quantile = stdtrit(max(len(logs) - 1, 1), (1 + self.confidence) / 2)
         half = quantile * spread + self.resolution / 2
         return self.value * float(np.exp(-half)), self.value * float(np.exp(half))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -65,7 +66,8 @@ class Interpolation:
                 f"the population has Θ* of shape {population.optimum.shape} and the problem "
                 f"{problem.dimension} inputs and {problem.outputs} output(s); pass matching ones."
             )
-        self.context = context
+        # Weakly: the arrays of a context are large, and freed at once where no cycle holds them.
+        self.context: Context = weakref.proxy(context)
         self.population = population
         self.constants = constants
 

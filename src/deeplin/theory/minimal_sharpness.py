@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.optimize import brentq
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.networks import Network
@@ -207,6 +206,8 @@ def _flattest(problem: Problem, L: int, norm: float) -> tuple[float, float]:
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a monotone function changes sign, to the last digits."""
+    from scipy.optimize import brentq  # half a second, which `import deeplin` need not wait for
+
     root = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps)
     return float(root)  # pyright: ignore[reportArgumentType]
 

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array
-from scipy.stats import beta
+from scipy.special import betaincinv
 
 from deeplin.checks import positive_number, whole_number
 from deeplin.networks import Network, initialize
-from deeplin.theory.singular import extremes_of_layers
+from deeplin.theory.singular import GROUP, values_of_layers
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Values of u searched for admissible constants, a ratio of 1.0023 apart."""
@@ -172,18 +176,37 @@ def product_bounds_frequency(
     bounds = product_bounds(scale, width, u)
     held = (extremes[..., 0] <= bounds.largest) & (extremes[..., 1] >= bounds.smallest)
     count = int(np.count_nonzero(held.all(axis=-1)))
-    low = beta.ppf(0.025, count, samples - count + 1) if count else 0.0
-    high = beta.ppf(0.975, count + 1, samples - count) if count < samples else 1.0
+    low = betaincinv(count, samples - count + 1, 0.025) if count else 0.0
+    high = betaincinv(count + 1, samples - count, 0.975) if count < samples else 1.0
     return Frequency(count / samples, (float(low), float(high)), samples)
 
 
-def prefix_singular_values(weights: list[np.ndarray]) -> np.ndarray:
+def prefix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
     """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
-    products = [weights[0]]
-    for weight in weights[1:]:
-        products.append(weight @ products[-1])
-    found = extremes_of_layers(products)
-    return np.stack([np.stack([f.largest, f.smallest], axis=-1) for f in found], axis=-2)
+    return _running_values(weights, lambda done, weight: weight @ done)
+
+
+def suffix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
+    """‖Π_{L:k}‖_2 and σ_min(Π_{L:k}) for k = 1 … L, of shape (…, L, 2)."""
+    return _running_values(weights[::-1], np.matmul)[..., ::-1, :]
+
+
+def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.ndarray:
+    """Extreme singular values of running products, some networks at a time: the products of all
+    would be larger than the cache, and so each core takes its share of them."""
+    flat = [weight.reshape(-1, *weight.shape[-2:]) for weight in weights]
+    some = max(1, GROUP // len(flat))
+    groups = [[w[start : start + some] for w in flat] for start in range(0, len(flat[0]), some)]
+
+    def values(group: list[np.ndarray]) -> np.ndarray:
+        return values_of_layers(list(accumulate(group, multiply)))
+
+    if len(groups) == 1:
+        found = values(groups[0])
+    else:
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            found = np.concatenate(list(pool.map(values, groups)))
+    return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
 
 
 def noise_scale(network: Network) -> Any:

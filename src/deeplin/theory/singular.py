@@ -6,10 +6,10 @@ side by side takes a small part of it. Large matrices go to LAPACK.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -20,8 +20,14 @@ SWEEPS = 60
 """Far more than the five to ten that double precision needs."""
 LANES = 64
 """Matrices rotated side by side."""
+GROUP = 32 * LANES
+"""Matrices worth a thread of their own."""
 ROUNDING = 4e-15
 """Rows whose cosine is below this are orthogonal."""
+SLIGHT = 1e-17
+"""Squared cosine and tangent of rotations so slight that what they undo is lost to rounding."""
+MULTIPLY_ADD = {"contract"}
+"""A product and a sum may be rounded once, together."""
 TINY = 1e-290
 """Squared inner products below this are lost to underflow."""
 
@@ -44,16 +50,7 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
     if m > n:
         largest, smallest, right, left = extreme_singular(np.swapaxes(matrices, -1, -2))
         return Extremes(largest, smallest, left, right)
-    flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
-    count = len(flat)
-    found = values, left, right = np.empty((count, 2)), np.zeros((count, m)), np.zeros((count, n))
-    cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), 32 * LANES))
-    pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]
-    if len(pieces) > 1:
-        with ThreadPoolExecutor(len(pieces)) as pool:
-            list(pool.map(lambda part: _rotate(flat[part], *(f[part] for f in found)), pieces))
-    else:
-        _rotate(flat, *found)
+    values, left, right = _rotated(matrices, vectors=True)
     return Extremes(
         values[:, 0].reshape(stack),
         values[:, 1].reshape(stack),
@@ -62,22 +59,60 @@ def extreme_singular(matrices: np.ndarray) -> Extremes:
     )
 
 
+def extreme_values(matrices: np.ndarray) -> np.ndarray:
+    """Largest and smallest singular value of each matrix of a stack (…, m, n), as (…, 2)."""
+    *stack, m, n = matrices.shape
+    if min(m, n) > SMALL:
+        return np.linalg.svd(matrices, compute_uv=False)[..., [0, -1]]
+    upright = matrices if m <= n else np.swapaxes(matrices, -1, -2)
+    return _rotated(upright, vectors=False)[0].reshape(*stack, 2)
+
+
 def extremes_of_layers(layers: Sequence[np.ndarray]) -> list[Extremes]:
-    """Extremes of each layer of a batch (…, d_k, d_{k−1}); layers of one shape go together."""
-    found: dict[int, Extremes] = {}
+    """Extremes of each layer of a batch (…, d_k, d_{k−1})."""
+    found = _by_shape(layers, extreme_singular)
+    return [Extremes(*(part[place] for part in together)) for together, place in found]
+
+
+def values_of_layers(layers: Sequence[np.ndarray]) -> np.ndarray:
+    """Largest and smallest singular value of each of L layers of a batch, as (…, L, 2)."""
+    found = _by_shape(layers, extreme_values)
+    return np.stack([together[place] for together, place in found], axis=-2)
+
+
+def _by_shape(layers: Sequence[np.ndarray], function: Callable) -> list[tuple[Any, int]]:
+    """For each layer the result for all layers of its shape, stacked, and its place therein."""
+    found: dict[int, tuple[Any, int]] = {}
     for shape in {layer.shape for layer in layers}:
         members = [k for k, layer in enumerate(layers) if layer.shape == shape]
-        together = extreme_singular(np.stack([layers[k] for k in members]))
-        found |= {k: Extremes(*(part[i] for part in together)) for i, k in enumerate(members)}
+        together = function(np.stack([layers[k] for k in members]))
+        found |= {k: (together, place) for place, k in enumerate(members)}
     return [found[k] for k in range(len(layers))]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _rotated(matrices: np.ndarray, vectors: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Extreme values, and the vectors of the largest if asked for, of m×n matrices with m ≤ n."""
+    m, n = matrices.shape[-2:]
+    flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
+    count = len(flat)
+    kept = count if vectors else 0
+    found = np.empty((count, 2)), np.zeros((kept, m)), np.zeros((kept, n))
+    cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), GROUP))
+    pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]
+    if len(pieces) > 1:
+        with ThreadPoolExecutor(len(pieces)) as pool:
+            list(pool.map(lambda part: _rotate(flat[part], *(f[part] for f in found)), pieces))
+    else:
+        _rotate(flat, *found)
+    return found
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=MULTIPLY_ADD)
 def _rotate(stack, values, left, right):
     """Rotate the rows of each matrix until they are orthogonal: their norms are its values.
 
     The matrices of a group go through the same rotations side by side, in the last axis of `rows`,
-    which the compiler turns into vector instructions.
+    which the compiler turns into vector instructions. Without place for vectors only the values.
     """
     count, m, n = stack.shape
     rows, squares, sizes = np.zeros((m, n, LANES)), np.empty((m, LANES)), np.ones(LANES)
@@ -93,15 +128,23 @@ def _rotate(stack, values, left, right):
             norm = np.sqrt(squares[top, lane])
             values[b, 0] = sizes[lane] * norm
             values[b, 1] = sizes[lane] * np.sqrt(np.min(squares[:, lane]))
-            if norm == 0:
-                left[b, 0] = right[b, 0] = 1.0
-                continue
-            for j in range(n):
-                right[b, j] = rows[top, j, lane] / norm
-            for i in range(m):
-                for j in range(n):
-                    left[b, i] += stack[b, i, j] * right[b, j]
-                left[b, i] /= values[b, 0]
+            if len(left) > 0:
+                _vectors(stack[b], rows[top, :, lane], norm, values[b, 0], left[b], right[b])
+
+
+@numba.njit(cache=True, nogil=True, error_model="numpy")
+def _vectors(matrix, row, norm, value, left, right):
+    """v is the largest row at length one, u = Av/σ; of a zero matrix any unit vectors will do."""
+    m, n = matrix.shape
+    if norm == 0:
+        left[0] = right[0] = 1.0
+        return
+    for j in range(n):
+        right[j] = row[j] / norm
+    for i in range(m):
+        for j in range(n):
+            left[i] += matrix[i, j] * right[j]
+        left[i] /= value
 
 
 @numba.njit(cache=True, nogil=True, error_model="numpy")
@@ -109,16 +152,19 @@ def _load(stack, rows, sizes):
     """Lay matrices side by side, scaled to entries of size one, whose squares cannot underflow."""
     lanes, m, n = stack.shape
     for lane in range(lanes):
-        largest = np.max(np.abs(stack[lane]))
+        largest = 0.0
+        for i in range(m):
+            for j in range(n):
+                largest = max(largest, abs(stack[lane, i, j]))
         sizes[lane] = largest if largest > 0 else 1.0
         for i in range(m):
             for j in range(n):
                 rows[i, j, lane] = stack[lane, i, j] / sizes[lane]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=MULTIPLY_ADD)
 def _sweep(rows, squares):
-    """One round of rotations over all pairs of rows; whether nothing was left to rotate."""
+    """One round of rotations over all pairs of rows; whether all of them were slight."""
     m, n, _ = rows.shape
     inner, cosine, sine = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     squares[:] = 0.0
@@ -126,7 +172,7 @@ def _sweep(rows, squares):
         for j in range(n):
             for lane in range(LANES):
                 squares[i, lane] += rows[i, j, lane] ** 2
-    turns, done = np.empty(LANES), True
+    substantial = 0
     for p in range(m - 1):
         for q in range(p + 1, m):
             inner[:] = 0.0
@@ -135,21 +181,19 @@ def _sweep(rows, squares):
                     inner[lane] += rows[p, j, lane] * rows[q, j, lane]
             for lane in range(LANES):
                 twice, apart = 2 * inner[lane], squares[q, lane] - squares[p, lane]
-                limit = ROUNDING**2 * squares[p, lane] * squares[q, lane] + TINY
-                turns[lane] = 1.0 if inner[lane] ** 2 > limit else 0.0
+                both, square = squares[p, lane] * squares[q, lane], inner[lane] ** 2
                 tangent = twice / (abs(apart) + np.sqrt(apart * apart + twice * twice))
                 tangent = tangent if apart >= 0 else -tangent
-                tangent = tangent if turns[lane] > 0 else 0.0
+                tangent = tangent if square > ROUNDING**2 * both + TINY else 0.0
+                slight = tangent * tangent <= SLIGHT and square <= SLIGHT * both
+                substantial += 0 if slight or tangent == 0 else 1
                 cosine[lane] = 1 / np.sqrt(1 + tangent * tangent)
                 sine[lane] = cosine[lane] * tangent
                 squares[p, lane] -= tangent * inner[lane]
                 squares[q, lane] += tangent * inner[lane]
-            if turns.max() == 0:
-                continue
-            done = False
             for j in range(n):
                 for lane in range(LANES):
                     x, y = rows[p, j, lane], rows[q, j, lane]
                     rows[p, j, lane] = cosine[lane] * x - sine[lane] * y
                     rows[q, j, lane] = sine[lane] * x + cosine[lane] * y
-    return done
+    return substantial == 0

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
+import numba
 import numpy as np
 
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.singular import extremes_of_layers
+from deeplin.theory.singular import SMALL, values_of_layers
 
 
 def initialization_scale(network: Network) -> Any:
@@ -25,14 +27,38 @@ def initialization_scale(network: Network) -> Any:
     """
     weights = [np.asarray(weight, dtype=np.float64) for weight in network.weights]
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
-    epsilon = 3 * largest + 2 * sum(m.largest for m in extremes_of_layers(imbalance(weights)))
+    epsilon = 3 * largest + 2 * np.sum(values_of_layers(imbalance(weights))[..., 0], axis=-1)
     return float(epsilon) if network.batch is None else epsilon
 
 
 def imbalance(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
     """W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
-    pairs = zip(weights[1:], weights[:-1], strict=True)
-    return [np.swapaxes(b, -1, -2) @ b - a @ np.swapaxes(a, -1, -2) for b, a in pairs]
+    return [_imbalance(lower, upper) for lower, upper in pairwise(weights)]
+
+
+def _imbalance(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
+    width = lower.shape[-2]
+    if max(*lower.shape[-2:], *upper.shape[-2:]) > SMALL:
+        return np.swapaxes(upper, -1, -2) @ upper - lower @ np.swapaxes(lower, -1, -2)
+    difference = np.empty((*lower.shape[:-1], width))
+    flat = (np.ascontiguousarray(w).reshape(-1, *w.shape[-2:]) for w in (lower, upper, difference))
+    _subtract_squares(*flat)
+    return difference
+
+
+@numba.njit(cache=True, nogil=True)
+def _subtract_squares(lower, upper, difference):
+    """BᵀB − AAᵀ for each A and B: calls of BLAS take longer than the sums in so small matrices."""
+    count, width, _ = difference.shape
+    for b in range(count):
+        for i in range(width):
+            for j in range(i + 1):
+                total = 0.0
+                for k in range(upper.shape[1]):
+                    total += upper[b, k, i] * upper[b, k, j]
+                for k in range(lower.shape[2]):
+                    total -= lower[b, i, k] * lower[b, j, k]
+                difference[b, i, j] = difference[b, j, i] = total
 
 
 class LojasiewiczConstant(NamedTuple):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr
-from scipy.stats import chi2
+from scipy.special import chdtr, ndtr
 
 from deeplin.theory.context import Context
 from deeplin.theory.residual_initialization import (
@@ -128,7 +127,7 @@ def _gaussian_statistics(width: int) -> tuple[int, float, float]:
     image = N @ h
     first = np.sum(image**2, axis=1) / (h @ h)
     second = image @ h / (h @ h)
-    distances = kolmogorov_distance(first, chi2(width).cdf), kolmogorov_distance(second, ndtr)
+    distances = kolmogorov_distance(first, partial(chdtr, width)), kolmogorov_distance(second, ndtr)
     return draws, float(distances[0]), float(distances[1])
 
 

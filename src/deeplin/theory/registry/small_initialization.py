@@ -65,12 +65,12 @@ def conservation(context: Context) -> list[Check]:
     of first order cancel. So a descent run recorded at every step is checked to rounding too.
     """
     context.require_depth()
-    start = imbalance(context.initial)
-    now = imbalance(context.weights)
+    change = imbalance(context.weights)
+    for level, start in zip(change, imbalance(context.initial), strict=True):
+        level -= start
     squares = context.layer_norms**2
     scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
-    changes = [level - level_0 for level, level_0 in zip(now, start, strict=True)]
-    drift = np.stack([np.linalg.norm(change, axis=(-1, -2)) for change in changes], axis=-1)
+    drift = np.stack([np.linalg.norm(level, axis=(-1, -2)) for level in change], axis=-1)
     checks = [
         Check(
             drift,
@@ -84,7 +84,7 @@ def conservation(context: Context) -> list[Check]:
     if context.consecutive.any():
         checks.append(
             Check(
-                _discrete_error(context, now),
+                _discrete_error(context, change),
                 0.0,
                 "between descent steps",
                 scale=scale,
@@ -95,17 +95,17 @@ def conservation(context: Context) -> list[Check]:
     return checks
 
 
-def _discrete_error(context: Context, now: list[np.ndarray]) -> np.ndarray:
+def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
     """‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F from the record before, (records, batch, L−1)."""
     rate = context.learning_rate[:, None, None]
     gradients = [
         left @ np.swapaxes(right, -1, -2)
         for left, right in zip(context.backward[1:], context.forward, strict=True)
     ]
-    predicted = [rate**2 * change for change in imbalance(gradients)]
+    predicted = [rate**2 * square for square in imbalance(gradients)]
     errors = [
         np.linalg.norm(np.diff(level, axis=0) - step[:-1], axis=(-1, -2))
-        for level, step in zip(now, predicted, strict=True)
+        for level, step in zip(change, predicted, strict=True)
     ]
     return np.pad(np.stack(errors, axis=-1), ((1, 0), (0, 0), (0, 0)))
 
