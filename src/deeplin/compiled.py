@@ -1,12 +1,16 @@
-"""Numba kernels kept on disk: what their cache does not look after by itself."""
+"""Compiled code kept on disk: JAX programs for all processes, numba kernels under a lock."""
 
 from __future__ import annotations
 
 import hashlib
+import os
+import platform
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 from filelock import FileLock
 
 
@@ -28,10 +32,48 @@ def call(kernel: Any, *arguments: Any) -> Any:
     That happens under a lock, because processes that save different kernels at the same moment
     can leave numba's cache on disk with one kernel under the name of another.
     """
-    types = tuple(map(kernel.typeof_pyval, arguments))
-    if types not in kernel.overloads:
-        folder = Path(kernel.stats.cache_path)
-        folder.mkdir(parents=True, exist_ok=True)
-        with FileLock(folder / "deeplin-kernels.lock"):
-            kernel.compile(types)
+    key = (kernel, *map(_kind, arguments))
+    if key not in _READY:
+        types = tuple(map(kernel.typeof_pyval, arguments))
+        if types not in kernel.overloads:
+            folder = Path(kernel.stats.cache_path)
+            folder.mkdir(parents=True, exist_ok=True)
+            with FileLock(folder / "deeplin-kernels.lock"):
+                kernel.compile(types)
+        _READY.add(key)
     return kernel(*arguments)
+
+
+_READY: set[tuple[Any, ...]] = set()
+"""Kernels with the kinds of arguments they are compiled for."""
+
+
+def _kind(argument: Any) -> Any:
+    """What decides the type numba gives to an argument; asking numba takes ten times as long."""
+    if not isinstance(argument, np.ndarray):
+        return type(argument)
+    flags = argument.flags
+    layout = (flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned)
+    return argument.dtype, argument.ndim, layout
+
+
+def share_compiled_code() -> None:
+    """Keep compiled functions on disk, so that each shape is compiled once for all processes.
+
+    A folder chosen by the user (`JAX_COMPILATION_CACHE_DIR`) is respected.
+    """
+    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
+        jax.config.update("jax_compilation_cache_dir", str(compile_cache_folder()))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+
+
+def compile_cache_folder() -> Path:
+    """One folder for each kind of processor: compiled code is not portable between them."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    try:
+        processor = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
+        features = [line for line in processor.splitlines() if line.startswith(("flags", "Feat"))]
+    except FileNotFoundError:  # not Linux
+        features = [platform.processor()]
+    kind = hashlib.blake2b("".join(features).encode(), digest_size=4).hexdigest()
+    return Path(base) / "deeplin" / f"compiled-{platform.machine()}-{kind}"

@@ -12,9 +12,8 @@ from deeplin.sweep.store import Store
 
 
 @pytest.fixture(autouse=True)
-def quiet_settings(monkeypatch, tmp_path):
-    """The tests' process keeps its own compile cache, and works in a folder of its own."""
-    monkeypatch.setattr(sweep, "share_compiled_code", lambda: None)
+def own_folder(monkeypatch, tmp_path):
+    """Work in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
 

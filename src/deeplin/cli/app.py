@@ -39,10 +39,14 @@ def _options(
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input.
 
-    Float64 and one JAX device for each core are switched on here, before the first computation:
-    the library itself never changes global settings.
+    Float64, one JAX device for each core and a folder for compiled programs are switched on here,
+    before the first computation: the library itself never changes global settings.
     """
     import jax
+
+    from deeplin.compiled import share_compiled_code
+
+    share_compiled_code()
 
     jax.config.update("jax_enable_x64", True)
     if "XLA_FLAGS" not in os.environ:

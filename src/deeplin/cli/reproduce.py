@@ -37,12 +37,11 @@ def reproduce(
     """
     from deeplin import figures as catalogue
     from deeplin.report import write_figure, write_page
-    from deeplin.sweep import Lines, share_compiled_code, show_progress
+    from deeplin.sweep import Lines, show_progress
 
     chosen = catalogue.select(catalogue.FIGURES, figures)
     report = out / "report"
     page = report / "index.html"
-    share_compiled_code()
     results = catalogue.reproduce(
         chosen,
         out / "results",

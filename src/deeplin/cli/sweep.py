@@ -79,7 +79,6 @@ def run_resumably(
     shard: engine.Shard | None = None,
 ) -> engine.Outcome:
     """`deeplin.sweep.run` for a command: progress, prompt Ctrl-C, and how to go on after it."""
-    engine.share_compiled_code()
     resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
     try:
         with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import diffrax
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +13,9 @@ from jaxtyping import Array
 
 from deeplin.dynamics.objective import Objective
 from deeplin.networks import Network
+
+if TYPE_CHECKING:
+    import diffrax
 
 HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
 CHUNK = 1000
@@ -82,6 +84,8 @@ def evaluations(method: str, network: Network, steps: np.ndarray) -> np.ndarray:
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _move(method, value_and_gradient, data, progress: Progress, until, goal, limit, tolerances):
+    import diffrax  # half a second, which `import deeplin` need not wait for
+
     def one(now: Progress, goal) -> Progress:
         # One flat vector: ten layers as ten arrays would take ten times as long to compile.
         start, unravel = ravel_pytree(now.network.weights)
@@ -128,12 +132,16 @@ def _move(method, value_and_gradient, data, progress: Progress, until, goal, lim
 
 
 def _fine(result: diffrax.RESULTS) -> Array:
+    import diffrax
+
     kinds = diffrax.RESULTS
     good = (kinds.successful, kinds.event_occurred, kinds.max_steps_reached)
     return jnp.any(jnp.stack([result == kind for kind in good]))
 
 
 def _solver(method: str, tolerances) -> diffrax.AbstractSolver:
+    import diffrax
+
     if method == HIGH_ORDER:
         return diffrax.Dopri8()
     if method == EXPLICIT:

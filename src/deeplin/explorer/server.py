@@ -22,7 +22,6 @@ from deeplin.explorer.presets import PRESETS
 from deeplin.explorer.state import State
 from deeplin.explorer.tab import ASSETS
 from deeplin.explorer.upload import MOST_BYTES
-from deeplin.sweep.workers import share_compiled_code
 
 ADDRESS = "127.0.0.1"
 THREADS = (2, 1)
@@ -71,7 +70,6 @@ def make_server(port: int = 0) -> Any:
 
 def explore(port: int = 0, *, open_browser: bool = True) -> None:
     """Serve the explorer until interrupted."""
-    share_compiled_code()
     server = make_server(port)
     address = f"http://{ADDRESS}:{server.port}/"
     print(f"deeplin explorer at {address} (Ctrl-C ends it)", flush=True)

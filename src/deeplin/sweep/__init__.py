@@ -12,7 +12,6 @@ from deeplin.sweep.progress import Bar, Lines, Progress, show_progress
 from deeplin.sweep.session import Shard, StoreError
 from deeplin.sweep.status import Status, status
 from deeplin.sweep.store import Store, read_table
-from deeplin.sweep.workers import share_compiled_code
 
 __all__ = [
     "Bar",
@@ -39,7 +38,6 @@ __all__ = [
     "run",
     "run_key",
     "run_keys",
-    "share_compiled_code",
     "show_progress",
     "status",
     "to_json",

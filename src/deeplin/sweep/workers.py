@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 
+from deeplin.compiled import share_compiled_code
 from deeplin.sweep.environment import own_version, precision
 from deeplin.sweep.tasks import Result, Task, execute, lost
 
@@ -45,28 +43,6 @@ def execute_in_worker(settings: Settings, task: Task) -> Result:
     jax.config.update("jax_enable_x64", settings.precision == "float64")
     share_compiled_code()
     return execute(task)
-
-
-def share_compiled_code() -> None:
-    """Keep compiled functions on disk, so that each shape is compiled once for all processes.
-
-    A folder chosen by the user (`JAX_COMPILATION_CACHE_DIR`) is respected.
-    """
-    if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update("jax_compilation_cache_dir", str(compile_cache_folder()))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
-
-
-def compile_cache_folder() -> Path:
-    """One folder for each kind of processor: compiled code is not portable between them."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    try:
-        processor = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
-        features = [line for line in processor.splitlines() if line.startswith(("flags", "Feat"))]
-    except FileNotFoundError:  # not Linux
-        features = [platform.processor()]
-    kind = hashlib.blake2b("".join(features).encode(), digest_size=4).hexdigest()
-    return Path(base) / "deeplin" / f"compiled-{platform.machine()}-{kind}"
 
 
 @contextmanager
