@@ -1,5 +1,6 @@
 """Sharpness along trajectories against Lanczos at every record."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -44,10 +45,11 @@ def test_value_is_accurate_to_the_square_of_the_tolerance(problem, trajectory):
     assert np.max(np.abs(found.value - truth) / truth) < 1e-5
 
 
-def test_tracking_takes_about_two_products_for_each_record(problem, trajectory):
-    found = sharpness_along(problem, trajectory, tolerance=1e-2)
+def test_tracking_takes_one_or_two_products_for_each_record(problem, trajectory):
+    found = sharpness_along(problem, trajectory)
     assert found.products[0].min() >= 4  # cold
-    assert found.products[1:].mean() < 2.5
+    assert found.products[1:].min() == 1
+    assert found.products[1:].mean() <= 2
 
 
 def test_single_trajectory_has_no_batch_axis(problem, trajectory):
@@ -85,6 +87,43 @@ def test_a_run_lost_for_a_moment_is_found_again(problem):
 def test_one_parameter_is_enough_to_track():
     found = sharpness_along(lambda tree: jnp.sum(1.5 * tree["x"] ** 2), {"x": jnp.ones((4, 1))})
     np.testing.assert_allclose(found.value, 3.0, rtol=1e-12)
+
+
+def test_nonlinear_networks_and_losses_are_tracked_alike(problem):
+    """GELU networks have no compiled products; a linear one may be given as a loss of its own."""
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(1), 2), WIDTHS, jnp.full(2, 0.6))
+    nets = dl.Network(nets.weights, activation="gelu")
+    run = dl.gradient_descent(problem, nets, 0.02, 60, record_every=6, record=("risk",))
+    found = sharpness_along(problem, run.trajectory)
+    truth = every_record(problem, run.trajectory).value.reshape(found.value.shape)
+    np.testing.assert_allclose(found.value, truth, rtol=1e-5)
+
+    single = jax.tree.map(lambda leaf: leaf[:, 0], run.trajectory)
+    outputs = jnp.asarray(problem.targets)
+
+    def loss(net):
+        return jnp.mean((net(jnp.asarray(problem.inputs)) - outputs) ** 2)
+
+    records = [dl.Network([w[k] for w in single.weights], None, "gelu") for k in range(3)]
+    tracker = SharpnessTracker(loss)
+    mine = [tracker(record).value[0] for record in records]
+    np.testing.assert_allclose(mine, truth[:3, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("readout", ["one", "each"])
+def test_readouts_of_a_trajectory_may_be_shared_or_not(problem, readout):
+    vector = np.arange(1.0, 6.0) / 7
+    keys = jax.random.split(jax.random.key(0), 2)
+    nets = dl.initialize.residual(keys, 5, 3, jnp.full(2, 0.5), vector)
+    run = dl.gradient_descent(problem, nets, 0.01, 20, record_every=5, record=("risk",))
+    weights = run.trajectory.weights
+    shape = weights[0].shape[:2] if readout == "each" else ()
+    given = eqx.tree_at(
+        lambda net: net.readout, run.trajectory, jnp.broadcast_to(vector, (*shape, 5))
+    )
+    found = sharpness_along(problem, given)
+    truth = every_record(problem, run.trajectory).value.reshape(found.value.shape)
+    np.testing.assert_allclose(found.value, truth, rtol=1e-5)
 
 
 def test_a_network_without_records_is_named(problem):
