@@ -2,6 +2,7 @@
 
 import _thread
 import threading
+import tracemalloc
 
 import jax
 import jax.numpy as jnp
@@ -319,3 +320,21 @@ def test_the_kernel_is_chosen_for_small_networks_and_jax_for_the_rest(problem, m
     assert calls == []
     gradient_descent(lambda net: jnp.sum(net.product**2), gaussian(), 0.01, 2)
     assert set(calls) == {"jax"}
+
+
+def test_memory_of_training_does_not_grow_with_the_samples():
+    """Linear networks see the moments: nothing as long as the data is ever made."""
+
+    def peak(samples):
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(samples, 5))
+        problem = dl.Problem.from_data(X, X @ np.ones(5) + rng.normal(size=samples))
+        net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 5, 1), 0.4)
+        dl.gradient_descent(problem, net, 1e-3, 10, record_every=5)  # moments and kernels are there
+        tracemalloc.start()
+        dl.gradient_descent(problem, net, 1e-3, 10, record_every=5)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    assert peak(200_000) - peak(50) < 200_000  # one byte for each sample would be more
