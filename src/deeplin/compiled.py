@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numba
 import numpy as np
 from filelock import FileLock
 
@@ -55,6 +56,11 @@ def _kind(argument: Any) -> Any:
     flags = argument.flags
     layout = (flags.c_contiguous, flags.f_contiguous, flags.writeable, flags.aligned)
     return argument.dtype, argument.ndim, layout
+
+
+def thread_count() -> int:
+    """Threads a kernel may use: NUMBA_NUM_THREADS (sweep workers set it), else the cores."""
+    return numba.config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def share_compiled_code() -> None:

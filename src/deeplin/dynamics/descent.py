@@ -36,7 +36,7 @@ A kernel works on a full lane even for one network. The choice looks at the shap
 only: were it to depend on the size of the batch, results would change in their last digits with
 the way runs are grouped.
 """
-BACKENDS = ("auto", "kernel", "jax")
+BACKENDS = ("auto", "kernel", "shape-free", "jax")
 
 Loss = Callable[[Network], Any]
 Advance = Callable[[State, int], State]
@@ -75,7 +75,8 @@ def gradient_descent(
     - `record_every`, `record`, `keep_weights`: measure at steps 0, k, 2k, … and the last one; which
       quantities (default: all that apply); whether `run.trajectory` keeps the weights there.
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
-    - `backend`: `"kernel"` (compiled for small networks on a CPU), `"jax"`, or `"auto"`.
+    - `backend`: `"kernel"` (compiled for small networks on a CPU), `"shape-free"` (the same without
+      the shape as a constant: slower, and never compiled again), `"jax"`, or `"auto"`.
 
     A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
     of the zero map, is `diverged`: `run.steps` says when, and it keeps the last weights before.
@@ -164,7 +165,7 @@ def _goal(objective: Objective, before, gap, loss_target) -> np.ndarray:
 
 def _ceiling(objective: Objective, batch: Network, before) -> np.ndarray:
     """The value R − floor above which a run has diverged."""
-    zero = jax.tree.map(jnp.zeros_like, batch)
+    zero = jax.tree.map(np.zeros_like, batch)
     level = np.maximum(abs(before["risk"]), abs(_evidence(objective, zero, zero)["risk"]))
     limit = np.finfo(level.dtype).max
     with np.errstate(over="ignore"):
@@ -177,15 +178,16 @@ def _backend(backend: str, problem, objective: Objective, rules: Rules, state: S
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}; pass one of {', '.join(BACKENDS)}.")
     fits = _kernel_fits(problem, state.network)
-    if backend == "kernel" and not fits:
+    kernel = backend in ("kernel", "shape-free")
+    if kernel and not fits:
         raise InputError(
-            'backend is "kernel", which trains networks on a Problem on a CPU; pass "auto".'
+            f'backend is "{backend}", which trains networks on a Problem on a CPU; pass "auto".'
         )
     narrow = max(state.network.widths) <= WIDEST[state.network.activation]
-    if backend == "kernel" or (backend == "auto" and fits and narrow):
+    if kernel or (backend == "auto" and fits and narrow):
         from deeplin.dynamics import lane_stepping  # numba is slow to import: only where it is used
 
-        return partial(lane_stepping.advance, objective, rules)
+        return lane_stepping.Advance(objective, rules, unroll=backend != "shape-free")
     return partial(stepping.advance, objective, rules)
 
 
@@ -224,8 +226,9 @@ def _finish(objective, recorder: Recorder, state: State, rules: Rules, before, g
     def network(batch: Network) -> Network:
         return jax.tree.map(lambda leaf: leaf[0], batch) if single else batch
 
+    end = state.network
     return Run(
-        network=network(state.network),
+        network=network(Network(end.weights, end.readout, end.activation)),
         initial=network(recorder.initial),
         status=member(status),
         steps=member(state.steps),

@@ -57,7 +57,7 @@ class Group:
             self._leave(diverged, self.was, clock, DIVERGED)
             running = self.outcome == RUNNING
             if clock == until or not running.any():
-                self._leave(running, self.now, clock, RUNNING)
+                self.weights[:, running], self.steps[running] = self.now[:, running], clock
                 return
 
     def _leave(self, lanes: np.ndarray, source: np.ndarray, clock: int, outcome: int) -> None:
@@ -67,10 +67,8 @@ class Group:
         """
         self.weights[:, lanes] = source[:, lanes]
         self.outcome[lanes], self.steps[lanes] = outcome, clock
-        for array in (self.now, self.was):
+        for array in (self.now, self.was, self.velocity):
             array[:, lanes] = 0
-        if outcome != RUNNING:
-            self.velocity[:, lanes] = 0
         self.rules[:3, lanes] = [[0], [-np.inf], [np.inf]]
 
 

@@ -10,10 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
-import numba
+import jax
 import numpy as np
 
-from deeplin.compiled import call, digest
+from deeplin.compiled import call, digest, thread_count
 from deeplin.dynamics.lane_group import Group, unpack
 from deeplin.dynamics.lane_linear import linear_kernel
 from deeplin.dynamics.lane_rows import BLOCK, rows_kernel
@@ -28,32 +28,42 @@ UNROLLED = 8
 Descend = Callable[[Group, int, int], int]
 
 
-def advance(objective: Objective, rules: Rules, state: State, until: int) -> State:
-    """Take the running members of the batch to step `until`, or to where they stop before it."""
-    running = np.flatnonzero(np.asarray(state.outcome) == RUNNING)
-    clock = int(np.max(np.asarray(state.steps)[running], initial=0))
-    descend = (_linear if objective.has_gap else _rows)(objective, rules, state)
+class Advance:
+    """Takes the running members of a batch to a later step, or to where they stop before it.
 
-    def train(members: np.ndarray) -> Group:
-        group = Group(rules, state, members)
-        group.train(descend, clock, until)
-        return group
+    Called as `advance(state, until)` with the state of the last call: the networks stay packed in
+    their groups. `unroll` allows a kernel with the width as a constant, compiled for each width.
+    """
 
-    groups = [running[at : at + LANES] for at in range(0, len(running), LANES)]
-    return _collect(state, list((_threads().map if len(groups) > 1 else map)(train, groups)))
+    def __init__(self, objective: Objective, rules: Rules, unroll: bool = True):
+        self.objective, self.rules, self.unroll = objective, rules, unroll
+        self.groups: list[Group] = []
+
+    def __call__(self, state: State, until: int) -> State:
+        """The state at step `until`."""
+        running = np.flatnonzero(np.asarray(state.outcome) == RUNNING)
+        clock = int(np.max(np.asarray(state.steps)[running], initial=0))
+        starts = range(0, len(running), LANES)
+        if len(starts) != len(self.groups):  # at first, and when networks that stopped left room
+            self.groups = [Group(self.rules, state, running[at : at + LANES]) for at in starts]
+            square = _square(state.network) if self.unroll else 0
+            kind = _linear if self.objective.has_gap else _rows
+            self.descend = kind(self.objective, self.rules, state, square)
+        spread = _threads().map if len(self.groups) > 1 else map
+        list(spread(lambda group: group.train(self.descend, clock, until), self.groups))
+        return _collect(state, self.groups)
 
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    """As many threads as numba may use: NUMBA_NUM_THREADS, else the cores of this process."""
-    return ThreadPoolExecutor(numba.config.NUMBA_NUM_THREADS, "descent")  # pyright: ignore
+    return ThreadPoolExecutor(thread_count(), "descent")
 
 
-def _linear(objective: Objective, rules: Rules, state: State) -> Descend:
+def _linear(objective: Objective, rules: Rules, state: State, square: int) -> Descend:
     """The kernel for linear networks with its data."""
     network, quadratic = state.network, objective.data[0]
     outputs, size = network.outputs, sum(network.widths)
-    kernel = linear_kernel(_square(network), outputs == 1, bool(state.velocity), _sources())
+    kernel = linear_kernel(square, outputs == 1, bool(state.velocity), _sources())
     covariance, optimum = np.asarray(quadratic.covariance), np.asarray(quadratic.optimum)
     momentum = covariance.dtype.type(rules.momentum)
 
@@ -71,11 +81,11 @@ def _linear(objective: Objective, rules: Rules, state: State) -> Descend:
     return descend
 
 
-def _rows(objective: Objective, rules: Rules, state: State) -> Descend:
+def _rows(objective: Objective, rules: Rules, state: State, square: int) -> Descend:
     """The kernel for GELU and ReLU networks with its data."""
     network, data = state.network, objective.data[0]
     smooth = network.activation == "gelu"
-    kernel = rows_kernel(_square(network), smooth, bool(state.velocity), _sources())
+    kernel = rows_kernel(square, smooth, bool(state.velocity), _sources())
     inputs, targets = np.asarray(data.inputs), np.asarray(data.targets)
     momentum = inputs.dtype.type(rules.momentum)
 
@@ -109,8 +119,9 @@ def _collect(state: State, groups: list[Group]) -> State:
         steps[group.members] = group.steps[:count]
         unpack(group.weights, group.members, weights)
         unpack(group.velocity, group.members, velocity)
-    network = Network(weights, state.network.readout, state.network.activation)
-    return State(network, tuple(velocity), outcome, steps)
+    leaves, structure = jax.tree.flatten(state.network)
+    leaves[: len(weights)] = weights  # as they are: a new Network would move them to the device
+    return State(jax.tree.unflatten(structure, leaves), tuple(velocity), outcome, steps)
 
 
 def _sources() -> str:

@@ -1,4 +1,4 @@
-"""Quantities measured along a dynamics, for a whole batch of networks at once."""
+"""Quantities measured along a dynamics, for many networks at once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from itertools import pairwise
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
@@ -59,72 +58,92 @@ def check_quantities(
 
 
 def measure(
-    objective: Objective, networks: Network, initial: Network, names: tuple[str, ...]
+    objective: Objective, networks: Network, initial: Network, names: Iterable[str]
 ) -> dict[str, np.ndarray]:
-    """The named quantities of a batch of networks, each with leading axis `batch`.
+    """The named quantities of networks with any leading axes (batch; records, batch).
 
-    `sharpness` is not among them: it has its own method and warm start.
+    `sharpness` is not among them: it has its own method and warm start. All but the risk of a
+    nonlinear network is NumPy, which has nothing to compile for a new shape.
     """
-    plain = tuple(name for name in names if name != "sharpness")
-    columns = _measure(objective.risk, plain, objective.data, networks, initial)
-    return {name: np.asarray(columns[name]) for name in plain}
+    host = jax.tree.map(np.asarray, networks)
+    with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
+        return {
+            name: _MEASURES[name](objective, host, initial) for name in names if name != "sharpness"
+        }
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _measure(risk, names, data, networks: Network, initial: Network) -> dict[str, Array]:
-    def of_one(network: Network, start: Network) -> dict[str, Array]:
-        return {name: _MEASURES[name](risk, data, network, start) for name in names}
-
-    return jax.vmap(of_one)(networks.with_batch(), initial.with_batch())
+def _risk(objective, networks, _initial) -> np.ndarray:
+    if objective.has_gap:
+        return _gap(objective, networks, _initial) + objective.data[0].minimal_risk.item()
+    return np.asarray(_risks(objective.risk, objective.data, networks))
 
 
-def _risk(risk, data, network, _start) -> Array:
-    return risk(*data, network)
+@partial(jax.jit, static_argnums=0)
+def _risks(risk, data, networks: Network) -> Array:
+    return jax.vmap(partial(risk, *data))(networks.with_batch())
 
 
-def _gap(_risk, data, network, _start) -> Array:
+def _gap(objective, networks, _initial) -> np.ndarray:
     """R − R_min = Tr((Θ−Θ*)ᵀΣ̂(Θ−Θ*)) (FM-L8)."""
-    difference = _difference(data, network)
-    return jnp.sum(difference * (data[0].covariance @ difference))
+    difference = _difference(objective, networks)
+    covariance = np.asarray(objective.data[0].covariance)
+    return np.sum(difference * (covariance @ difference), axis=(-2, -1))
 
 
-def _distance(_risk, data, network, _start) -> Array:
+def _distance(objective, networks, _initial) -> np.ndarray:
     """‖Θ − Θ*‖², squared."""
-    return jnp.sum(_difference(data, network) ** 2)
+    return np.sum(_difference(objective, networks) ** 2, axis=(-2, -1))
 
 
-def _difference(data, network) -> Array:
-    return network.product.reshape(data[0].optimum.shape) - data[0].optimum
+def _difference(objective, networks) -> np.ndarray:
+    """Θ − Θ*, (…, d, q), with Θ = W_1ᵀ…W_Lᵀp."""
+    last = networks.weights[-1]
+    if networks.readout is None:
+        product = np.eye(last.shape[-2], dtype=last.dtype)
+    else:
+        product = networks.readout[..., None]
+    for weight in reversed(networks.weights):
+        product = weight.mT @ product
+    return product - np.asarray(objective.data[0].optimum)
 
 
-def _layer_norms(_risk, _data, network, _start) -> Array:
+def _layer_norms(_objective, networks, _initial) -> np.ndarray:
     """‖W_k‖_F, one for each layer."""
-    return jnp.stack([jnp.linalg.norm(weight) for weight in network.weights])
+    return np.stack([np.linalg.norm(w, axis=(-2, -1)) for w in networks.weights], axis=-1)
 
 
-def _singular_values(_risk, _data, network, _start) -> Array:
+def _singular_values(_objective, networks, _initial) -> np.ndarray:
     """σ_k, the largest singular value of each layer."""
-    values = [jnp.linalg.svd(w, full_matrices=False) for w in network.weights]
-    return jnp.stack([singular[0] for _, singular, _ in values])
+    return np.stack([_singular(weight)[1][..., 0] for weight in networks.weights], axis=-1)
 
 
-def _alignment(_risk, _data, network, _start) -> Array:
+def _alignment(_objective, networks, _initial) -> np.ndarray:
     """⟨v_{k+1}, u_k⟩² for neighbouring layers (FM-L2 c)."""
-    factors = [jnp.linalg.svd(weight, full_matrices=False) for weight in network.weights]
-    pairs = zip(factors[1:], factors[:-1], strict=True)
-    return jnp.stack([jnp.dot(upper[2][0], lower[0][:, 0]) ** 2 for upper, lower in pairs])
+    pairs = pairwise(_singular(weight) for weight in networks.weights)
+    cosines = [
+        np.sum(upper[..., 0, :] * lower[..., :, 0], axis=-1)
+        for (lower, _, _), (_, _, upper) in pairs
+    ]
+    return np.stack(cosines, axis=-1) ** 2
 
 
-def _conservation(_risk, _data, network, start) -> Array:
+def _singular(weight: np.ndarray) -> tuple[np.ndarray, ...]:
+    """The singular value decomposition of each matrix; not a number where that is none."""
+    finite = np.asarray(np.isfinite(weight).all(axis=(-2, -1)))[..., None, None]
+    left, values, right = np.linalg.svd(np.where(finite, weight, 0), full_matrices=False)
+    return left, np.where(finite[..., 0], values, np.nan), np.where(finite, right, np.nan)
+
+
+def _conservation(_objective, networks, initial) -> np.ndarray:
     """max_k ‖D_k − D_k(0)‖_F with D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow (FM-L1)."""
-    pairs = zip(imbalances(network), imbalances(start), strict=True)
-    return jnp.max(jnp.stack([jnp.linalg.norm(now - then) for now, then in pairs]))
+    then = imbalances(jax.tree.map(np.asarray, initial))
+    pairs = zip(imbalances(networks), then, strict=True)
+    return np.max([np.linalg.norm(a - b, axis=(-2, -1)) for a, b in pairs], axis=0)
 
 
-def imbalances(network: Network) -> list[Array]:
-    """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1 (FM-L1)."""
-    layers = network.weights
-    return [upper.T @ upper - lower @ lower.T for lower, upper in pairwise(layers)]
+def imbalances(network: Network) -> list[Any]:
+    """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1 (FM-L1), for any leading axes."""
+    return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(network.weights)]
 
 
 _MEASURES: dict[str, Callable[..., Any]] = {

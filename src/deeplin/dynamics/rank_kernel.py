@@ -15,6 +15,8 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
+from deeplin.compiled import call
+
 RUNNING, REACHED, BROKEN = 0, 1, 2
 ROWS = 4
 # Sums may be reordered and fused, but NaN and infinity keep their meaning: divergence must show.
@@ -109,7 +111,8 @@ class Descent:
             self.steps, self.outcome = broken_at, BROKEN
 
     def _run(self, until, learning_rate, momentum, goal, ceiling) -> None:
-        self.outcome, taken, self.risk, self.path = _descend(
+        self.outcome, taken, self.risk, self.path = call(
+            _descend,
             self.weights,
             self.velocity,
             self.widths,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections.abc import Callable, Sequence
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.compiled import thread_count
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
 from deeplin.dynamics.rank_kernel import BROKEN, REACHED, RUNNING, Descent, steps_within
@@ -190,7 +190,7 @@ def _on_all_cores(simulate: Callable, cases: list[Case], rules: Rules) -> list[O
     stop = threading.Event()
     if len(cases) == 1:
         return [simulate(cases[0], rules, stop)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
+    with ThreadPoolExecutor(thread_count()) as pool:
         try:
             return list(pool.map(lambda case: simulate(case, rules, stop), cases))
         except BaseException:
