@@ -60,7 +60,7 @@ def _kind(argument: Any) -> Any:
 
 def thread_count() -> int:
     """Threads a kernel may use: NUMBA_NUM_THREADS (sweep workers set it), else the cores."""
-    return numba.config.NUMBA_NUM_THREADS  # pyright: ignore[reportAttributeAccessIssue]
+    return numba.config.NUMBA_NUM_THREADS  # pyright: ignore
 
 
 def share_compiled_code() -> None:
