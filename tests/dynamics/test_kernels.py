@@ -161,7 +161,7 @@ def assert_follows_autodiff(problem, nets):
     batch, never = nets.with_batch(), np.full(2, np.inf)
     rules = stepping.Rules(np.full(2, 0.01), -never, np.full(2, 1e99), 0.0)
     state = stepping.start(batch, 0.0)
-    after = lane_stepping.advance(objective_of(problem, batch), rules, state, 3)
+    after = lane_stepping.Advance(objective_of(problem, batch), rules)(state, 3)
     for member in range(2):
         weights = [weight[member] for weight in batch.weights]
         readout = None if batch.readout is None else batch.readout[member]

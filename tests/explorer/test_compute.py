@@ -1,12 +1,12 @@
 """States become the numbers they stand for; pictures that would take too long are refused."""
 
+import jax
 import numpy as np
 import pytest
 
 import deeplin as dl
 from deeplin.checks import InputError
 from deeplin.explorer.compute import networks_of, problem_of, record_every, theory_of, train
-from deeplin.explorer.measures import product
 from deeplin.explorer.phase import RATES, phase
 from deeplin.explorer.state import State
 from deeplin.explorer.training import table
@@ -43,7 +43,7 @@ def test_initialisations_have_the_asked_scale(initialisation):
     nets = networks_of(state, problem_of(state))
     spread = np.std(nets.weights[1])
     if initialisation == "rank_one":
-        assert np.allclose(np.linalg.norm(product(nets), axis=1), 0.2, rtol=1e-12)
+        assert np.allclose(np.linalg.norm(nets.product, axis=1), 0.2, rtol=1e-12)
         assert np.allclose(np.linalg.norm(nets.weights[1], axis=(1, 2)), 0.2 ** (1 / 4))
         assert np.all(np.linalg.matrix_rank(nets.weights[1]) == 1)
     else:
@@ -56,14 +56,14 @@ def test_residual_network_without_noise_is_the_identity():
     state = State(architecture="residual", scale=0, depth=3)
     nets = networks_of(state, problem_of(state))
     assert np.array_equal(nets.weights[2][0], np.eye(5))
-    assert np.linalg.norm(nets.readout) == pytest.approx(1)
+    assert np.linalg.norm(nets.readout[0]) == pytest.approx(1)
 
 
 def test_theory_lines_are_those_of_the_theory():
     state = State(architecture="residual", depth=7)
     problem = problem_of(state)
     lines = theory_of(state, problem)
-    readout = networks_of(state, problem).readout
+    readout = networks_of(state, problem).readout[0]
     flattest = dl.theory.minimal_sharpness(problem, 7, readout)
     assert (lines.lower, lines.exact, lines.upper) == (
         flattest.lower, flattest.exact, flattest.upper
@@ -80,6 +80,37 @@ def test_curves_end_where_a_run_diverges_and_their_table_is_tidy():
     assert len(rows) == len(train(QUICK).step) * 3
     assert set(rows["run"]) == {0, 1, 2}
     assert {"gap", "sharpness", "singular_values_1", "alignment_2"} <= set(rows.columns)
+
+
+@pytest.mark.parametrize("architecture", ["perceptron", "residual"])
+def test_training_is_the_descent_of_the_library_with_the_sharpness_of_the_dense_hessian(
+    architecture,
+):
+    state = QUICK.change(architecture=architecture, scale=0.5, learning_rate=0.03)
+    training, problem = train(state), problem_of(state)
+    run = dl.gradient_descent(
+        problem, networks_of(state, problem), 0.03, 60,
+        record_every=int(training.step[1]), record=("gap", "distance"), backend="jax",
+    )  # fmt: skip
+    assert list(training.step) == list(run.records["step"])
+    assert list(training.run.status) == list(run.status)
+    for name in ("gap", "distance"):
+        np.testing.assert_allclose(training.series[name], run.records[name], rtol=1e-8, atol=1e-13)
+    for record in (0, len(training.step) // 2, -1):
+        there = jax.tree.map(lambda leaf, at=record: leaf[at], run.trajectory)
+        dense = dl.sharpness(problem, there, method="dense").value
+        # a residual of 1e-3 of the value: the value itself is good to about its square
+        np.testing.assert_allclose(training.series["sharpness"][record], dense, rtol=1e-5)
+
+
+def test_new_shapes_compile_nothing(caplog):
+    train(QUICK)
+    phase(QUICK.change(tab="phase"))
+    with jax.log_compiles(True), caplog.at_level("WARNING"):
+        train(QUICK.change(depth=7, width=3))
+        train(QUICK.change(architecture="residual", depth=9))
+        phase(QUICK.change(tab="phase", depth=6, width=7))
+    assert [record.message for record in caplog.records if "Compiling" in record.message] == []
 
 
 def test_view_does_not_change_what_is_computed():

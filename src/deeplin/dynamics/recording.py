@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from deeplin.checks import whole_number
@@ -77,6 +76,6 @@ class Recorder:
             return None
         member = 0 if single else slice(None)
         return jax.tree.map(
-            lambda *leaves: jnp.asarray(np.stack([np.asarray(leaf)[member] for leaf in leaves])),
+            lambda *leaves: jax.device_put(np.stack([np.asarray(leaf)[member] for leaf in leaves])),
             *self.snapshots,
         )

@@ -14,9 +14,9 @@ import numpy as np
 
 from deeplin.checks import InputError
 from deeplin.dynamics import gradient_descent, gradient_flow
+from deeplin.dynamics.measure import applicable, measure
+from deeplin.dynamics.objective import objective_of
 from deeplin.dynamics.run import DIVERGED, Run
-from deeplin.explorer.linear_runs import linear_descent, linear_sharpness
-from deeplin.explorer.measures import against_optimum, of_layers
 from deeplin.explorer.state import DATA, DESCENT, NETWORK, State
 from deeplin.networks import Network
 from deeplin.problems import Problem, synthetic
@@ -26,6 +26,9 @@ from deeplin.theory import balanced_sharpness, minimal_sharpness
 MOST_WORK = 4e9
 """Weight updates (times samples for GELU) of one picture: some ten seconds of one core."""
 MOST_RECORDS = 160
+LAYERS = ("singular_values", "layer_norms", "alignment")
+BACKEND = "shape-free"
+"""A slider that changes the shape of a network cannot wait for a kernel to be compiled for it."""
 FLOW_RECORDS, FLOW_STEPS, FLOW_FLOOR = 61, 20_000, 1e-11
 MOST_NUMBERS = 4e6
 """Weights kept along all recorded steps of a picture."""
@@ -104,7 +107,8 @@ def networks_of(state: State, problem: Problem, scales=None) -> Network:
     factor = scales[:, None, None]
     if residual:
         noise = factor / np.sqrt(L * d)
-        return Network([np.eye(d) + noise * N for N in layers], readout_of(state, problem))
+        readout = np.tile(readout_of(state, problem), (len(seeds), 1))  # pyright: ignore
+        return Network([np.eye(d) + noise * N for N in layers], readout)
     if state.initialisation == "rank_one" and state.architecture == "perceptron":
         return _balanced(layers, scales)
     weights = [factor * layer for layer in layers]
@@ -172,29 +176,36 @@ def _train(state: State, upload: Problem | None) -> Training:
     check_work(state, problem, state.seeds)
     theory = theory_of(state, problem)
     nets = networks_of(state, problem)
-    every = record_every(state, nets)
-    if state.architecture == "gelu":
-        run = gradient_descent(
-            problem, nets, state.learning_rate, state.steps, record_every=every, record=("risk",)
-        )
-        names, values = ("risk",), sharpness_along(problem, run.trajectory).value
-    else:
-        rates = np.full(state.seeds, state.learning_rate)
-        run = linear_descent(problem, nets, rates, state.steps, every)
-        names, values = ("risk", "gap", "distance"), linear_sharpness(problem, path_of(run))
+    run = gradient_descent(
+        problem, nets, state.learning_rate, state.steps,
+        record_every=record_every(state, nets), record=recorded(state), backend=BACKEND,
+    )  # fmt: skip
     step = run.records["step"]
     ended = np.where(np.asarray(run.status) == DIVERGED, np.asarray(run.steps), np.inf)
-    series = {name: run.records[name] for name in names} | {"sharpness": np.asarray(values)}
     alive = step[:, None] < ended[None, :]
-    series = {name: np.where(alive, values, np.nan) for name, values in series.items()}
+    curves = curves_of(problem, run)
+    series = {name: np.where(alive, values, np.nan) for name, values in curves.items()}
     first = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], run.trajectory)
-    return Training(run, state.learning_rate, step, series, of_layers(first), theory)
+    objective = objective_of(problem, nets)
+    names = [name for name in LAYERS if name in applicable(objective, nets)]
+    layers = measure(objective, first, first, names)
+    return Training(run, state.learning_rate, step, series, layers, theory)
 
 
-def path_of(run: Run) -> Network:
-    """The recorded weights of a run that kept them."""
-    assert run.trajectory is not None
-    return run.trajectory
+def recorded(state: State) -> tuple[str, ...]:
+    """What a dynamics has to measure as it goes; the rest is measured on the recorded weights."""
+    return ("risk",) if state.architecture == "gelu" else ()
+
+
+def curves_of(problem: Problem, run: Run) -> dict[str, np.ndarray]:
+    """risk, sharpness and for linear networks gap and distance."""
+    path = run.trajectory
+    assert path is not None
+    if path.activation == "linear":  # all records at once
+        curves = measure(objective_of(problem, path), path, path, ("risk", "gap", "distance"))
+    else:
+        curves = {"risk": run.records["risk"]}
+    return curves | {"sharpness": np.asarray(sharpness_along(problem, path).value)}
 
 
 def record_every(state: State, nets: Network) -> int:
@@ -215,15 +226,9 @@ def _flow(state: State, upload: Problem | None) -> Flow:
     times = np.linspace(0, state.learning_rate * state.steps, FLOW_RECORDS)
     run = gradient_flow(
         problem, networks_of(state, problem), until=times[-1], at=times,
-        record=("risk",), max_steps=FLOW_STEPS,
+        record=recorded(state), max_steps=FLOW_STEPS,
     )  # fmt: skip
-    if state.architecture == "gelu":
-        series = {"risk": run.records["risk"]}
-        values = sharpness_along(problem, run.trajectory).value
-    else:
-        series = against_optimum(problem, path_of(run))
-        values = linear_sharpness(problem, path_of(run))
-    series |= {"sharpness": np.asarray(values)}
+    series = curves_of(problem, run)
     if "gap" in series:  # below the solver's tolerance there is only its noise to see
         clear = series["gap"] > FLOW_FLOOR * series["gap"][0]
         series |= {name: np.where(clear, series[name], np.nan) for name in ("gap", "distance")}

@@ -49,9 +49,9 @@ class Controls:
         self._showing = True
         try:
             for name, widget in self.widgets.items():
-                position = _position(BOUNDS[name], getattr(state, name))
-                if getattr(widget, _property(widget)) != position:
-                    setattr(widget, _property(widget), position)
+                bound, value = BOUNDS[name], getattr(state, name)
+                if value_at(bound, getattr(widget, _property(widget))) != value:
+                    setattr(widget, _property(widget), _position(bound, value))
         finally:
             self._showing = False
 

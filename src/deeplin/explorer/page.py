@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 from html import escape
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 from bokeh.document import Document
 from bokeh.layouts import column
 from bokeh.models import Model, TextInput
+from panel.io import unlocked
 
 from deeplin.checks import InputError
 from deeplin.explorer.compute import critical_rate
@@ -41,8 +43,8 @@ GROUPS = {
     "wide": WIDE,
 }
 TABS = {"training": TrainingTab, "phase": PhaseTab, "wide": WideTab, "theorems": TheoremsTab}
-
-
+REST = 0.25
+"""Seconds without a move before what is shown beside the curves is computed."""
 LOG = logging.getLogger(__name__)
 
 
@@ -191,11 +193,21 @@ class Page:
         while not self.closed and self._shown is not self.state:
             wanted, tab = self.state, self.tabs[self.state.tab]
             for stage, pool in zip(tab.stages(wanted), self.pools, strict=False):
+                if pool is not self.pools[0]:
+                    await self._rest()
                 if self.state is wanted and not self.closed:
                     show = await self._computed(tab, stage, wanted, pool)
                 if self.state is wanted and not self.closed:  # no later move made it pointless
                     await self._on_document(show)
             self._shown = wanted
+
+    async def _rest(self) -> None:
+        """Wait for a moving slider to come to rest: later stages would only slow down its answers.
+
+        Returns at once when it has moved on.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), REST)
 
     async def _computed(
         self, tab: Tab, stage: Stage, state: State, pool: Executor
@@ -224,18 +236,19 @@ class Page:
         self.mark.show(critical_rate(state, self.upload and self.upload.problem))
 
     async def _on_document(self, change: Callable[[], None]) -> None:
-        """Run a change of the page under the document's lock, as one batch of patches."""
+        """Run a change of the page under the document's lock, as one message to the browser.
+
+        Bokeh would send a message for each property, and the browser paint in between.
+        """
         done: asyncio.Future = asyncio.get_running_loop().create_future()
 
         def apply() -> None:
             try:
-                self.document.hold("combine")
-                change()
+                with unlocked():
+                    change()
                 done.set_result(None)
             except Exception as error:
                 done.set_exception(error)
-            finally:
-                self.document.unhold()
 
         if self.closed:
             return

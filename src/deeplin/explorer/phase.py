@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 from bokeh.events import Tap
@@ -15,14 +14,15 @@ from bokeh.models import Button, ColorBar, HoverTool, LinearColorMapper, Slider
 from bokeh.palettes import Cividis256
 
 from deeplin.dynamics import gradient_descent
+from deeplin.dynamics.measure import measure
+from deeplin.dynamics.objective import objective_of
 from deeplin.dynamics.run import DIVERGED
 from deeplin.explorer import plots
-from deeplin.explorer.compute import check_work, networks_of, problem_of, theory_of
-from deeplin.explorer.linear_runs import linear_descent, linear_sharpness
+from deeplin.explorer.compute import BACKEND, check_work, networks_of, problem_of, theory_of
 from deeplin.explorer.state import BOUNDS, DATA, DESCENT, NETWORK, State
 from deeplin.explorer.tab import WIDGET_STYLE, Stage, Tab, text
 from deeplin.problems import Problem
-from deeplin.sharpness import sharpness
+from deeplin.sharpness import SharpnessTracker, sharpness
 
 RATES = 28
 SCALES = {
@@ -91,14 +91,14 @@ def _train(state: State, problem: Problem, scales: np.ndarray | None, rates: np.
     if scales is None:
         scales = np.full(len(rates), state.scale)
     nets = networks_of(state, problem, scales)
+    run = gradient_descent(problem, nets, rates, state.steps, backend=BACKEND)
     if state.architecture == "gelu":
-        run = gradient_descent(problem, nets, rates, state.steps)
         distance = np.asarray(run.evidence["risk"])
         values = np.asarray(sharpness(problem, run.network, tolerance=1e-2).value)
     else:
-        run = linear_descent(problem, nets, rates, state.steps, state.steps)
-        distance = run.records["distance"][-1]
-        values = linear_sharpness(problem, jax.tree.map(lambda leaf: leaf[None], run.network))[0]
+        objective = objective_of(problem, nets)
+        distance = measure(objective, run.network, nets, ["distance"])["distance"]
+        values = SharpnessTracker(problem)(run.network).value
     diverged = np.asarray(run.status) == DIVERGED
     lost = np.where(diverged, np.nan, 1.0)
     return distance * lost, values * lost, diverged.astype(float)

@@ -81,8 +81,9 @@ def fill(target: ColumnDataSource, columns: Mapping[str, Any]) -> None:
 
 
 def empty(target: ColumnDataSource) -> None:
-    """Remove all data of a source."""
-    fill(target, {name: [] for name in target.column_names})
+    """Remove all data of a source; the browser hears of it only if there were any."""
+    if any(map(len, dict(target.data).values())):  # pyright: ignore[reportArgumentType]
+        fill(target, {name: [] for name in target.column_names})
 
 
 def shown(values: Any, scale: str) -> np.ndarray:

@@ -39,7 +39,7 @@ class TrainingTab(Tab):
         self.curves = {name: _Curve(name, title) for name, title in CURVES.items()}
         self.lines = plots.source("x", "two", "lower", "exact", "upper", "balanced")
         self._draw_lines(self.curves["sharpness"].plot)
-        self.layers = {name: plots.source("xs", "ys", "colour") for name in LAYERS}
+        self.layers = plots.source("xs", "colour", *LAYERS)
         self.plots = [curve.plot for curve in self.curves.values()]
         self.plots += [self._layer_plot(name) for name in LAYERS]
         self.comparison = text("comparison")
@@ -112,21 +112,22 @@ class TrainingTab(Tab):
 
     def _layer_plot(self, name: str) -> figure:
         plot = plots.picture(LAYERS[name], name)
-        plot.multi_line(
-            "xs", "ys", source=self.layers[name], color="colour", line_width=1.5, alpha=0.9
-        )
+        plot.multi_line("xs", name, source=self.layers, color="colour", line_width=1.5, alpha=0.9)
         if name == "alignment":
             plot.y_range.start, plot.y_range.end = -0.02, 1.05  # pyright: ignore
         return plot
 
     def _show_layers(self, state: State, training: Training, x: np.ndarray) -> None:
-        across = plots.shown(x, state.horizontal_scale)
-        for name, target in self.layers.items():
-            values = training.layers.get(name, np.empty((len(x), 0)))
+        depth = training.layers["layer_norms"].shape[1]
+        across = np.tile(plots.shown(x, state.horizontal_scale), (depth, 1))
+        columns = {"xs": across, "colour": plots.layer_colours(depth)}
+        for name in LAYERS:
+            rows = np.full((depth, len(x)), np.nan)  # there are depth − 1 pairs of neighbours
+            values = training.layers.get(name, rows[:0].T).T
             scale = "linear" if name == "alignment" else state.vertical_scale
-            rows = [plots.shown(row, scale) for row in values.T]
-            colours = plots.layer_colours(len(rows))
-            plots.fill(target, {"xs": [across] * len(rows), "ys": rows, "colour": colours})
+            rows[: len(values)] = plots.shown(values, scale)
+            columns[name] = rows
+        plots.fill(self.layers, columns)
 
 
 class _Curve:

@@ -8,6 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from deeplin.checks import InputError
@@ -31,8 +32,8 @@ class Network(eqx.Module):
     activation: str = eqx.field(static=True, default="linear")
 
     def __init__(self, weights: Sequence[Any], readout: Any = None, activation: str = "linear"):
-        self.weights = tuple(jnp.asarray(weight) for weight in weights)
-        self.readout = None if readout is None else jnp.asarray(readout)
+        self.weights = tuple(map(_on_device, weights))
+        self.readout = None if readout is None else _on_device(readout)
         self.activation = activation
 
     def __check_init__(self):
@@ -89,6 +90,13 @@ class Network(eqx.Module):
             return self
         shared = jnp.broadcast_to(self.readout, (self.batch, *self.readout.shape))
         return Network(self.weights, shared, self.activation)
+
+
+def _on_device(array: Any) -> Array:
+    """`jnp.asarray`, which would compile a program for each new shape of a NumPy array."""
+    if isinstance(array, np.ndarray):
+        return jax.device_put(np.array(array))  # a copy: the device may share its memory
+    return jnp.asarray(array)
 
 
 def stack(networks: Sequence[Network]) -> Network:

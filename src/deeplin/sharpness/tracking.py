@@ -7,6 +7,7 @@ from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from deeplin.checks import InputError, positive_number
@@ -86,7 +87,9 @@ class _Autodiff:
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         everyone = np.zeros(self.shape, self.dtype)
         everyone[members] = vectors  # the others are multiplied too: one compiled shape
-        return np.asarray(products(self.risk, self.data, self.trees, everyone))[members]
+        return np.asarray(products(self.risk, self.data, self.trees, jnp.asarray(everyone)))[
+            members
+        ]
 
 
 def _hessians(problem: Any, networks: Any) -> LinearHessian | _Autodiff:

@@ -61,7 +61,7 @@ _product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
     title="how the product moves under gradient flow",
     kind="lemma",
     reference="BO, Lemma 4.4, with the factor 2 of the gradient (errata E-5)",
-    formula=r"\dot\Theta=-2\sum_j A_j^\top A_jX^\top(X\Theta-Y)B_j^\top B_j,\quad"
+    formula=r"\dot\Theta=-2\sum_j A_j^\top A_jX^\top(X\Theta-Y)B_j^\top B_j,\quad "
     r"A_j=W_{j-1}\cdots W_1,\ B_j=(W_L\cdots W_{j+1})^\top",
 )
 def product_rate(context: Context) -> Check:
