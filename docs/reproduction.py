@@ -1,4 +1,4 @@
-"""Keep a finished reproduction in the documentation: `python docs/reproduction.py report`.
+"""Keep a finished reproduction in the documentation: `python docs/reproduction.py report [NOTE]`.
 
 Reads the outcomes that `deeplin reproduce` left in its report folder and writes pictures, a table
 of all claims and a page to docs/reproduction/.
@@ -16,7 +16,7 @@ from deeplin.report.page import duration
 KEPT = Path(__file__).parent / "reproduction"
 
 
-def main(report: Path) -> None:
+def main(report: Path, note: str = "") -> None:
     KEPT.mkdir(exist_ok=True)
     order = [figure.name for figure in FIGURES]
     outcomes = [json.loads(path.read_text()) for path in report.glob("*/outcome.json")]
@@ -34,10 +34,10 @@ def main(report: Path) -> None:
     for outcome in outcomes:
         for panel in outcome["panels"]:
             shutil.copy(report / panel["files"]["png"], KEPT / f"{panel['name']}.png")
-    (KEPT / "index.md").write_text("\n".join(page(outcomes, claims)) + "\n")
+    (KEPT / "index.md").write_text("\n".join(page(outcomes, claims, note)) + "\n")
 
 
-def page(outcomes, claims):
+def page(outcomes, claims, note):
     """The lines of the page."""
     machine = outcomes[-1]["environment"]["machine"]
     held = sum(claim["verdict"] == "holds" for claim in claims)
@@ -49,6 +49,9 @@ def page(outcomes, claims):
         "accelerator. The table of all claims with measured values and tolerances is "
         "[claims.csv](claims.csv). Seconds are computing time of the runs, added over cores."
     )
+    if note:
+        yield ""
+        yield note
     yield ""
     yield "| figure | preset | verdict | claims | computing time |"
     yield "|---|---|---|---|---|"
@@ -84,4 +87,4 @@ def page(outcomes, claims):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:3])

@@ -8,6 +8,7 @@ from deeplin.figures import fm_1, fm_6, fm_7
 from deeplin.figures.scale_claims import (
     distance_claims,
     divergence_claims,
+    plateau_claim,
     sharpness_claims,
 )
 
@@ -92,6 +93,20 @@ def test_the_printed_plateau_is_shown_with_what_was_measured(sweep_config, sweep
     printed = [claim.printed for claim in claims if claim.printed]
     assert len(printed) == 1
     assert "0.98 for η = 0.02" in printed[0]
+
+
+def test_runs_killed_by_the_catapult_are_counted_and_named(sweep_table):
+    table = sweep_table[sweep_table["status"] != "diverged"]
+    fastest = table["learning_rate"].max()
+    above = table.index[
+        (table["learning_rate"] == fastest) & (table["initial_sharpness"] > 2 / fastest)
+    ]
+    assert plateau_claim(table).explanation == ""
+    killed = table.copy()
+    killed.loc[above[:2], "sharpness"] = 0.0
+    claim = plateau_claim(killed)
+    assert f"kills 2 of these {len(above)} runs" in claim.explanation
+    assert claim.measured < plateau_claim(table).measured  # they stay in the mean
 
 
 BROKEN_GENERALIZATION = {

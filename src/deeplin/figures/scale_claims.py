@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from deeplin.figures.claims import Claim, number
@@ -9,6 +11,8 @@ from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import curve
 from deeplin.figures.tables import Table
 
+DEAD = 1e-3
+"""Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
 
@@ -129,16 +133,30 @@ def plateau_claim(table: Table) -> Claim:
         f"{number(mean)} for η = {number(rate)}"
         for rate, mean in means.drop(fastest, errors="ignore").items()
     )
+    heights = end[(start > 1) & (settled["learning_rate"] == fastest)]
     return Claim(
         "Runs that start above 2/η end near it: mean final sharpness in units of 2/η at the "
         f"largest of these rates, η = {number(fastest)}",
         means.get(fastest, np.nan),
         lower=0.9,
         upper=1.05,
+        explanation=_dead_runs(heights),
         printed="The sharpness plateaus at 2/η for every learning rate. Measured in the same way: "
         f"{others}. At small rates a catapult may land a run below 2/η, and it stays there."
         if others
         else "",
+    )
+
+
+def _dead_runs(heights: Any) -> str:
+    """Runs that a catapult has thrown where the network no longer depends on its weights."""
+    dead = heights < DEAD
+    if not dead.any():
+        return ""
+    return (
+        f"The catapult kills {dead.sum()} of these {len(heights)} runs: every unit is off, the "
+        "sharpness is zero and the network stays the zero predictor. The mean of the others is "
+        f"{number(heights[~dead].mean())}."
     )
 
 
