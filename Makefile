@@ -6,7 +6,7 @@ WORKERS ?= 2
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup reproduce paper test lint format bench bench-compare docs pictures explore clean
+.PHONY: help setup reproduce paper test coverage lint format bench bench-compare docs pictures explore clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -26,6 +26,9 @@ paper: setup ## reproduce every figure with the papers' full protocol (resumable
 
 test: setup ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+coverage: setup ## the tests with the lines they reach: a table, and htmlcov/index.html
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=deeplin --cov-report=term --cov-report=html
 
 lint: setup ## style, types, import order
 	$(BIN)/ruff check .

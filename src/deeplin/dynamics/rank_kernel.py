@@ -143,7 +143,7 @@ def _pad(matrix: np.ndarray, rows: int, columns: int) -> np.ndarray:
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _subtract(layer, j, left, right):  # pragma: no cover - compiled
+def _subtract(layer, j, left, right):
     """Rows j … j+3 of W −= left ᵀright, a rank-q update."""
     w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
     for s in range(left.shape[0]):
@@ -158,7 +158,7 @@ def _subtract(layer, j, left, right):  # pragma: no cover - compiled
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _pull_back(layer, j, upper, lower):  # pragma: no cover - compiled
+def _pull_back(layer, j, upper, lower):
     """Add what rows j … j+3 contribute to V_{k−1} = W_kᵀV_k."""
     w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
     for s in range(upper.shape[0]):
@@ -169,7 +169,7 @@ def _pull_back(layer, j, upper, lower):  # pragma: no cover - compiled
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _push_forward(layer, lower, upper):  # pragma: no cover - compiled
+def _push_forward(layer, lower, upper):
     """U_k = W_k U_{k−1}."""
     for j in range(0, layer.shape[0], ROWS):
         w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
@@ -186,7 +186,7 @@ def _push_forward(layer, lower, upper):  # pragma: no cover - compiled
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _slope(eigenvalues, optimum, product, slope, floor):  # pragma: no cover - compiled
+def _slope(eigenvalues, optimum, product, slope, floor):
     """R = floor + Σλ(Θ−Θ*)² and its gradient 2λ(Θ−Θ*) in Θ (FM-grad)."""
     risk = floor
     for s in range(optimum.shape[0]):
@@ -198,7 +198,7 @@ def _slope(eigenvalues, optimum, product, slope, floor):  # pragma: no cover - c
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _sweep_down(weights, velocity, widths, step, momentum, forward, old, new):  # pragma: no cover
+def _sweep_down(weights, velocity, widths, step, momentum, forward, old, new):
     """Update every layer from the last to the first; leave its backward products in `new`.
 
     With step 0 and no momentum the weights stay as they are.
@@ -224,9 +224,7 @@ def _sweep_down(weights, velocity, widths, step, momentum, forward, old, new):  
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _descend(
-    weights, velocity, widths, outer, eigenvalues, optimum, floor, rules, steps, path
-):  # pragma: no cover - compiled
+def _descend(weights, velocity, widths, outer, eigenvalues, optimum, floor, rules, steps, path):
     """Up to `steps` steps; returns (outcome, steps taken, R at the end, path + Σ√R)."""
     learning_rate, momentum, goal, ceiling = rules
     depth, q = len(widths) - 1, outer.shape[0]
