@@ -1,4 +1,8 @@
-"""Streaming a table: memory that does not grow with it, at the pace of reading it."""
+"""Streaming a table: memory that does not grow with it, at the pace of reading it.
+
+`python benchmarks/reading.py 10000000` measures a folder of so many rows (in files of a million,
+all links to one) in the current folder, instead of the small table of `deeplin bench reading`.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from deeplin.problems.reading import CHUNK, read_problem
-from deeplin.problems.tables import open_table
 
-COLUMNS, ROWS, GROUP = 101, 400_000, 100_000
+COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 100_000, 1_000_000
 STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed
 # The kernel's own high-water mark: getrusage would also count the process this one is started from.
 CHILD = """
@@ -63,12 +66,14 @@ def seconds(action) -> float:
     return time.perf_counter() - began
 
 
-def only_read(path: Path) -> None:
-    """Decode every value and do nothing with it."""
-    table = open_table(path)
-    for piece in table.pieces:
-        for _ in piece.batches(list(table.columns), CHUNK // COLUMNS):
-            pass
+def only_read(source: Path) -> None:
+    """Decode every value on all cores, into matrices, and do nothing with them."""
+    for path in sorted(source.iterdir()) if source.is_dir() else [source]:
+        with pyarrow.parquet.ParquetFile(path, pre_buffer=False) as file:
+            for batch in file.iter_batches(CHUNK // COLUMNS):
+                matrix = np.empty((len(batch), COLUMNS), order="F")
+                for j, column in enumerate(batch.columns):
+                    matrix[:, j] = column
 
 
 def measure() -> dict[str, dict]:
@@ -107,3 +112,32 @@ def measure() -> dict[str, dict]:
             "details": details | {"seconds": [reading, whole]},
         },
     }
+
+
+def measure_large(rows: int) -> dict[str, float]:
+    """Seconds to read a folder of `rows` rows, and to a problem; peak memory of the latter."""
+    with tempfile.TemporaryDirectory(dir=".") as scratch:
+        first, folder = Path(scratch) / "one.parquet", Path(scratch) / "table"
+        write_table(first, MILLION)
+        folder.mkdir()
+        for k in range(rows // MILLION):
+            (folder / f"{k}.parquet").hardlink_to(first)
+        size = rows // MILLION * first.stat().st_size / 2**30
+        reading = seconds(lambda: only_read(folder))
+        whole = seconds(lambda: read_problem(folder, "c0", memory=STREAM))
+        before, peak = peak_memory(folder)
+    return {
+        "rows": rows,
+        "columns": COLUMNS,
+        "GiB of Parquet": size,
+        "seconds to read": reading,
+        "seconds to a problem": whole,
+        "ratio": whole / reading,
+        "rows per second": rows / whole,
+        "peak GiB": peak,
+        "GiB before reading": before,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure_large(int(sys.argv[1])), indent=1))

@@ -21,7 +21,9 @@ from deeplin.estimator import DeepLinearRegressor
 @parametrize_with_checks([DeepLinearRegressor(), DeepLinearRegressor(solver="closed_form")])
 def test_scikit_learn_finds_nothing_wrong(estimator, check, monkeypatch):
     monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise one check skips itself
+    before = estimator.get_params()
     check(estimator)
+    assert estimator.get_params() == before
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
-from deeplin.problems import reading as reading_module
+from deeplin.problems import gathering
 from deeplin.problems.reading import read_problem
 from deeplin.problems.tables import open_table
 
@@ -104,7 +104,9 @@ def test_folders_and_globs_are_one_table(frame, tmp_path):
         frame.iloc[part][columns].to_parquet(folder / f"{number}.parquet", index=False)
     expected = dl.Problem.from_data(frame[NAMES].to_numpy(), frame["y"].to_numpy())
     for source in (tmp_path / "parts", str(tmp_path / "parts" / "**" / "*.parquet")):
-        _same(read_problem(source, "y").problem, expected)
+        problem = read_problem(source, "y").problem
+        _same(problem, expected)
+        assert problem.samples == len(frame)
 
 
 def test_an_intercept_and_standardised_inputs_agree_with_scikit_learn(frame, tmp_path):
@@ -332,6 +334,6 @@ def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
     for reading in (remote, array):
         _same(reading.problem, local.problem)
     assert remote.notes == local.notes
-    monkeypatch.setattr(reading_module, "PATIENCE", 0.5)
+    monkeypatch.setattr(gathering, "PATIENCE", 0.5)
     with pytest.raises(dl.InputError, match="no dask scheduler"):
         read_problem(path, "y", cluster="tcp://127.0.0.1:1")

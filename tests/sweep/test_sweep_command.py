@@ -8,6 +8,7 @@ import pytest
 
 from deeplin import sweep
 from deeplin.cli import main
+from deeplin.sweep import session
 from deeplin.sweep.store import Store
 
 
@@ -107,10 +108,10 @@ def test_status_names_files_that_are_not_trusted(capsys):
 def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(capsys, monkeypatch):
     write("mine.toml", TOY_FILE)
 
-    def refuse(path, payload):
+    def refuse(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_bytes", refuse)
+    monkeypatch.setattr(session, "open", refuse, raising=False)
     code, _, err = command(capsys, "sweep", "--config", "mine.toml", "--workers", 0)
     assert code == 1
     assert "No space left on device" in err

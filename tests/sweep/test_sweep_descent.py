@@ -157,4 +157,5 @@ def test_a_config_that_makes_no_sense_is_refused(fields, sentence):
 
 
 def test_a_residual_scale_may_be_zero():
-    DescentSweep(scales=(0.0,), learning_rates=(0.1,), network="residual")
+    config = DescentSweep(scales=(0.0,), learning_rates=(0.1,), network="residual")
+    assert len(DESCENT.units(config)) == 1

@@ -31,10 +31,16 @@ SMALL = DescentSweep(
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory):
+def cache(tmp_path_factory):
+    """Where workers keep what they compiled."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="module")
+def cluster(cache):
     """Two real worker processes with one thread each, as a cluster would have."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(cache))
         with LocalCluster(
             n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
         ) as local:
@@ -64,12 +70,12 @@ def assert_same(table, reference):
         )
 
 
-def test_worker_processes_give_the_same_table(tmp_path, monkeypatch, reference):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    outcome = sweep.run(DESCENT, SMALL, tmp_path / "sweep", executor=sweep.Processes(2))
+def test_worker_processes_give_the_same_table(tmp_path, monkeypatch, cache, reference):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+    outcome = sweep.run(DESCENT, SMALL, tmp_path, executor=sweep.Processes(2))
     assert outcome.complete, outcome.failed
     assert_same(outcome.table(), reference)
-    compiled = list((tmp_path / "cache").rglob("*-cache"))
+    compiled = list(cache.rglob("*-cache"))
     assert compiled, "what the workers compiled is kept for the others"
 
 

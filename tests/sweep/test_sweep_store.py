@@ -18,6 +18,7 @@ from toy_experiment import TOY, Toy, computed, run_unit, units
 
 from deeplin import sweep
 from deeplin.checks import InputError
+from deeplin.sweep import session
 from deeplin.sweep.store import checksum
 from deeplin.sweep.tasks import to_arrow, to_parquet
 
@@ -193,26 +194,31 @@ def test_the_same_unit_has_the_same_bytes_wherever_it_was_computed(tmp_path):
     assert names[0] == names[1]
 
 
+class FullFile(io.FileIO):
+    """A file on a disk that is full after the first bytes."""
+
+    def write(self, payload) -> int:
+        super().write(payload[:100])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 class FullDisk:
-    """Replaces the writing of bytes by that of a disk with room for `room` more files."""
+    """Replaces `open` by that of a disk with room for `room` more tables."""
 
     def __init__(self, room: int):
         self.room = room
-        self.write = Path.write_bytes
 
-    def __call__(self, path: Path, payload: bytes) -> int:
-        if path.suffix == ".parquet":
+    def __call__(self, path, *options, **more):
+        if str(path).endswith(".parquet"):
             self.room -= 1
             if self.room < 0:
-                self.write(path, payload[:100])
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        return self.write(path, payload)
+                return FullFile(path, "wb")
+        return open(path, *options, **more)
 
 
 def test_a_full_disk_stops_with_a_clear_error_and_loses_nothing(tmp_path, expected, monkeypatch):
     config = Toy(log=str(tmp_path / "log"))
-    full = FullDisk(room=2)
-    monkeypatch.setattr(Path, "write_bytes", lambda path, payload: full(path, payload))
+    monkeypatch.setattr(session, "open", FullDisk(room=2), raising=False)
     with pytest.raises(sweep.StoreError, match=r"No space left on device.*2 finished unit"):
         sweep.run(TOY, config, tmp_path / "sweep")
     monkeypatch.undo()

@@ -5,8 +5,10 @@ A missing value is NaN. Nothing is ever unpickled.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -18,12 +20,22 @@ import pyarrow.parquet
 
 from deeplin.checks import InputError
 
+CORES = os.cpu_count() or 1
 BLOCK = 1 << 20  # bytes of text read at a time; column types are inferred from the first block
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
 Columns = Sequence[str]
-Matrices = Iterator[np.ndarray]
+
+
+class Chunk(NamedTuple):
+    """Some rows of a table, made a matrix only when asked: that is work for another thread."""
+
+    rows: int
+    matrix: Callable[[], np.ndarray]
+
+
+Chunks = Iterator[Chunk]
 
 # --- Arrow's formats ---------------------------------------------------------------------------
 
@@ -42,16 +54,23 @@ def _schema_columns(schema: pa.Schema) -> dict[str, bool]:
     return {field.name: _numeric(field.type) for field in fields}
 
 
-def _matrices(batch: pa.RecordBatch, columns: Columns, rows: int) -> Matrices:
-    """Cut a record batch into matrices whose columns are contiguous (as Arrow keeps them)."""
+def _cut(batch: pa.RecordBatch, columns: Columns, rows: int) -> Chunks:
+    """Cut a record batch into chunks of at most so many rows."""
     places = [batch.schema.get_field_index(name) for name in columns]
     for start in range(0, len(batch), rows):
-        cut = batch.slice(start, rows)
-        matrix = np.empty((len(cut), len(columns)), order="F")
-        for j, place in enumerate(places):
-            values = cut.column(place).cast(pa.float64(), safe=False)
-            matrix[:, j] = values.to_numpy(zero_copy_only=False)
-        yield matrix
+        part = batch.slice(start, rows)
+        yield Chunk(len(part), partial(_matrix, part, places))
+
+
+def _matrix(batch: pa.RecordBatch, places: Sequence[int]) -> np.ndarray:
+    """A matrix whose columns are contiguous, as Arrow keeps them."""
+    matrix = np.empty((len(batch), len(places)), order="F")
+    for j, place in enumerate(places):
+        values = batch.column(place)
+        if values.type != pa.float64():
+            values = values.cast(pa.float64(), safe=False)
+        matrix[:, j] = values.to_numpy(zero_copy_only=False)
+    return matrix
 
 
 def _parquet_columns(path: str) -> dict[str, bool]:
@@ -63,12 +82,14 @@ def _parquet_parts(path: str) -> list[Part]:
     return list(pairwise(range(groups + 1)))
 
 
-def _parquet_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
+def _parquet_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
     # A small buffer and no pre-buffering: a row group is decoded as it is used, never held whole.
     with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False) as file:
         groups = range(*part) if part else None
-        for batch in file.iter_batches(rows, row_groups=groups, columns=list(columns)):
-            yield from _matrices(batch, columns, rows)
+        # Of two cores one decodes and the other has the numbers to work on.
+        options = {"columns": list(columns), "row_groups": groups, "use_threads": CORES > 2}
+        for batch in file.iter_batches(rows, **options):
+            yield from _cut(batch, columns, rows)
 
 
 def _arrow_batches(path: str) -> Iterator[pa.RecordBatch]:
@@ -88,9 +109,9 @@ def _arrow_columns(path: str) -> dict[str, bool]:
     return _schema_columns(first.schema)
 
 
-def _arrow_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
+def _arrow_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
     for batch in _arrow_batches(path):
-        yield from _matrices(batch, columns, rows)
+        yield from _cut(batch, columns, rows)
 
 
 # --- text --------------------------------------------------------------------------------------
@@ -123,7 +144,7 @@ def _csv_columns(path: str) -> dict[str, bool]:
         return _schema_columns(reader.schema)
 
 
-def _csv_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
+def _csv_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
     read, parse = _csv_layout(path)
     with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse) as reader:
         seen = {field.name: field.type for field in reader.schema}
@@ -134,7 +155,7 @@ def _csv_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
         path, read_options=read, parse_options=parse, convert_options=convert
     ) as reader:
         for batch in reader:
-            yield from _matrices(batch, columns, rows)
+            yield from _cut(batch, columns, rows)
 
 
 # --- NumPy's formats ---------------------------------------------------------------------------
@@ -159,12 +180,13 @@ def _npy_parts(path: str) -> list[Part]:
     return list(pairwise([*range(0, count, NPY_ROWS), count]))
 
 
-def _npy_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
+def _npy_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
     array = _array(path)
     first, last = part or (0, len(array))
     chosen = [int(name) for name in columns]
     for start in range(first, last, rows):
-        yield np.asarray(array[start : min(start + rows, last)], dtype=float)[:, chosen]
+        cut = array[start : min(start + rows, last)]
+        yield Chunk(len(cut), lambda cut=cut: np.asarray(cut, dtype=float)[:, chosen])
 
 
 def _npz_columns(path: str) -> dict[str, bool]:
@@ -187,7 +209,7 @@ def _npz_columns(path: str) -> dict[str, bool]:
     return columns
 
 
-def _npz_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
+def _npz_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
     with np.load(path, allow_pickle=False) as arrays:
         held = {name: arrays[name] for name in arrays.files}
     parts = []
@@ -195,14 +217,15 @@ def _npz_stream(path: str, part: Part, columns: Columns, rows: int) -> Matrices:
         name, _, index = column.partition("[")
         parts.append(held[column] if column in held else held[name][:, int(index[:-1])])
     for start in range(0, len(parts[0]), rows):
-        yield np.stack([part[start : start + rows] for part in parts], axis=1).astype(float)
+        cut = [part[start : start + rows] for part in parts]
+        yield Chunk(len(cut[0]), lambda cut=cut: np.stack(cut, axis=1).astype(float))
 
 
 class Format(NamedTuple):
     """What a format can do: name its columns, stream them, name parts that stream on their own."""
 
     columns: Callable[[str], dict[str, bool]]
-    stream: Callable[[str, Part, Columns, int], Matrices]
+    stream: Callable[[str, Part, Columns, int], Chunks]
     parts: Callable[[str], list[Part]] = lambda _: [None]
 
 

@@ -36,12 +36,12 @@ class Moments:
         """Moments of one chunk whose last columns are the targets, about its own mean.
 
         Where the mean is the first row to rounding, that row is the better shift: a constant
-        column then has no scatter at all.
+        column then has no scatter at all. The rows are centred in place: they are not needed again.
         """
         mean, first = rows.mean(axis=0), rows[0]
         shift = np.where(np.abs(mean - first) <= 1e-9 * np.abs(first), first, mean)
-        centred = rows - shift
-        return cls(len(rows), shift, centred.sum(axis=0), centred.T @ centred, targets)
+        rows -= shift
+        return cls(len(rows), shift, rows.sum(axis=0), rows.T @ rows, targets)
 
     def merge(self, other: Moments) -> Moments:
         """Moments of both sets of rows together, about this one's shift."""

@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
 
@@ -17,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from deeplin.checks import InputError
-from deeplin.problems.formats import FORMATS, Part
+from deeplin.problems.formats import FORMATS, Chunk, Part
 
 SUFFIXES = {
     ".csv": "csv",
@@ -41,10 +42,15 @@ class Piece:
     format: str
     part: Part = None
 
-    def batches(self, columns: Sequence[str], rows: int) -> Iterator[np.ndarray]:
-        """Matrices of at most `rows` rows of these columns; a missing value is NaN."""
+    def chunks(self, columns: Sequence[str], rows: int) -> Iterator[Chunk]:
+        """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
         with _readable(self.path):
-            yield from FORMATS[self.format].stream(self.path, self.part, columns, rows)
+            for chunk in FORMATS[self.format].stream(self.path, self.part, columns, rows):
+                yield chunk._replace(matrix=partial(self._read, chunk))
+
+    def _read(self, chunk: Chunk) -> np.ndarray:
+        with _readable(self.path):
+            return chunk.matrix()
 
     def split(self) -> list[Piece]:
         """Smaller pieces of the same file, where its format has parts."""

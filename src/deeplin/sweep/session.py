@@ -63,6 +63,7 @@ class Session:
         self.units = units
         self.set_aside: dict[str, str] = {}
         self.finished: dict[str, Path] = {}
+        self._failures: set[str] = set()
         self._columns: str | None = None
         self._journal: FileIO | None = None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
@@ -82,7 +83,8 @@ class Session:
                 "trace": trace,
                 "session": self.identifier,
             }
-            self._write(self.store.failed / f"{result.identifier}.json", _json_bytes(record))
+            self._write(self._failure_path(result.identifier), _json_bytes(record))
+            self._failures.add(result.identifier)
         else:
             assert result.payload is not None
             mark = checksum(result.identifier, result.payload)
@@ -90,8 +92,9 @@ class Session:
             self._write(path, result.payload)
             self.finished[result.identifier] = path
             self._columns = result.columns
-            with self._explained(self.store.failed):
-                (self.store.failed / f"{result.identifier}.json").unlink(missing_ok=True)
+            if result.identifier in self._failures:
+                with self._explained(self.store.failed):
+                    self._failure_path(result.identifier).unlink(missing_ok=True)
         self.note(
             unit=result.identifier,
             outcome="failed" if error else "finished",
@@ -125,11 +128,15 @@ class Session:
         self.set_aside[path.name] = reason
 
     def adopt(self, finished: Mapping[str, Path]) -> None:
-        """Take over what earlier sessions finished; new units must have the same columns."""
+        """Take over what earlier sessions left; new units must have the same columns."""
         self.finished = dict(finished)
+        self._failures = {path.stem for path in self.store.failed.glob("*.json")}
         if finished:
             schema = pq.read_schema(next(iter(finished.values())))
             self._columns = describe_columns(schema)
+
+    def _failure_path(self, identifier: str) -> Path:
+        return self.store.failed / f"{identifier}.json"
 
     def _column_mismatch(self, columns: str) -> str:
         if self._columns in (None, columns):
@@ -142,13 +149,17 @@ class Session:
         Not forced to the disk: that would cost more than a small unit, and a file lost in a power
         cut is noticed by its checksum and computed again.
         """
-        temporary = self._temporary / path.name
+        temporary = os.path.join(self._temporary, path.name)
         with self._explained(path):
             try:
-                temporary.write_bytes(payload)
-                temporary.replace(path)
+                # Unbuffered: a small unit is one write, and every system call counts.
+                with open(temporary, "wb", buffering=0) as file:
+                    rest = memoryview(payload)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                os.replace(temporary, path)
             except OSError:
-                temporary.unlink(missing_ok=True)
+                Path(temporary).unlink(missing_ok=True)
                 raise
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
@@ -15,6 +14,7 @@ from jaxtyping import Array
 from scipy.special import betaincinv
 
 from deeplin.checks import positive_number, whole_number
+from deeplin.compiled import thread_count
 from deeplin.networks import Network, initialize
 from deeplin.theory.singular import GROUP, values_of_layers
 
@@ -204,7 +204,7 @@ def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.nda
     if len(groups) == 1:
         found = values(groups[0])
     else:
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(thread_count()) as pool:
             found = np.concatenate(list(pool.map(values, groups)))
     return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
 

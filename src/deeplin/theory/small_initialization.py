@@ -27,7 +27,9 @@ def initialization_scale(network: Network) -> Any:
     """
     weights = [np.asarray(weight, dtype=np.float64) for weight in network.weights]
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
-    epsilon = 3 * largest + 2 * np.sum(values_of_layers(imbalance(weights))[..., 0], axis=-1)
+    differences = imbalance(weights)  # none, where there is but one layer
+    unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
+    epsilon = 3 * largest + 2 * unequal
     return float(epsilon) if network.batch is None else epsilon
 
 

@@ -1,0 +1,200 @@
+"""One streamed pass over the pieces of a table: its complete rows, or only their moments."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NoReturn
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from deeplin.checks import InputError
+from deeplin.problems.formats import CORES, Chunk
+from deeplin.problems.moments import Moments, merge_all
+from deeplin.problems.tables import Piece, Table
+
+MULTIPLIERS = min(4, max(1, CORES // 2))
+"""Threads that multiply; each holds a chunk."""
+PATIENCE = 10.0
+"""Seconds to wait for a dask scheduler."""
+Sum = tuple[Moments | None, int]
+"""Moments of the complete rows, if there are any, and the number of other rows."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns to read (targets last), in chunks of how many rows, and what is missing.
+
+    `missing` is "refuse" or "drop".
+    """
+
+    columns: tuple[str, ...]
+    targets: int
+    chunk_rows: int
+    missing: str
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A chunk of a piece, and how many rows of the piece come before it."""
+
+    piece: Piece
+    before: int
+    chunk: Chunk
+    plan: Plan
+
+    def complete_rows(self) -> np.ndarray:
+        """The rows without a missing value, where those with one may be left out."""
+        rows = self.chunk.matrix()
+        # The sum of finite numbers is finite, and far quicker to check than each of them.
+        return rows if np.isfinite(rows.sum()) else self._check(rows)
+
+    def _check(self, rows: np.ndarray) -> np.ndarray:
+        infinite, lacking = np.isinf(rows), np.isnan(rows)
+        if not infinite.any() and (self.plan.missing == "drop" or not lacking.any()):
+            return rows[~lacking.any(axis=1)]
+        wrong, kind, remedy = (
+            (infinite, "an infinite", "correct it, or ignore the column")
+            if infinite.any()
+            else (lacking, "a missing", "pass missing='drop' (--missing drop) or impute it first")
+        )
+        row = int(np.flatnonzero(wrong.any(axis=1))[0])
+        names = [repr(self.plan.columns[j]) for j in np.flatnonzero(wrong[row])]
+        raise InputError(
+            f"{self.piece.path!r} has {kind} value in row {self.before + row + 1}, column "
+            f"{', '.join(names[:5])}; {remedy}."
+        )
+
+
+def _parts(pieces: Iterable[Piece], plan: Plan) -> Iterator[_Part]:
+    """The pieces of a table, chunk by chunk."""
+    for piece in pieces:
+        before = 0
+        for chunk in piece.chunks(plan.columns, plan.chunk_rows):
+            yield _Part(piece, before, chunk, plan)
+            before += chunk.rows
+
+
+def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
+    """The rows themselves while they fit into `memory` bytes, else their moments; rows left out."""
+    parts = _parts(table.pieces, plan)
+    kept: list[np.ndarray] = []
+    size = left_out = 0
+    for part in parts:
+        kept.append(part.complete_rows())
+        left_out += part.chunk.rows - len(kept[-1])
+        size += kept[-1].nbytes
+        if size > memory:
+            break
+    else:
+        return np.concatenate(kept) if size else _refuse_no_rows(left_out), left_out
+    width = len(plan.columns)
+    if 8 * width**2 > memory:
+        raise InputError(
+            f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
+            f"its {width} columns; pass a larger memory (--memory), or fewer columns."
+        )
+    sums = ((Moments.of_table(rows, plan.targets), 0) for rows in _emptying(kept) if len(rows))
+    moments, more = _merged(chain(sums, _summed(parts)))
+    return moments or _refuse_no_rows(left_out), left_out + more
+
+
+def _emptying(chunks: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """The chunks one by one, forgetting each, so that nothing is held twice."""
+    while chunks:
+        yield chunks.pop(0)
+
+
+def _summed(parts: Iterator[_Part]) -> Iterator[Sum]:
+    """The sum of each part: this thread reads, others do what is to be done with the numbers.
+
+    One BLAS thread for each: on a busy machine BLAS threads wait for each other.
+    """
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(MULTIPLIERS) as pool:
+        tasks = (pool.submit(_sum, part) for part in parts)
+        for task in _ahead(tasks, MULTIPLIERS):
+            yield task.result()
+
+
+def _sum(part: _Part) -> Sum:
+    rows = part.complete_rows()
+    left_out = part.chunk.rows - len(rows)
+    return Moments.of_table(rows, part.plan.targets) if len(rows) else None, left_out
+
+
+def _merged(sums: Iterator[Sum]) -> Sum:
+    """The sum of all sums."""
+    left_out = 0
+
+    def present() -> Iterator[Moments]:
+        nonlocal left_out
+        for moments, others in sums:
+            left_out += others
+            if moments is not None:
+                yield moments
+
+    found = present()
+    first = next(found, None)
+    return None if first is None else merge_all(chain([first], found)), left_out
+
+
+def _ahead(stream: Iterator[Any], count: int) -> Iterator[Any]:
+    """The same stream, `count` entries further than what was asked for."""
+    waiting = deque()
+    for entry in stream:
+        waiting.append(entry)
+        if len(waiting) > count:
+            yield waiting.popleft()
+    yield from waiting
+
+
+def _refuse_no_rows(left_out: int) -> NoReturn:
+    raise InputError(
+        f"the table has no complete row ({left_out} with a missing value); ignore the columns "
+        "that are mostly missing."
+    )
+
+
+# --- in parallel -------------------------------------------------------------------------------
+
+
+def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
+    """Moments of groups of pieces, computed by dask workers, merged in the order of the table."""
+    pieces = [part for piece in table.pieces for part in piece.split()]
+    with _client(cluster) as client:
+        workers = max(1, len(client.nthreads()))
+        groups = np.array_split(np.arange(len(pieces)), min(len(pieces), 8 * workers))
+        tasks = [[pieces[i] for i in group] for group in groups]
+        results = client.gather(client.map(_sum_of, tasks, plan=plan, pure=False))
+    moments, left_out = _merged(iter(results))
+    return moments or _refuse_no_rows(left_out), left_out
+
+
+def _sum_of(pieces: list[Piece], plan: Plan) -> Sum:
+    """What one worker does."""
+    return _merged(_summed(_parts(pieces, plan)))
+
+
+@contextmanager
+def _client(cluster: Any) -> Iterator[Any]:
+    """The caller's client, or a new one for the address of a scheduler."""
+    if not isinstance(cluster, str):
+        yield cluster
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError(
+            "reading on a cluster needs dask; install it with: pip install 'deeplin[cluster]'."
+        ) from error
+    try:
+        client = Client(cluster, timeout=PATIENCE)
+    except (OSError, ValueError) as error:
+        raise InputError(f"no dask scheduler answers at {cluster!r}: {error}") from error
+    with client:
+        yield client
