@@ -2,11 +2,15 @@
 
 import gc
 import json
+import math
 import re
+import threading
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from bokeh.client import pull_session
 
 from deeplin.explorer.page import Page
 
@@ -93,6 +97,19 @@ def test_slider_moves_by_keyboard_and_the_link_follows(visit):
     handle.press("ArrowRight")
     visitor.wait("location.search.includes('learning_rate')")
     visitor.wait(f"{MODEL}('gap').renderers.at(-1).data_source.data.middle[50] != {before[50]}")
+    assert visitor.curve()[0] == before[0]
+    assert visitor.curve()[50] < before[50]  # a larger step gets farther
+
+
+def test_layers_are_drawn_as_lines(visit):
+    visitor = visit("?depth=3&steps=100&flow=no&seeds=2")
+    visitor.verdict("η")
+    data = f"{MODEL}('alignment').renderers[0].data_source.data"
+    shape = visitor.page.evaluate(f"{data}.layer_norms.map((row) => row.length)")
+    assert shape == [len(visitor.curve())] * 3
+    first, last = visitor.page.evaluate(f"[{data}.alignment[0].at(-1), {data}.alignment[2].at(-1)]")
+    assert 0 < first <= 1
+    assert last is None or last != last  # three layers have two pairs of neighbours
 
 
 def test_link_restores_the_view(visit):
@@ -118,13 +135,17 @@ def test_preset_button_opens_its_state(visit):
     visitor.press("Edge of stability")
     visitor.verdict("Edge of stability")
     visitor.wait("location.search.includes('scale=0.45')")
+    assert visitor.page.evaluate(f"{MODEL}('steps').value") == pytest.approx(math.log10(4000))
 
 
 def test_forged_depth_gets_an_error(visit):
     visitor = visit("?flow=no&steps=50")
     visitor.verdict("η")
+    before = visitor.curve()
     visitor.page.evaluate(f"{MODEL}('depth').value = 1e9")
-    visitor.wait(f"{MODEL}('message').text.includes('Depth L is 1e+09')")
+    visitor.wait(f"{MODEL}('message').visible")
+    assert "Depth L is 1e+09; pass a whole number" in visitor.text("message")
+    assert visitor.curve() == before
 
 
 def test_cell_of_the_phase_diagram_opens_its_run(visit):
@@ -158,6 +179,8 @@ def test_kept_run_is_compared_and_survives_in_the_link(visit):
     visitor.wait("location.search.includes('saved_a')")
     visitor.page.evaluate(f"{MODEL}('depth').value = 4")
     visitor.wait(f"{MODEL}('comparison').text.includes('Depth L')")
+    assert "<th>Depth L</th><td>4</td><td>2</td>" in visitor.text("comparison")
+    assert "depth%3D2" in visitor.page.evaluate("location.search")
 
 
 def test_downloads_are_data_and_figures(visit, tmp_path):
@@ -188,7 +211,10 @@ def test_broken_and_good_files(visit):
     visitor.page.locator("#file").set_input_files(
         {"name": "big.csv", "mimeType": "text/csv", "buffer": b"1," * 1_500_000}
     )
-    visitor.wait("document.getElementById('file-note').textContent.includes('larger')")
+    note = visitor.page.locator("#file-note")
+    note.get_by_text("larger").wait_for()
+    assert note.text_content() == "This file is larger than 2 MB."
+    assert "20 rows, 2 inputs" in visitor.text("message")
 
 
 def test_phone_shows_pictures_and_inputs_together(visit):
@@ -225,13 +251,35 @@ def test_every_control_can_be_reached_by_keyboard(visit):
     assert {"BUTTON", "slider", "SELECT", "SUMMARY"} <= seen
 
 
+def ask(explorer, seed, everyone):
+    """A visitor without a browser: open a session, move a slider, wait for the verdict."""
+    arguments = {"width": "2", "steps": "20", "seeds": "1", "flow": "no", "data_seed": str(seed)}
+    client = pull_session(url=explorer.url.rstrip("/"), arguments=arguments)
+    try:
+        (session,) = (s for s in explorer.sessions() if s.id == client.id)
+        verdict = session.document.get_model_by_name("verdict")
+        everyone.wait(PATIENCE / 1000)
+        client.document.get_model_by_name("depth").value = 2
+        end = time.monotonic() + PATIENCE / 1000
+        while "η" not in verdict.text and time.monotonic() < end:
+            client.force_roundtrip()
+            time.sleep(0.05)
+        everyone.wait(PATIENCE / 1000)  # nobody leaves before all have been served
+        return verdict.text
+    finally:
+        client.close()
+
+
 def test_twenty_visitors_are_served_and_leave_nothing_behind(browser, explorer):
     context = browser.new_context()
     context.set_default_timeout(PATIENCE)
-    pages = [context.new_page() for _ in range(20)]
-    for k, page in enumerate(pages):
-        link = f"?depth=2&width=2&steps=20&seeds=1&flow=no&data_seed={k}"
-        page.goto(explorer.url + link, wait_until="commit")
+    pages = [context.new_page() for _ in range(3)]
+    for page in pages:
+        page.goto(explorer.url + "?depth=2&steps=20&seeds=1&flow=no", wait_until="commit")
+    everyone = threading.Barrier(17)
+    with ThreadPoolExecutor(17) as pool:
+        asked = [pool.submit(ask, explorer, seed, everyone) for seed in range(17)]
+        assert all("η = 0.02" in answer.result() for answer in asked)
     for page in pages:
         page.wait_for_function(
             f"window.Bokeh?.documents?.length && {MODEL}('verdict').text.includes('η')"

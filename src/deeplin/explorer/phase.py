@@ -32,9 +32,9 @@ SCALES = {
 }
 DEPTHS = np.array([1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40])
 SHOWS = {
-    "distance": "log10 of the final squared distance (GELU: of the risk)",
-    "sharpness": "final sharpness times η/2 (1: edge of stability)",
-    "diverged": "1 diverged, 0 not",
+    "distance": "log10 ‖w − w*‖² at the end",
+    "sharpness": "Final sharpness times η/2 (1: the edge)",
+    "diverged": "Diverged (1) or not (0)",
 }
 
 
@@ -141,7 +141,8 @@ class PhaseTab(Tab):
         plots.set_axis(self.plot, "x", "linear")
         plots.set_axis(self.plot, "y", "log")
         self.plot.xaxis.axis_label = "depth L" if over_depth else "initial scale"
-        plots.retitle(self.plot, SHOWS[state.phase_shows])
+        risk = state.architecture == "gelu" and state.phase_shows == "distance"
+        plots.retitle(self.plot, "log10 of the final risk" if risk else SHOWS[state.phase_shows])
         count = len(result.columns)
         values = self._values(state, result)
         plots.fill(
@@ -196,7 +197,8 @@ class PhaseTab(Tab):
         )  # fmt: skip
         tooltips = [("column", "@x"), ("η", "@y"), ("value", "@value")]
         plot.add_tools(HoverTool(renderers=[quads], tooltips=tooltips))
-        plot.add_layout(ColorBar(color_mapper=self.mapper, width=12), "right")
+        bar = ColorBar(color_mapper=self.mapper, width=12, major_label_text_color=plots.GREY)
+        plot.add_layout(bar, "right")
         plot.yaxis.axis_label = "learning rate η"
         plot.x_range.range_padding = plot.y_range.range_padding = 0  # pyright: ignore
         plot.on_event(Tap, self._tapped)

@@ -20,7 +20,7 @@ from bokeh.models import (
     LogTicker,
     LogTickFormatter,
 )
-from bokeh.palettes import Viridis256
+from bokeh.palettes import Plasma256
 from bokeh.plotting import figure
 
 BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
@@ -36,6 +36,7 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
 def picture(title: str, name: str, **options: Any) -> figure:
     """An empty figure of the common look."""
     shape = {"height": 250, "min_width": 260, "sizing_mode": "stretch_width"} | options
+    shape["frame_align"] = False  # long names on one axis must not narrow the others
     plot = figure(
         title=title,
         name=name,
@@ -101,8 +102,15 @@ def quantiles(values: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def layer_colours(count: int) -> list[str]:
-    """From the first layer (dark) to the last (light but readable)."""
-    return [Viridis256[int(position)] for position in np.linspace(10, 225, count)]
+    """From the first layer (violet) to the last (yellow), all readable on white and on black."""
+    return [Plasma256[int(position)] for position in np.linspace(65, 220, count)]
+
+
+def legend_below(plot: figure) -> None:
+    """Move the legend out of the way of the curves."""
+    legend = plot.legend[0]
+    legend.orientation = "horizontal"
+    plot.add_layout(small(legend), "below")
 
 
 def small(legend: Legend) -> Legend:
@@ -111,7 +119,7 @@ def small(legend: Legend) -> Legend:
         label_text_font_size="11px",
         glyph_width=14,
         padding=2,
-        spacing=2,
+        spacing=8 if legend.orientation == "horizontal" else 2,
         margin=4,
         border_line_alpha=0,
         background_fill_color=None,

@@ -91,12 +91,12 @@ def _row(entry: dict) -> str:
     part = f" ({escape(str(entry['part']))})" if entry["part"] else ""
     return (
         f'<tr class="{CLASSES[verdict]}"><td title="{verdict}">{MARKS[verdict]}</td>'
-        f"<td><b>{escape(entry['id'])}</b> {escape(entry['title'])}{part}<br>"
-        f"{mathml(known.formula)}<br><small>{verdict}</small>{remark}</td>"
+        f"<td><b>{escape(entry['id'])}</b> {escape(entry['title'])}{part}"
+        f'<div class="formula">{mathml(known.formula)}</div><small>{verdict}</small>{remark}</td>'
         f"<td>{_number(entry['left'])} ≤ {_number(entry['right'])}</td>"
         f"<td>{_number(entry['margin'])}</td></tr>"
     )
 
 
 def _number(value: float) -> str:
-    return "" if value is None or not np.isfinite(value) else f"{value:.4g}"
+    return "" if value is None or not np.isfinite(value) else f"{value + 0.0:.4g}"  # no minus zero

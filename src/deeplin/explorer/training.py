@@ -119,14 +119,15 @@ class TrainingTab(Tab):
 
     def _show_layers(self, state: State, training: Training, x: np.ndarray) -> None:
         depth = training.layers["layer_norms"].shape[1]
-        across = np.tile(plots.shown(x, state.horizontal_scale), (depth, 1))
-        columns = {"xs": across, "colour": plots.layer_colours(depth)}
+        # Lists, not arrays: each array would be a message of its own, slower than the digits.
+        across = plots.shown(x, state.horizontal_scale)
+        columns = {"xs": [across.tolist()] * depth, "colour": plots.layer_colours(depth)}
         for name in LAYERS:
             rows = np.full((depth, len(x)), np.nan)  # there are depth − 1 pairs of neighbours
             values = training.layers.get(name, rows[:0].T).T
             scale = "linear" if name == "alignment" else state.vertical_scale
             rows[: len(values)] = plots.shown(values, scale)
-            columns[name] = rows
+            columns[name] = rows.tolist()
         plots.fill(self.layers, columns)
 
 

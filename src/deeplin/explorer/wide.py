@@ -197,7 +197,7 @@ class WideTab(Tab):
             legend_label="‖Θ_⊥‖",
         )  # fmt: skip
         plot.xaxis.axis_label = "steps"
-        plots.small(plot.legend[0]).location = "bottom_left"
+        plots.legend_below(plot)
         return plot
 
     def _spectrum(self):
@@ -219,7 +219,7 @@ class WideTab(Tab):
         plot.line(
             "x", "y", source=self.index, color=plots.RED, line_dash="dashed", legend_label="k"
         )
-        plots.small(plot.legend[0]).location = "bottom_left"
+        plots.legend_below(plot)
         plot.xaxis.axis_label = "j"
         return plot
 
