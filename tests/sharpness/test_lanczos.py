@@ -127,3 +127,16 @@ def test_single_precision_reports_a_single_precision_error():
     found = find(matrix, tolerance=1e-4)
     assert found.value.dtype == np.float32
     assert abs(float(found.value[0]) - 3) <= found.error[0] <= 1e-4 * 3
+
+
+@pytest.mark.parametrize("size", [1, 2, lanczos.DENSE, lanczos.DENSE + 1])
+def test_the_top_of_many_tridiagonal_matrices_is_that_of_each(rng, size):
+    diagonal, beside = rng.normal(size=(4, size)), rng.normal(size=(4, size - 1))
+    diagonal[2, 0] = np.nan  # must not touch its neighbours
+    values, vectors = lanczos._top_of_tridiagonal(diagonal, beside)
+    assert np.isnan(values[2])
+    for k in (0, 1, 3):
+        matrix = np.diag(diagonal[k]) + np.diag(beside[k], 1) + np.diag(beside[k], -1)
+        assert values[k] == pytest.approx(np.linalg.eigvalsh(matrix)[-1], rel=1e-13)
+        np.testing.assert_allclose(matrix @ vectors[k], values[k] * vectors[k], atol=1e-13)
+        assert np.linalg.norm(vectors[k]) == pytest.approx(1, rel=1e-13)
