@@ -100,8 +100,9 @@ class Page:
             self.complain(str(error))
 
     def go(self, state: State) -> None:
-        """Show a state: widgets, link, pictures."""
+        """Show a state: widgets, link, pictures. What was complained about before is past."""
         self.state = state
+        self._say("", "note")
         self.controls.show(state)
         self._adapt()
         self.link.value = state.link()
@@ -229,8 +230,8 @@ class Page:
 
     def _show(self, tab: Tab, state: State, result: Any) -> None:
         verdict = tab.show(state, result)
-        note = "" if self.upload is None or state.data != "file" else self.upload.note
-        self._say(note, "note")
+        if self.upload is not None and state.data == "file":
+            self._say(self.upload.note, "note")
         if verdict is not None:
             self.verdict.text = verdict
         self.mark.show(critical_rate(state, self.upload and self.upload.problem))
@@ -238,13 +239,14 @@ class Page:
     async def _on_document(self, change: Callable[[], None]) -> None:
         """Run a change of the page under the document's lock, as one message to the browser.
 
-        Bokeh would send a message for each property, and the browser paint in between.
+        Bokeh would send a message for each property, and the browser paint in between; and it
+        would go through all models of the page for each one that is replaced.
         """
         done: asyncio.Future = asyncio.get_running_loop().create_future()
 
         def apply() -> None:
             try:
-                with unlocked():
+                with self.document.models.freeze(), unlocked():
                     change()
                 done.set_result(None)
             except Exception as error:

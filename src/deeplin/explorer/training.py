@@ -111,7 +111,8 @@ class TrainingTab(Tab):
         plots.fill(self.lines, {"x": ends, "two": np.full(2, 2 / state.learning_rate)} | columns)
 
     def _layer_plot(self, name: str) -> figure:
-        plot = plots.picture(LAYERS[name], name)
+        scale = "linear" if name == "alignment" else "log"
+        plot = plots.picture(LAYERS[name], name, y_axis_type=scale)
         plot.multi_line("xs", name, source=self.layers, color="colour", line_width=1.5, alpha=0.9)
         if name == "alignment":
             plot.y_range.start, plot.y_range.end = -0.02, 1.05  # pyright: ignore
@@ -135,7 +136,7 @@ class _Curve:
     """One quantity of all seeds: median and band, gradient flow, and two kept runs."""
 
     def __init__(self, name: str, title: str):
-        self.plot = plots.picture(title, name)
+        self.plot = plots.picture(title, name, y_axis_type="log")
         self.band = plots.source("x", "low", "middle", "high")
         self.flow = plots.source("x", "y")
         self.kept = {slot: plots.source("x", "y") for slot in KEPT}
