@@ -239,14 +239,13 @@ class Page:
     async def _on_document(self, change: Callable[[], None]) -> None:
         """Run a change of the page under the document's lock, as one message to the browser.
 
-        Bokeh would send a message for each property, and the browser paint in between; and it
-        would go through all models of the page for each one that is replaced.
+        Bokeh would send a message for each property, and the browser paint in between.
         """
         done: asyncio.Future = asyncio.get_running_loop().create_future()
 
         def apply() -> None:
             try:
-                with self.document.models.freeze(), unlocked():
+                with unlocked():
                     change()
                 done.set_result(None)
             except Exception as error:

@@ -113,7 +113,7 @@ class PhaseTab(Tab):
         self.curve = plots.source("x", "y")
         self.cursor = plots.source("left", "right", "bottom", "top")
         self.mapper = LinearColorMapper(palette=Cividis256, nan_color=plots.RED)
-        self.plot = plots.picture("Phase diagram", "phase", height=440)
+        self.plot = plots.picture("Phase diagram", "phase", height=440, y_axis_type="log")
         self._draw()
         self.note = text("cell")
         self.across = Slider(title="Column", start=0, end=1, value=0, step=1, name="cell_column")
@@ -138,8 +138,6 @@ class PhaseTab(Tab):
         over_depth = state.phase_over == "depth"
         lefts, rights = _edges(result.columns, linear=True)
         bottoms, tops = _edges(result.rates)
-        plots.set_axis(self.plot, "x", "linear")
-        plots.set_axis(self.plot, "y", "log")
         self.plot.xaxis.axis_label = "depth L" if over_depth else "initial scale"
         risk = state.architecture == "gelu" and state.phase_shows == "distance"
         plots.retitle(self.plot, "log10 of the final risk" if risk else SHOWS[state.phase_shows])

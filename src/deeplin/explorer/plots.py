@@ -6,7 +6,8 @@ by the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -56,13 +57,21 @@ def retitle(plot: figure, text: str) -> None:
     plot.title.text = text  # pyright: ignore
 
 
-def set_axis(plot: figure, side: str, scale: str) -> None:
-    """Make the horizontal ("x") or vertical ("y") axis linear or logarithmic, in place."""
-    logarithmic = scale == "log"
-    wanted = LogScale if logarithmic else LinearScale
-    if isinstance(getattr(plot, f"{side}_scale"), wanted):
-        return
-    setattr(plot, f"{side}_scale", wanted())
+def set_axes(plots: Iterable[figure], side: str, scale: str) -> None:
+    """Make the horizontal ("x") or vertical ("y") axes linear or logarithmic, in place.
+
+    Bokeh would go through all models of the page for each one that is replaced: once is enough.
+    """
+    wanted = LogScale if scale == "log" else LinearScale
+    others = [plot for plot in plots if not isinstance(getattr(plot, f"{side}_scale"), wanted)]
+    document = others[0].document if others else None
+    with document.models.freeze() if document else nullcontext():
+        for plot in others:
+            _replace_axis(plot, side, logarithmic=scale == "log")
+
+
+def _replace_axis(plot: figure, side: str, *, logarithmic: bool) -> None:
+    setattr(plot, f"{side}_scale", LogScale() if logarithmic else LinearScale())
     ticker = LogTicker() if logarithmic else BasicTicker()
     for axis in plot.xaxis if side == "x" else plot.yaxis:
         axis.ticker = ticker

@@ -74,11 +74,10 @@ class TrainingTab(Tab):
         return table(self.shown)
 
     def _set_axes(self, state: State, linear: bool) -> None:
+        plots.set_axes(self.plots, "x", state.horizontal_scale)
+        plots.set_axes(self.plots[:-1], "y", state.vertical_scale)
         for plot in self.plots:
-            plots.set_axis(plot, "x", state.horizontal_scale)
             plot.xaxis.axis_label = "η·steps" if state.horizontal == "time" else "steps"
-        for plot in self.plots[:-1]:
-            plots.set_axis(plot, "y", state.vertical_scale)
         titles = CURVES if linear else CURVES | {"gap": "Risk R", "distance": "No single optimum"}
         for name, curve in self.curves.items():
             plots.retitle(curve.plot, titles[name])
