@@ -49,8 +49,9 @@ bench-compare: setup ## measure again and compare with the kept history
 docs: setup ## build the documentation into site/ (warnings are errors)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
-pictures: setup ## make the pictures of the concept pages again
+pictures: setup ## make the pictures of the documentation again (the explorer's need Chromium)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/screenshots.py
 
 explore: setup ## open the explorer in the browser
 	$(BIN)/deeplin explore

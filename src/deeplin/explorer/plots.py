@@ -16,6 +16,7 @@ from bokeh.models import (
     BasicTickFormatter,
     ColumnDataSource,
     Legend,
+    LegendItem,
     LinearScale,
     LogScale,
     LogTicker,
@@ -120,6 +121,12 @@ def legend_below(plot: figure) -> None:
     legend = plot.legend[0]
     legend.orientation = "horizontal"
     plot.add_layout(small(legend), "below")
+
+
+def label_below(plot: figure, items: dict[str, Any]) -> None:
+    """A legend of these glyphs under a plot."""
+    labels = [LegendItem(label=label, renderers=[glyph]) for label, glyph in items.items()]
+    plot.add_layout(small(Legend(items=labels, orientation="horizontal")), "below")
 
 
 def small(legend: Legend) -> Legend:

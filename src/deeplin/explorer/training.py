@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from bokeh.layouts import column
-from bokeh.models import ColumnDataSource, HoverTool, Legend, LegendItem
+from bokeh.models import ColumnDataSource, HoverTool
 from bokeh.plotting import figure
 
 from deeplin.explorer import plots
@@ -91,11 +91,7 @@ class TrainingTab(Tab):
             "x", "balanced", source=self.lines, color=GREEN, line_dash="dotted", line_width=2
         )
         items = {"2/η": two, "S_min": exact, "S_bal": balanced, "bracket": band}
-        legend = Legend(
-            items=[LegendItem(label=label, renderers=[line]) for label, line in items.items()],
-            orientation="horizontal",
-        )
-        plot.add_layout(plots.small(legend), "below")
+        plots.label_below(plot, items)
 
     def _show_lines(self, state: State, training: Training, x: np.ndarray) -> None:
         logarithmic = state.horizontal_scale == "log" and len(x) > 1
@@ -139,13 +135,15 @@ class _Curve:
         self.band = plots.source("x", "low", "middle", "high")
         self.flow = plots.source("x", "y")
         self.kept = {slot: plots.source("x", "y") for slot in KEPT}
-        self.plot.varea("x", "low", "high", source=self.band, color=BLUE, alpha=0.2)
+        runs = self.plot.varea("x", "low", "high", source=self.band, color=BLUE, alpha=0.2)
         for slot, (_, colour) in KEPT.items():
             self.plot.line("x", "y", source=self.kept[slot], color=colour, line_width=2)
         flow = self.plot.line(
             "x", "y", source=self.flow, color=GREY, line_dash="dashed", line_width=2
         )
         middle = self.plot.line("x", "middle", source=self.band, color=BLUE, line_width=2)
+        if name != "sharpness":  # which has the theory's lines to name
+            plots.label_below(self.plot, {"median": middle, "10–90 %": runs, "flow": flow})
         self.plot.add_tools(
             HoverTool(renderers=[middle], tooltips=[("median", "@middle"), ("at", "@x")]),
             HoverTool(renderers=[flow], tooltips=[("flow", "@y"), ("at", "@x")]),
