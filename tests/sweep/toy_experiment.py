@@ -6,6 +6,7 @@ import ctypes
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +58,9 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
         threading.Thread(target=wait_for_ever_in_compiled_code).start()
         time.sleep(3600)
     if kind == "meet":
-        wait_for_company(config)
+        wait_until(lambda: len(computed(config.log)) > 1)
+    if kind == "columns":  # other than those of the first unit kept, so there must be one
+        wait_until(lambda: any(Path(config.log).parent.rglob("units/*.parquet")))
     time.sleep(config.seconds)
     runs = range(first, last)
     draws = [np.random.default_rng(coordinate_words(config.seed, run=r)).normal() for r in runs]
@@ -79,10 +82,10 @@ def wait_for_ever_in_compiled_code() -> None:
     system.pthread_mutex_lock(mutex)
 
 
-def wait_for_company(config: Toy) -> None:
-    """Wait until a second unit has been begun elsewhere."""
+def wait_until(come: Callable[[], bool]) -> None:
+    """Wait for what other processes do, at most a minute."""
     for _ in range(6000):
-        if len(computed(config.log)) > 1:
+        if come():
             return
         time.sleep(0.01)
     raise TimeoutError("nobody came")

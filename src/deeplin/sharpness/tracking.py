@@ -26,6 +26,10 @@ class SharpnessTracker:
         tolerance: the residual ‖Hv − θv‖ allowed, relative to ‖Hv‖. The value itself is far more
             accurate, about tolerance².
 
+    Two eigenvectors are followed. An eigenvalue that rises from far below both, and whose vector
+    hardly meets theirs, can go unnoticed for some calls; `sharpness`, which starts afresh at each
+    point, has no such limit.
+
     ```python
     tracker = SharpnessTracker(problem)
     tracker(networks).value  # later, for networks nearby: one or two products each
