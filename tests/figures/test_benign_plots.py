@@ -22,7 +22,7 @@ def ax():
 
 def drawn(ax):
     """The label and the heights of every line with error bars."""
-    return {bars.get_label(): bars.lines[0].get_ydata() for bars in ax.containers}
+    return {bars.get_label(): np.array(bars.lines[0].get_ydata(), float) for bars in ax.containers}
 
 
 def mean(table, column, **where):
