@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplin.figures import bo_2
+from deeplin.figures import bo_2, relu_sweep
 from deeplin.figures.relu_sweep import RELU_SWEEP, ReluSweep
 from deeplin.figures.wide_claims import (
     catapult_claims,
@@ -174,3 +174,18 @@ def test_a_dead_network_takes_no_step_and_a_live_one_follows_plain_descent():
     assert table.loc[0.0, "risk"] == pytest.approx(table.loc[0.0, "zero_risk"], rel=1e-6)
     assert table.loc[0.5, "steps"] == 20
     assert table.loc[0.5, "loss"] != table.loc[0.0, "loss"]
+
+
+def test_a_rehearsal_tells_the_time_of_a_unit_without_that_of_compiling(monkeypatch):
+    config = ReluSweep((0.0, 1e-3), (1.0,), repetitions=1, steps=70_000)
+    (unit,) = RELU_SWEEP.units(config)
+    now, calls = [0.0], []
+
+    def descent(problem, batch, rate, steps):
+        calls.append(batch.batch)
+        now[0] += 0.01 * steps + (60.0 if len(calls) == 1 else 2.0)
+
+    monkeypatch.setattr(relu_sweep, "gradient_descent", descent)
+    monkeypatch.setattr(relu_sweep.time, "perf_counter", lambda: now[0])
+    assert RELU_SWEEP.rehearse(config, unit) == pytest.approx(700.0)
+    assert set(calls) == {1}  # the network with α = 0 takes no step

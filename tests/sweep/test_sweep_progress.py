@@ -7,6 +7,7 @@ from rich.console import Console
 from toy_experiment import TOY, Toy, units
 
 from deeplin import sweep
+from deeplin.sweep import engine
 from deeplin.sweep import progress as module
 
 
@@ -87,6 +88,33 @@ def test_a_terminal_gets_a_bar_with_the_numbers(four_units):
     assert "1 failed" in shown
     assert "RuntimeError: [no]" in shown
     assert "set aside x.parquet" in shown
+
+
+def test_the_expected_time_is_said_before_the_first_unit(four_units):
+    log, terminal = io.StringIO(), io.StringIO()
+    console = Console(file=terminal, force_terminal=True, width=120)
+    with sweep.Lines("toy", log).over(four_units, expected=5400.0):
+        assert "toy: expected to take about 1:30:00 on this machine" in log.getvalue()
+    with sweep.Bar("toy", console).over(four_units, expected=5400.0):
+        assert "toy: expected to take about 1:30:00 on this machine" in terminal.getvalue()
+
+
+@pytest.mark.parametrize(("worth", "expected"), [(31, 0.0), (30, 3 * 7.0)])
+def test_a_rehearsal_of_one_unit_tells_the_time_of_those_that_are_missing(
+    tmp_path, monkeypatch, worth, expected
+):
+    told = []
+
+    class Listener(sweep.Progress):
+        def over(self, units, *, expected, **others):
+            told.append(expected)
+            return super().over(units, expected=expected, **others)
+
+    sweep.run(TOY, Toy(count=3), tmp_path)
+    monkeypatch.setattr(engine, "WORTH_REHEARSING", worth)
+    monkeypatch.setitem(vars(TOY), "rehearse", lambda config, unit: 7.0)
+    sweep.run(TOY, Toy(), tmp_path, progress=Listener())
+    assert told == [expected]
 
 
 def test_the_bar_is_for_terminals_only(monkeypatch):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -10,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
-from deeplin.dynamics import gradient_descent
+from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network, data_risk, initialize, landscape
 from deeplin.problems import Problem
-from deeplin.problems.synthetic import relu_teacher
+from deeplin.problems.synthetic import Synthetic, relu_teacher
 from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
 
 INPUTS, WIDTH, OUTPUTS, DEPTH = 10, 50, 3, 3
@@ -38,19 +40,21 @@ class ReluSweep:
 
 AUTHORS_STEP = 1e-4
 """On the mean squared error over the n·q entries."""
+REHEARSED = 250
+"""Steps after which the running time is known."""
 
 
 def units(config: ReluSweep) -> list[Unit]:
     """One unit for each data set and step: all its scales are one batch."""
     pairs = [(alpha, beta) for alpha in config.alphas for beta in config.betas]
-    time = config.steps * config.learning_rate
+    span = config.steps * config.learning_rate
     runs = [(r, config.learning_rate, pairs) for r in range(config.repetitions)]
     runs += [(r, AUTHORS_STEP, pairs[-1:]) for r in range(config.checked)]
     return [
         Unit(
             {"repetition": repetition, "learning_rate": rate, "pairs": chosen},
             runs=len(chosen),
-            steps=len(chosen) * round(time / rate),
+            steps=len(chosen) * round(span / rate),
         )
         for repetition, rate, chosen in runs
     ]
@@ -59,21 +63,14 @@ def units(config: ReluSweep) -> list[Unit]:
 def run_unit(config: ReluSweep, unit: Unit) -> pd.DataFrame:
     """Train in float32, as the authors did; excess risk on fresh noise-free points."""
     cell = unit.coordinates
-    repetition, pairs = cell["repetition"], [tuple(pair) for pair in cell["pairs"]]
-    high, low = coordinate_words(config.seed, repetition=repetition, part="data")
-    data = relu_teacher((high << 32) | low)
-    initial = _networks(config.seed, repetition, pairs)
-    alive = _moves(data.problem, initial)
-    batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
-    # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
-    rate = cell["learning_rate"] / OUTPUTS
-    steps = round(config.steps * config.learning_rate / cell["learning_rate"])
-    run = gradient_descent(data.problem, batch, rate, steps)
+    data, initial, alive = _start(config, unit)
+    run = _descend(data, initial, alive, cell["learning_rate"], unit.steps // unit.runs)
     trained = jax.tree.map(lambda all, some: all.at[alive].set(some), initial, run.network)
+    pairs = cell["pairs"]
     status, taken = np.full(len(pairs), "stopped", dtype=object), np.zeros(len(pairs), dtype=int)
     status[alive], taken[alive] = run.status, run.steps
     return pd.DataFrame(pairs, columns=["alpha", "beta"]).assign(
-        repetition=repetition,
+        repetition=cell["repetition"],
         learning_rate=cell["learning_rate"],
         status=status.astype(str),
         steps=taken,
@@ -83,7 +80,34 @@ def run_unit(config: ReluSweep, unit: Unit) -> pd.DataFrame:
     )
 
 
-def _networks(seed: int, repetition: int, pairs: list[tuple[float, float]]) -> Network:
+def rehearse(config: ReluSweep, unit: Unit) -> float:
+    """Seconds that a unit will take, from its first steps."""
+    data, initial, alive = _start(config, unit)
+    seconds = []
+    for steps in (REHEARSED, REHEARSED, 2 * REHEARSED):  # the first time also compiles
+        began = time.perf_counter()
+        _descend(data, initial, alive, unit.coordinates["learning_rate"], steps)
+        seconds.append(time.perf_counter() - began)
+    return (seconds[2] - seconds[1]) * unit.steps / unit.runs / REHEARSED
+
+
+def _start(config: ReluSweep, unit: Unit) -> tuple[Synthetic, Network, np.ndarray]:
+    """The data set of a unit, its networks, and which of them will move."""
+    repetition = unit.coordinates["repetition"]
+    high, low = coordinate_words(config.seed, repetition=repetition, part="data")
+    data = relu_teacher((high << 32) | low)
+    initial = _networks(config.seed, repetition, unit.coordinates["pairs"])
+    return data, initial, _moves(data.problem, initial)
+
+
+def _descend(data: Synthetic, initial: Network, alive, rate: float, steps: int) -> Run:
+    """Train those that move."""
+    batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
+    # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
+    return gradient_descent(data.problem, batch, rate / OUTPUTS, steps)
+
+
+def _networks(seed: int, repetition: int, pairs: Sequence[Sequence[float]]) -> Network:
     """One network for each pair of scales, from the same random numbers, in float32."""
     key = run_key(seed, repetition=repetition, part="weights")
     unit = initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, alpha=1.0, beta=1.0)
@@ -111,4 +135,11 @@ def _risks(problem: Problem, networks: Network) -> np.ndarray:
     return np.asarray(jax.vmap(partial(data_risk, data))(networks), dtype=float)
 
 
-RELU_SWEEP = Experiment("relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"))
+RELU_SWEEP = Experiment(
+    "relu-sweep",
+    ReluSweep,
+    units,
+    run_unit,
+    grid=("repetitions", "checked"),
+    rehearse=rehearse,
+)

@@ -15,12 +15,15 @@ from deeplin.checks import InputError
 from deeplin.sweep.config import to_json
 from deeplin.sweep.environment import precision
 from deeplin.sweep.executors import Executor, InProcess
-from deeplin.sweep.experiment import Experiment
+from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.opening import open_session
 from deeplin.sweep.progress import Progress
 from deeplin.sweep.session import Shard
 from deeplin.sweep.store import Store
 from deeplin.sweep.tasks import make_task
+
+WORTH_REHEARSING = 1_000_000
+"""Network-steps from which on the running time is measured in advance."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,12 @@ def run(
         missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
         tasks = [make_task(name, reference, text, unit) for name, unit in missing.items()]
         with (
-            progress.over(missing, reused=len(chosen) - len(missing), aside=session.set_aside),
+            progress.over(
+                missing,
+                reused=len(chosen) - len(missing),
+                aside=session.set_aside,
+                expected=_expected_seconds(experiment, config, missing),
+            ),
             closing(executor.execute(tasks)) as results,
         ):
             for result in results:
@@ -101,3 +109,12 @@ def run(
         set_aside=session.set_aside,
         seconds=time.perf_counter() - started,
     )
+
+
+def _expected_seconds(experiment: Experiment, config: Any, units: Mapping[str, Unit]) -> float:
+    """Time for `units` in this process, after a rehearsal of one of them; 0 if not worth one."""
+    steps = sum(unit.steps for unit in units.values())
+    if experiment.rehearse is None or steps < WORTH_REHEARSING:
+        return 0.0
+    sample = max(units.values(), key=lambda unit: unit.steps)
+    return experiment.rehearse(config, sample) * steps / sample.steps

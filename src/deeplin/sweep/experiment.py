@@ -62,6 +62,9 @@ class Experiment:
     schema: int = 1
     home: str = field(default="")
     """Module that holds the experiment; by default the one that defines `run_unit`."""
+    rehearse: Callable[[Any, Unit], float] | None = None
+    """Seconds that a unit will take, measured on a few of its steps: where units take minutes, the
+    running time is known before the first of them is finished."""
 
     def __post_init__(self):
         if not dataclasses.is_dataclass(self.config):

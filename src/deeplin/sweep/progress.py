@@ -23,9 +23,18 @@ class Progress:
 
     @contextmanager
     def over(
-        self, units: Mapping[str, Unit], *, reused: int = 0, aside: Mapping[str, str] | None = None
+        self,
+        units: Mapping[str, Unit],
+        *,
+        reused: int = 0,
+        aside: Mapping[str, str] | None = None,
+        expected: float = 0.0,
     ) -> Iterator[None]:
-        """Surround the computation of `units`; `aside` are files found and not trusted."""
+        """Surround the computation of `units`.
+
+        `aside` are files found and not trusted; `expected` seconds this machine will take, 0 if
+        that is not known.
+        """
         self._tally = Tally(units)
         yield
 
@@ -43,13 +52,20 @@ class Lines(Progress):
 
     @contextmanager
     def over(
-        self, units: Mapping[str, Unit], *, reused: int = 0, aside: Mapping[str, str] | None = None
+        self,
+        units: Mapping[str, Unit],
+        *,
+        reused: int = 0,
+        aside: Mapping[str, str] | None = None,
+        expected: float = 0.0,
     ) -> Iterator[None]:
         """First and last line, and one for each file set aside."""
         with super().over(units):
             for name, reason in (aside or {}).items():
                 self._say(f"set aside {name}: {reason}")
             self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
+            if expected:
+                self._say(_expectation(expected))
             self._spoke = time.perf_counter()
             try:
                 yield
@@ -82,7 +98,12 @@ class Bar(Progress):
 
     @contextmanager
     def over(
-        self, units: Mapping[str, Unit], *, reused: int = 0, aside: Mapping[str, str] | None = None
+        self,
+        units: Mapping[str, Unit],
+        *,
+        reused: int = 0,
+        aside: Mapping[str, str] | None = None,
+        expected: float = 0.0,
     ) -> Iterator[None]:
         """Show the bar, counting what was finished before."""
         columns = (
@@ -97,6 +118,8 @@ class Bar(Progress):
             self._task: TaskID = self._rich.add_task(
                 self.title, total=len(units) + reused, completed=reused, numbers=""
             )
+            if expected:
+                self._say(f"{self.title}: {_expectation(expected)}")
             yield
 
     def advance(self, identifier: str, error: str = "") -> None:
@@ -155,6 +178,10 @@ def _short(number: float) -> str:
         if number >= factor:
             return f"{number / factor:.3g}{letter}"
     return f"{number:.3g}"
+
+
+def _expectation(seconds: float) -> str:
+    return f"expected to take about {_duration(seconds)} on this machine (measured on a few steps)"
 
 
 def _duration(seconds: float) -> str:
