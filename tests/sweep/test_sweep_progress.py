@@ -68,8 +68,8 @@ def test_a_log_gets_plain_lines_now_and_then_and_for_every_failure(clock, four_u
         lines.advance(names[1])
         lines.advance(names[2], "RuntimeError: no")
     assert log.getvalue().splitlines() == [
-        "toy: set aside x.parquet: damaged",
         "toy: 4 unit(s) to compute, 2 finished before",
+        "toy: set aside x.parquet: damaged",
         "toy: 2 of 4: 0.545 runs/s, 1.82 steps/s, 0:11 left, 0 failed",
         f"toy: unit {names[2]} failed: RuntimeError: no",
         "toy: 3 of 4: 0.818 runs/s, 2.73 steps/s, 0:04 left, 1 failed",

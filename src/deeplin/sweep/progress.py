@@ -36,51 +36,54 @@ class Progress:
         that is not known.
         """
         self._tally = Tally(units)
-        yield
+        with self._shown(reused):
+            for name, reason in (aside or {}).items():
+                self._say(f"set aside {name}: {reason}")
+            if expected:
+                self._say(
+                    f"expected to take about {_duration(expected)} on this machine (measured on a "
+                    "few steps)"
+                )
+            yield
 
     def advance(self, identifier: str, error: str = "") -> None:
         """One unit came; `error` is empty unless it failed."""
         self._tally.add(identifier, error)
+        if error:
+            self._say(f"unit {identifier} failed: {error}")
+
+    @contextmanager
+    def _shown(self, reused: int) -> Iterator[None]:
+        """What is on show while the units are computed."""
+        yield
+
+    def _say(self, text: str) -> None:
+        """One line."""
 
 
 class Lines(Progress):
-    """Plain lines for a log."""
+    """Plain lines for a log: the first, the last, one now and then and for each failure."""
 
     def __init__(self, title: str = "sweep", stream: TextIO | None = None):
         self.title = title
         self._stream = stream
 
-    @contextmanager
-    def over(
-        self,
-        units: Mapping[str, Unit],
-        *,
-        reused: int = 0,
-        aside: Mapping[str, str] | None = None,
-        expected: float = 0.0,
-    ) -> Iterator[None]:
-        """First and last line, and one for each file set aside."""
-        with super().over(units):
-            for name, reason in (aside or {}).items():
-                self._say(f"set aside {name}: {reason}")
-            self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
-            if expected:
-                self._say(_expectation(expected))
-            self._spoke = time.perf_counter()
-            try:
-                yield
-            finally:
-                if units:
-                    self._summarise()
-
     def advance(self, identifier: str, error: str = "") -> None:
-        """A line for a failure, and one now and then."""
+        """A line if the last one is some time ago."""
         super().advance(identifier, error)
-        if error:
-            self._say(f"unit {identifier} failed: {error}")
         if time.perf_counter() - self._spoke > LOG_SECONDS:
             self._summarise()
             self._spoke = time.perf_counter()
+
+    @contextmanager
+    def _shown(self, reused: int) -> Iterator[None]:
+        self._say(f"{self._tally.total} unit(s) to compute, {reused} finished before")
+        self._spoke = time.perf_counter()
+        try:
+            yield
+        finally:
+            if self._tally.total:
+                self._summarise()
 
     def _summarise(self) -> None:
         self._say(f"{self._tally.done} of {self._tally.total}: {self._tally.sentence()}")
@@ -90,47 +93,33 @@ class Lines(Progress):
 
 
 class Bar(Progress):
-    """A live bar."""
+    """A live bar that counts what was finished before; a failure gets a line above it."""
 
     def __init__(self, title: str = "sweep", console: Console | None = None):
         self.title = title
         self._console = console or Console(stderr=True)
 
+    def advance(self, identifier: str, error: str = "") -> None:
+        """Move the bar."""
+        super().advance(identifier, error)
+        self._rich.update(self._task, advance=1, numbers=self._tally.sentence())
+
     @contextmanager
-    def over(
-        self,
-        units: Mapping[str, Unit],
-        *,
-        reused: int = 0,
-        aside: Mapping[str, str] | None = None,
-        expected: float = 0.0,
-    ) -> Iterator[None]:
-        """Show the bar, counting what was finished before."""
+    def _shown(self, reused: int) -> Iterator[None]:
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             TextColumn("{task.fields[numbers]}"),
         )
-        with super().over(units), RichProgress(*columns, console=self._console) as self._rich:
-            for name, reason in (aside or {}).items():
-                self._say(f"set aside {name}: {reason}")
+        with RichProgress(*columns, console=self._console) as self._rich:
             self._task: TaskID = self._rich.add_task(
-                self.title, total=len(units) + reused, completed=reused, numbers=""
+                self.title, total=self._tally.total + reused, completed=reused, numbers=""
             )
-            if expected:
-                self._say(f"{self.title}: {_expectation(expected)}")
             yield
 
-    def advance(self, identifier: str, error: str = "") -> None:
-        """Move the bar; a failure also gets a line above it."""
-        super().advance(identifier, error)
-        if error:
-            self._say(f"unit {identifier} failed: {error}")
-        self._rich.update(self._task, advance=1, numbers=self._tally.sentence())
-
     def _say(self, text: str) -> None:
-        self._rich.print(text, markup=False, highlight=False)
+        self._rich.print(f"{self.title}: {text}", markup=False, highlight=False)
 
 
 def show_progress(title: str = "sweep") -> Progress:
@@ -178,10 +167,6 @@ def _short(number: float) -> str:
         if number >= factor:
             return f"{number / factor:.3g}{letter}"
     return f"{number:.3g}"
-
-
-def _expectation(seconds: float) -> str:
-    return f"expected to take about {_duration(seconds)} on this machine (measured on a few steps)"
 
 
 def _duration(seconds: float) -> str:
