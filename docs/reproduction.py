@@ -1,7 +1,7 @@
 """Keep a finished reproduction in the documentation: `python docs/reproduction.py report [NOTE]`.
 
-Reads the outcomes that `deeplin reproduce` left in its report folder and writes pictures, a table
-of all claims and a page to docs/reproduction/.
+Reads the outcomes that `deeplin reproduce` left in its report folder and writes pictures, the
+tables behind them, a table of all claims and a page to docs/reproduction/.
 """
 
 import csv
@@ -10,14 +10,18 @@ import shutil
 import sys
 from pathlib import Path
 
+import pandas as pd
+
 from deeplin.figures import FIGURES
 from deeplin.report.page import duration
 
 KEPT = Path(__file__).parent / "reproduction"
+LONGEST = 10_000
+"""Of a table with more rows only the first repetition is kept."""
 
 
 def main(report: Path, note: str = "") -> None:
-    KEPT.mkdir(exist_ok=True)
+    (KEPT / "data").mkdir(parents=True, exist_ok=True)
     order = [figure.name for figure in FIGURES]
     outcomes = [json.loads(path.read_text()) for path in report.glob("*/outcome.json")]
     outcomes.sort(key=lambda outcome: order.index(outcome["name"]))
@@ -34,6 +38,11 @@ def main(report: Path, note: str = "") -> None:
     for outcome in outcomes:
         for panel in outcome["panels"]:
             shutil.copy(report / panel["files"]["png"], KEPT / f"{panel['name']}.png")
+        for data in outcome["data"]:
+            table = pd.read_parquet(report / data["parquet"])
+            if len(table) > LONGEST:
+                table = table[table["repetition"] == 0]
+            table.to_csv(KEPT / "data" / f"{data['study']}.csv", index=False, float_format="%.5g")
     (KEPT / "index.md").write_text("\n".join(page(outcomes, claims, note)) + "\n")
 
 
@@ -47,7 +56,9 @@ def page(outcomes, claims, note):
         f"{held} of {len(claims)} claims hold. Computed on {machine['cores']} cores "
         f"({machine['processor']}, {machine['system'].split()[0]}), Python {machine['python']}, no "
         "accelerator. The table of all claims with measured values and tolerances is "
-        "[claims.csv](claims.csv). Seconds are computing time of the runs, added over cores."
+        "[claims.csv](claims.csv). Times are computing time of the runs; two studies are computed "
+        "side by side. The tables behind the figures are kept with five digits (of training curves "
+        "only the first repetition); the report has them in full."
     )
     if note:
         yield ""
@@ -69,6 +80,9 @@ def page(outcomes, claims, note):
         yield f"*Printed.* {outcome['printed']}"
         yield ""
         yield f"*As run.* {outcome['as_run']}"
+        yield ""
+        links = (f"[{data['study']}](data/{data['study']}.csv)" for data in outcome["data"])
+        yield f"*Data.* {', '.join(links)}; again with `{outcome['command']}`."
         for panel in outcome["panels"]:
             yield ""
             yield f"![{panel['name']}]({panel['name']}.png)"

@@ -20,7 +20,7 @@ def symmetric(spectrum, seed):
 def find(matrices, *, tolerance=TOLERANCE, max_products=500, seed=0, guess=None):
     matrices = matrices[None] if matrices.ndim == 2 else matrices
     return lanczos.largest(
-        lambda vectors: np.einsum("bij,bj->bi", matrices, vectors),
+        lambda members, vectors: np.einsum("bij,bj->bi", matrices[members], vectors),
         matrices.shape[:2],
         matrices.dtype,
         tolerance=tolerance,
@@ -106,11 +106,21 @@ def test_unit_eigenvector_belongs_to_the_value():
 
 
 def test_result_does_not_depend_on_the_rest_of_the_batch():
-    matrices = np.stack([symmetric(np.linspace(-k, k, 30), k)[0] for k in range(1, 5)])
+    spectra = [np.r_[1.0, np.zeros(59)], np.linspace(-1, 1, 60), np.geomspace(1e-3, 1, 60)]
+    matrices = np.stack([symmetric(spectrum, k)[0] for k, spectrum in enumerate(spectra)])
     together = find(matrices)
+    assert len(set(together.products)) > 1  # each is left when it is done
     for index, matrix in enumerate(matrices):
-        alone = find(matrix)
-        assert abs(alone.value[0] - together.value[index]) <= alone.error[0]
+        for ours, theirs in zip(find(matrix), together, strict=True):
+            np.testing.assert_allclose(ours[0], theirs[index], rtol=1e-12, atol=1e-14)
+
+
+def test_where_rounding_is_above_the_tolerance_it_ends_when_nothing_else_is():
+    matrix = symmetric(np.r_[3.0, np.linspace(-1, 1, 199)], 2)[0].astype(np.float32)
+    found = find(matrix, tolerance=1e-9)
+    assert found.products[0] < 60
+    assert 1e-9 * 3 < found.error[0] < 1e-3
+    assert abs(float(found.value[0]) - 3) <= found.error[0]
 
 
 def test_a_member_that_is_not_finite_leaves_the_others_alone():

@@ -6,7 +6,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.sharpness.hessian import dense, surface
-from deeplin.sharpness.linear_hessian import LinearHessian, flat_weights
+from deeplin.sharpness.linear_hessian import LinearHessian, ReducedHessian, flat_weights
 
 SHAPES = [(5, 3, 7, 2, 1), (5, 1), (5, 5, 5, 5, 1), "residual"]
 
@@ -41,3 +41,37 @@ def test_single_precision_stays_single(problem):
     images = single(everyone, vectors.astype(np.float32))
     assert images.dtype == np.float32
     np.testing.assert_allclose(images, double(everyone, vectors), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_the_reduced_hessian_has_the_eigenvalues_of_the_dense_one(problem, shape):
+    nets = networks(shape)
+    reduced = ReducedHessian(problem, nets.widths, *flat_weights(nets.with_batch()))
+    matrices = np.asarray(dense(*surface(problem, nets), nets.with_batch()))
+    size, full = reduced.shape[1], matrices.shape[1]
+    for member, matrix in enumerate(matrices):
+        small = reduced(np.full(size, member), np.eye(size))
+        np.testing.assert_allclose(small, small.T, atol=1e-12)
+        # Both are filled up with zeros, to the same length.
+        ours = np.sort(np.r_[np.linalg.eigvalsh(small), np.zeros(full)])
+        theirs = np.sort(np.r_[np.linalg.eigvalsh(matrix), np.zeros(size)])
+        np.testing.assert_allclose(ours, theirs, atol=1e-12 * np.abs(theirs).max())
+    assert reduced.zero_is_theirs == (shape != (5, 1))
+
+
+def test_coordinates_of_the_range_keep_lengths_and_lose_nothing_of_an_image(problem, rng):
+    nets = networks((5, 3, 7, 2, 1))
+    reduced = ReducedHessian(problem, nets.widths, *flat_weights(nets))
+    everyone = np.arange(3)
+    images = reduced.full(everyone, rng.normal(size=reduced.full.shape))
+    coordinates = reduced.project(everyone, images)
+    np.testing.assert_allclose(reduced.expand(everyone, coordinates), images, atol=1e-12)
+    lengths = np.linalg.norm(images, axis=1)
+    np.testing.assert_allclose(np.linalg.norm(coordinates, axis=1), lengths, rtol=1e-12)
+
+
+def test_a_reduced_hessian_without_directions_is_zero(problem):
+    nets = jax.tree.map(np.zeros_like, networks((5, 4, 4, 1)))
+    reduced = ReducedHessian(problem, nets.widths, *flat_weights(nets))
+    images = reduced(np.arange(3), np.ones(reduced.shape))
+    np.testing.assert_array_equal(images, 0)

@@ -133,6 +133,25 @@ def test_single_precision_networks_get_a_single_precision_error(problem):
     assert abs(found.value - truth) <= found.error
 
 
+@pytest.mark.parametrize("which", ["largest", "smallest"])
+@pytest.mark.parametrize("widths", [(5, 1), (5, 1, 1), (5, 4, 1), (5, 6, 3, 7, 1)], ids=str)
+def test_lanczos_in_the_range_of_a_linear_hessian_is_lanczos_in_all_directions(
+    problem, hessian, widths, which
+):
+    start = dl.initialize.gaussian(jax.random.key(3), widths, 0.6)
+    nothing = jax.tree.map(jnp.zeros_like, start)
+    for net in (start, nothing):
+        matrix = hessian(problem, net)
+        truth = np.linalg.eigvalsh(matrix)[-1 if which == "largest" else 0]
+        for guess in (None, np.ones(len(matrix))):
+            found = sharpness(problem, net, method="lanczos", which=which, start=guess)
+            assert found.converged
+            assert abs(found.value - truth) <= found.error + 1e-13 * np.abs(matrix).max()
+            assert np.linalg.norm(found.vector) == pytest.approx(1, rel=1e-12)
+            image = matrix @ found.vector
+            np.testing.assert_allclose(image, found.value * found.vector, atol=1e-5)
+
+
 def test_lanczos_that_may_not_finish_says_so(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5,) * 6 + (1,), 0.5)
     found = sharpness(problem, net, method="lanczos", max_products=4)

@@ -9,6 +9,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
@@ -84,6 +85,27 @@ def linear_operator(risk: Callable, data: Any, tree: Any) -> Callable[[Array], A
     The gradient is linearised once, so that each product costs about as much as one gradient.
     """
     return jax.linearize(*gradient(risk, data, tree))[1]
+
+
+class AutodiffHessian:
+    """The Hessian of any loss at each network (or pytree) of a batch, (batch, parameters).
+
+    `hessian(members, vectors)` multiplies those with the numbers `members`, each by its vector.
+    """
+
+    def __init__(self, problem: Problem | Callable[[Any], Array], trees: Any):
+        self.risk, self.data = surface(problem, trees)
+        self.trees = trees
+        leaves = jax.tree.leaves(parameters(self.trees)[0])
+        self.shape = (len(leaves[0]), sum(leaf[0].size for leaf in leaves))
+        self.dtype = np.result_type(*{leaf.dtype for leaf in leaves})
+
+    def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Hv, a row for each of the members."""
+        everyone = np.zeros(self.shape, self.dtype)
+        everyone[members] = vectors  # the others are multiplied too: one compiled shape
+        images = products(self.risk, self.data, self.trees, jnp.asarray(everyone))
+        return np.asarray(images)[members]
 
 
 @eqx.filter_jit

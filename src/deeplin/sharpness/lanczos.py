@@ -17,6 +17,7 @@ a fresh random vector orthogonal to the space found, and the two small probabili
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -38,13 +39,13 @@ class Extreme(NamedTuple):
     value: np.ndarray
     error: np.ndarray
     vector: np.ndarray
-    products: int
+    products: np.ndarray
     scale: np.ndarray
     """A lower bound of the operator's norm: what rounding and the tolerance are relative to."""
 
 
 def largest(
-    multiply: Callable[[np.ndarray], np.ndarray],
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
     shape: tuple[int, int],
     dtype: np.dtype,
     *,
@@ -53,22 +54,35 @@ def largest(
     tolerance: float,
     max_products: int,
 ) -> Extreme:
-    """The largest eigenvalue of a batch of symmetric operators.
+    """The largest eigenvalue of a batch of symmetric operators; `shape` is (batch, N).
 
-    `multiply` maps arrays of `shape` (batch, N) to the same shape. Stops when every error is below
-    `tolerance` relative to its operator's norm.
+    `multiply(members, vectors)` gives the images of one vector for each of the numbered operators.
+    Each is left when its error is below `tolerance` relative to its norm, or when rounding is
+    larger than that and all else is smaller than rounding.
     """
     limit = min(shape[1], max_products)
     state = _Recurrence(shape, limit, dtype, seed, guess)
-    check = min(8, limit)
-    while True:
+    members, check = np.arange(shape[0]), min(8, limit)
+    found = Extreme(
+        *np.full((2, shape[0]), np.nan, dtype),
+        np.full(shape, np.nan, dtype),
+        np.zeros(shape[0], int),
+        np.full(shape[0], np.nan, dtype),
+    )
+    while len(members):
         while state.steps < check:
-            state.advance(multiply)
+            state.advance(partial(multiply, members))
         result = state.extreme()
-        pending = ~(result.error <= tolerance * result.scale) & np.isfinite(result.scale)
-        if state.steps == limit or not pending.any():
-            return result
+        rounding = state.rounding(result.scale)
+        wanted = tolerance * result.scale
+        goal = np.where(rounding < wanted, wanted, 2 * rounding)
+        going_on = (result.error > goal) & np.isfinite(result.scale) & (state.steps < limit)
+        for column, values in zip(found, result, strict=True):
+            column[members] = values
+        members = members[going_on]
+        state.keep(going_on)
         check = min(limit, state.steps + max(4, state.steps // 4))
+    return found
 
 
 class _Recurrence:
@@ -111,7 +125,7 @@ class _Recurrence:
         length = np.linalg.norm(rest, axis=1)
         self.beside[:, j] = length
         self.steps = j + 1
-        self.broken[:, j] = length <= self._rounding(self._scale())
+        self.broken[:, j] = length <= self.rounding(self._scale())
         if self.broken[:, j].any():
             fresh = _orthogonalised(known, np.broadcast_to(self._random(j + 1), rest.shape))[1]
             rest = np.where(self.broken[:, j, None], fresh, rest)
@@ -126,16 +140,24 @@ class _Recurrence:
         complete = k == size  # the basis spans everything: nothing is left to be found
         above = 0 if complete else self._excess(top, scale)
         residual = coupling[:, k - 1] * np.abs(mixing[:, -1])
-        error = np.where(scale == 0, 0, np.maximum(residual, above) + self._rounding(scale))
+        error = np.where(scale == 0, 0, np.maximum(residual, above) + self.rounding(scale))
         vector = _combination(self.basis[:, :k], mixing)
-        return Extreme(top, np.where(np.isnan(error), np.inf, error), vector, k, scale)
+        error = np.where(np.isnan(error), np.inf, error)
+        return Extreme(top, error, vector, np.full(len(top), k), scale)
+
+    def keep(self, chosen: np.ndarray) -> None:
+        """Go on with some of the operators only."""
+        if not chosen.all():
+            for name in ("basis", "diagonal", "beside", "broken", "noise"):
+                setattr(self, name, getattr(self, name)[chosen])
 
     def _scale(self) -> np.ndarray:
         """A lower bound of the operator's norm that costs nothing."""
         k = self.steps
         return np.maximum(np.abs(self.diagonal[:, :k]), self.beside[:, :k]).max(axis=1)
 
-    def _rounding(self, scale: np.ndarray) -> np.ndarray:
+    def rounding(self, scale: np.ndarray) -> np.ndarray:
+        """How far rounding may have moved an eigenvalue."""
         epsilon = np.finfo(self.basis.dtype).eps
         return np.sqrt(self.basis.shape[2]) * (8 * epsilon * scale + 2 * self.noise)
 
@@ -181,7 +203,11 @@ def _top_of_tridiagonal(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.nd
         return values, vectors
     for member in finite:
         value, vector = scipy.linalg.eigh_tridiagonal(
-            diagonal[member], beside[member], select="i", select_range=(last, last)
+            diagonal[member],
+            beside[member],
+            select="i",
+            select_range=(last, last),
+            check_finite=False,
         )
         values[member], vectors[member] = value[0], vector[:, 0]
     return values, vectors

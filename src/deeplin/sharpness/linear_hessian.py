@@ -1,7 +1,10 @@
 """Hessian-vector products of linear networks with one output, compiled once for every shape.
 
 Weights of a network are one flat vector, layer after layer. The gradient of layer k is v_k u_kᵀ,
-with v_k = W_{k+1}ᵀ…W_Lᵀp and u_k = W_{k−1}…W_1 g (FM-grad); a product is its derivative along δ.
+with v_k = W_{k+1}ᵀ…W_Lᵀp and u_k = W_{k−1}…W_1 g (FM-grad); a product is its derivative along δ,
+in layer k  δv_k u_kᵀ + v_k δu_kᵀ. So its range has, in layer k, no more than the d_k + d_{k−1}
+dimensions of a ûᵀ + v̂ bᵀ, û and v̂ of length one: there the eigenvalues can be found with far
+shorter vectors, because a symmetric matrix is zero on what is orthogonal to its range.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ class LinearHessian:
         self.shape, self.dtype = weights.shape, dtype
         self.curvature = 2 * problem.covariance.astype(dtype)
         shape = (len(weights), self.widths.sum())
-        self.backward, self.forward = np.empty(shape, dtype), np.empty(shape, dtype)
+        self.backward, self.forward = np.zeros((2, *shape), dtype)
         call(
             _sweep, self.widths, self.weights, readouts, self.curvature,
             problem.optimum.reshape(-1).astype(dtype), self.backward, self.forward,
@@ -40,6 +43,56 @@ class LinearHessian:
             members, np.ascontiguousarray(vectors), images,
         )  # fmt: skip
         return images
+
+
+class ReducedHessian:
+    """The same Hessians in the coordinates (a_1, b_1, …, a_L, b_L) of their range.
+
+    In layer k they stand for a_k û_kᵀ + v̂_k b_kᵀ, where the part of b_k along û_k is left out (it
+    is in a_k already), so it counts as a direction of eigenvalue zero. All other eigenvalues are
+    those of the full Hessians; `zero_is_theirs` says whether they have zero among them as well.
+    """
+
+    def __init__(self, problem: Problem, widths: tuple[int, ...], weights, readouts):
+        self.full = LinearHessian(problem, widths, weights, readouts)
+        self.left, self.right = (
+            _of_length_one(rows, widths) for rows in (self.full.backward, self.full.forward)
+        )
+        layers = list(zip(widths[1:], widths[:-1], strict=True))
+        self.shape = (len(weights), sum(rows + columns for rows, columns in layers))
+        self.dtype = self.full.dtype
+        self.zero_is_theirs = any(rows > 1 and columns > 1 for rows, columns in layers)
+
+    def __call__(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Hv, a row for each of the members."""
+        return self.project(members, self.full(members, self.expand(members, coordinates)))
+
+    def expand(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Flat vectors of weights from coordinates, a row for each of the members."""
+        vectors = np.empty((len(members), self.full.shape[1]), self.dtype)
+        frame = self.full.widths, self.left, self.right
+        call(_expand, *frame, members, np.ascontiguousarray(coordinates), vectors)
+        return vectors
+
+    def project(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Coordinates of that part of flat vectors that lies in the range."""
+        coordinates = np.empty((len(members), self.shape[1]), self.dtype)
+        frame = self.full.widths, self.left, self.right
+        call(_project, *frame, members, np.ascontiguousarray(vectors), coordinates)
+        return coordinates
+
+
+def _of_length_one(rows: np.ndarray, widths: tuple[int, ...]) -> np.ndarray:
+    """Each layer's part of every row divided by its length (but zero stays zero)."""
+    starts = np.cumsum((0, *widths[:-1]))
+    lengths = np.sqrt(np.add.reduceat(rows**2, starts, axis=1))
+    return rows / np.repeat(np.where(lengths > 0, lengths, 1), widths, axis=1)
+
+
+def is_scalar_linear(problem: object, networks: object) -> bool:
+    """Whether this is a linear network with one output, on a Problem."""
+    known = isinstance(problem, Problem) and isinstance(networks, Network)
+    return known and networks.activation == "linear" and networks.outputs == 1
 
 
 def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +164,53 @@ def _multiply(widths, weights, curvature, backward, forward, members, vectors, i
 def _apply(matrix, vector, image):
     """image = matrix · vector."""
     for i in range(len(matrix)):
-        total = 0.0
-        for j in range(len(vector)):
-            total += matrix[i, j] * vector[j]
-        image[i] = total
+        image[i] = _dot(matrix[i], vector)
+
+
+@numba.njit(nogil=True, cache=True)
+def _expand(widths, left, right, members, coordinates, vectors):
+    """a ûᵀ + v̂ bᵀ of every layer, b without its part along û."""
+    for row, b in enumerate(members):
+        x, image = coordinates[row], vectors[row]
+        node, place, at = 0, 0, 0
+        for k in range(1, widths.size):
+            rows, columns = widths[k], widths[k - 1]
+            u, v = right[b, node : node + columns], left[b, node + columns : node + columns + rows]
+            across = x[at + rows : at + rows + columns]
+            overlap = _dot(across, u)
+            for i in range(rows):
+                for j in range(columns):
+                    image[place + i * columns + j] = x[at + i] * u[j] + v[i] * (
+                        across[j] - overlap * u[j]
+                    )
+            node, place, at = node + columns, place + rows * columns, at + rows + columns
+
+
+@numba.njit(nogil=True, cache=True)
+def _project(widths, left, right, members, vectors, coordinates):
+    """a = Mû and b = Mᵀv̂ without its part along û, for the matrix M of every layer."""
+    for row, b in enumerate(members):
+        x = coordinates[row]
+        node, place, at = 0, 0, 0
+        for k in range(1, widths.size):
+            rows, columns = widths[k], widths[k - 1]
+            u, v = right[b, node : node + columns], left[b, node + columns : node + columns + rows]
+            layer = vectors[row, place : place + rows * columns].reshape(rows, columns)
+            _apply(layer, u, x[at : at + rows])
+            across = x[at + rows : at + rows + columns]
+            across[:] = 0
+            for i in range(rows):
+                for j in range(columns):
+                    across[j] += v[i] * layer[i, j]
+            overlap = _dot(across, u)
+            for j in range(columns):
+                across[j] -= overlap * u[j]
+            node, place, at = node + columns, place + rows * columns, at + rows + columns
+
+
+@numba.njit(nogil=True, cache=True)
+def _dot(left, right):
+    total = 0.0
+    for j in range(len(left)):
+        total += left[j] * right[j]
+    return total

@@ -18,12 +18,18 @@ from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
 from deeplin.sharpness.exact import exact
 from deeplin.sharpness.hessian import (
+    AutodiffHessian,
     as_batch,
     check_subject,
     dense,
     parameters,
-    products,
     surface,
+)
+from deeplin.sharpness.linear_hessian import (
+    LinearHessian,
+    ReducedHessian,
+    flat_weights,
+    is_scalar_linear,
 )
 from deeplin.sharpness.power import power_iteration
 from deeplin.sharpness.result import Sharpness
@@ -161,15 +167,28 @@ def _exact(request: _Request) -> Sharpness:
 
 
 def _lanczos(request: _Request) -> Sharpness:
-    risk, data = request.surface
+    if not is_scalar_linear(request.problem, request.trees):
+        return _by_products(request, AutodiffHessian(request.problem, request.trees))
+    weights, readouts = flat_weights(request.trees)
+    reduced = ReducedHessian(request.problem, request.trees.widths, weights, readouts)
+    if not reduced.zero_is_theirs:
+        return _by_products(request, reduced.full)
+    everyone = np.arange(request.shape[0])
+    guess = None if request.start is None else reduced.project(everyone, request.start)
+    found = _by_products(replace(request, start=guess), reduced)
+    vector = reduced.expand(everyone, found.vector)
+    length = np.linalg.norm(vector, axis=1, keepdims=True)
+    if np.any(length < 0.5):  # eigenvalue zero, with a vector that stands for nothing
+        return _by_products(request, reduced.full)
+    return replace(found, vector=vector / length)
 
-    def multiply(vectors):
-        image = products(risk, data, request.trees, jnp.asarray(vectors))
-        return request.sign * np.asarray(image)
 
+def _by_products(
+    request: _Request, hessian: AutodiffHessian | LinearHessian | ReducedHessian
+) -> Sharpness:
     found = lanczos.largest(
-        multiply,
-        request.shape,
+        lambda members, vectors: request.sign * hessian(members, vectors),
+        hessian.shape,
         request.dtype,
         seed=request.seed,
         guess=request.start,
@@ -223,21 +242,19 @@ def _auto(request: _Request) -> Sharpness:
     members = np.flatnonzero(~result.converged)
     if len(members) == request.shape[0]:
         return general(request)
-    # Padded to a power of two: few shapes, few compilations.
-    padded = np.resize(members, 1 << (len(members) - 1).bit_length())
+    padded = members
+    if not is_scalar_linear(request.problem, request.trees):
+        # To a power of two: few shapes, few compilations.
+        padded = np.resize(members, 1 << (len(members) - 1).bit_length())
     other = general(request.part(padded))
-    value, error, converged = (
-        array.copy() for array in (result.value, result.error, result.converged)
-    )
-    method = np.full(request.shape[0], "exact", dtype="<U8")
-    for target, source in (
-        (value, other.value),
-        (error, other.error),
-        (converged, other.converged),
-    ):
-        target[members] = source[: len(members)]
-    method[members] = other.method
-    return Sharpness(value, error, method, converged, products=other.products)
+    columns = {
+        name: np.array(np.broadcast_to(getattr(result, name), request.shape[0]))
+        for name in ("value", "error", "method", "converged", "products")
+    }
+    columns["method"] = columns["method"].astype("<U8")
+    for name, column in columns.items():
+        column[members] = np.broadcast_to(getattr(other, name), len(padded))[: len(members)]
+    return Sharpness(**columns)
 
 
 def _start(start: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:

@@ -7,15 +7,13 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from deeplin.checks import InputError, positive_number
 from deeplin.networks import Network
-from deeplin.problems import Problem
 from deeplin.sharpness.following import Follower, Tracked
-from deeplin.sharpness.hessian import as_batch, check_subject, parameters, products, surface
-from deeplin.sharpness.linear_hessian import LinearHessian, flat_weights
+from deeplin.sharpness.hessian import AutodiffHessian, as_batch, check_subject, parameters
+from deeplin.sharpness.linear_hessian import LinearHessian, flat_weights, is_scalar_linear
 
 
 class SharpnessTracker:
@@ -45,7 +43,7 @@ class SharpnessTracker:
         """Sharpness of each network, from the eigenvectors found at the last call."""
         return self.follow(_hessians(self.problem, networks))
 
-    def follow(self, hessians: LinearHessian | _Autodiff) -> Tracked:
+    def follow(self, hessians: LinearHessian | AutodiffHessian) -> Tracked:
         """The largest eigenvalues of Hessians near those of the last call."""
         if self.follower is None:
             blocks = _random_blocks(hessians.shape, hessians.dtype)
@@ -78,46 +76,22 @@ def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -
     return Tracked(*(column if batched else column[:, 0] for column in columns))
 
 
-class _Autodiff:
-    """Products with the Hessian of any loss at each network (or pytree) of a batch."""
-
-    def __init__(self, problem: Any, networks: Any):
-        self.risk, self.data = surface(problem, networks)
-        self.trees = as_batch(networks)
-        leaves = jax.tree.leaves(parameters(self.trees)[0])
-        self.shape = (len(leaves[0]), sum(leaf[0].size for leaf in leaves))
-        self.dtype = leaves[0].dtype
-
-    def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        everyone = np.zeros(self.shape, self.dtype)
-        everyone[members] = vectors  # the others are multiplied too: one compiled shape
-        return np.asarray(products(self.risk, self.data, self.trees, jnp.asarray(everyone)))[
-            members
-        ]
-
-
-def _hessians(problem: Any, networks: Any) -> LinearHessian | _Autodiff:
+def _hessians(problem: Any, networks: Any) -> LinearHessian | AutodiffHessian:
     """Products with the Hessian of each network of a batch."""
     check_subject(problem, networks)
-    if not _linear(problem, networks):
-        return _Autodiff(problem, networks)
+    if not is_scalar_linear(problem, networks):
+        return AutodiffHessian(problem, as_batch(networks))
     weights, readouts = map(np.atleast_2d, flat_weights(networks))
     return LinearHessian(problem, networks.widths, weights, readouts)
 
 
-def _along(problem: Any, trajectory: Any) -> Iterator[LinearHessian | _Autodiff]:
+def _along(problem: Any, trajectory: Any) -> Iterator[LinearHessian | AutodiffHessian]:
     """The Hessians at each record of a trajectory."""
-    if not _linear(problem, trajectory):
-        return (_Autodiff(problem, record) for record in _records(trajectory))
+    if not is_scalar_linear(problem, trajectory):
+        return (AutodiffHessian(problem, as_batch(record)) for record in _records(trajectory))
     rows = (array.reshape(len(array), -1, array.shape[-1]) for array in flat_weights(trajectory))
     widths = trajectory.widths
     return (LinearHessian(problem, widths, *record) for record in zip(*rows, strict=True))
-
-
-def _linear(problem: Any, networks: Any) -> bool:
-    """Whether there is compiled code for the products: a linear network with one output."""
-    known = isinstance(problem, Problem) and isinstance(networks, Network)
-    return known and networks.activation == "linear" and networks.outputs == 1
 
 
 def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
