@@ -63,12 +63,9 @@ def largest(
     limit = min(shape[1], max_products)
     state = _Recurrence(shape, limit, dtype, seed, guess)
     members, check = np.arange(shape[0]), min(8, limit)
-    found = Extreme(
-        *np.full((2, shape[0]), np.nan, dtype),
-        np.full(shape, np.nan, dtype),
-        np.zeros(shape[0], int),
-        np.full(shape[0], np.nan, dtype),
-    )
+    unknown = np.full(shape[0], np.nan, dtype)
+    vectors, products = np.full(shape, np.nan, dtype), np.zeros(shape[0], int)
+    found = Extreme(unknown, unknown.copy(), vectors, products, unknown.copy())
     while len(members):
         while state.steps < check:
             state.advance(partial(multiply, members))

@@ -9,6 +9,8 @@ shorter vectors, because a symmetric matrix is zero on what is orthogonal to its
 
 from __future__ import annotations
 
+from typing import Any
+
 import numba
 import numpy as np
 
@@ -89,7 +91,7 @@ def _of_length_one(rows: np.ndarray, widths: tuple[int, ...]) -> np.ndarray:
     return rows / np.repeat(np.where(lengths > 0, lengths, 1), widths, axis=1)
 
 
-def is_scalar_linear(problem: object, networks: object) -> bool:
+def is_scalar_linear(problem: Any, networks: Any) -> bool:
     """Whether this is a linear network with one output, on a Problem."""
     known = isinstance(problem, Problem) and isinstance(networks, Network)
     return known and networks.activation == "linear" and networks.outputs == 1

@@ -176,6 +176,7 @@ def _lanczos(request: _Request) -> Sharpness:
     everyone = np.arange(request.shape[0])
     guess = None if request.start is None else reduced.project(everyone, request.start)
     found = _by_products(replace(request, start=guess), reduced)
+    assert found.vector is not None
     vector = reduced.expand(everyone, found.vector)
     length = np.linalg.norm(vector, axis=1, keepdims=True)
     if np.any(length < 0.5):  # eigenvalue zero, with a vector that stands for nothing
