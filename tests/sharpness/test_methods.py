@@ -152,6 +152,17 @@ def test_lanczos_in_the_range_of_a_linear_hessian_is_lanczos_in_all_directions(
             np.testing.assert_allclose(image, found.value * found.vector, atol=1e-5)
 
 
+def test_a_network_without_curvature_has_a_direction_too(problem):
+    """Zero weights, three layers: a zero Hessian, whose range has no direction at all."""
+    moving = dl.initialize.gaussian(jax.random.key(3), (5, 4, 4, 1), 0.6)
+    batch = stack([jax.tree.map(jnp.zeros_like, moving), moving])
+    for seed in range(5):
+        found = sharpness(problem, batch, method="lanczos", key=jax.random.key(seed))
+        assert found.value[0] == found.error[0] == 0
+        np.testing.assert_allclose(np.linalg.norm(found.vector, axis=1), 1, rtol=1e-12)
+        assert found.value[1] == pytest.approx(sharpness(problem, moving).value, rel=1e-9)
+
+
 def test_lanczos_that_may_not_finish_says_so(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5,) * 6 + (1,), 0.5)
     found = sharpness(problem, net, method="lanczos", max_products=4)

@@ -178,10 +178,13 @@ def _lanczos(request: _Request) -> Sharpness:
     found = _by_products(replace(request, start=guess), reduced)
     assert found.vector is not None
     vector = reduced.expand(everyone, found.vector)
-    length = np.linalg.norm(vector, axis=1, keepdims=True)
-    if np.any(length < 0.5):  # eigenvalue zero, with a vector that stands for nothing
-        return _by_products(request, reduced.full)
-    return replace(found, vector=vector / length)
+    nothing = np.flatnonzero(np.linalg.norm(vector, axis=1) < 0.5)
+    if len(nothing):  # eigenvalue zero, found where coordinates stand for no direction
+        full = LinearHessian(
+            request.problem, request.trees.widths, weights[nothing], readouts[nothing]
+        )
+        vector[nothing] = _by_products(request.part(nothing), full).vector
+    return replace(found, vector=vector / np.linalg.norm(vector, axis=1, keepdims=True))
 
 
 def _by_products(
@@ -244,7 +247,7 @@ def _auto(request: _Request) -> Sharpness:
     if len(members) == request.shape[0]:
         return general(request)
     padded = members
-    if not is_scalar_linear(request.problem, request.trees):
+    if general is _dense or not is_scalar_linear(request.problem, request.trees):
         # To a power of two: few shapes, few compilations.
         padded = np.resize(members, 1 << (len(members) - 1).bit_length())
     other = general(request.part(padded))
