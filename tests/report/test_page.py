@@ -120,7 +120,8 @@ def test_a_folder_that_cannot_be_written_is_explained(toy_results, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(1.23, "1.2 s"), (59.6, "60 s"), (150, "2 min 30 s")]
+    ("seconds", "text"),
+    [(1.23, "1.2 s"), (59.6, "60 s"), (150, "2 min 30 s"), (17_860, "4 h 57 min")],
 )
 def test_durations_are_for_people(seconds, text):
     assert duration(seconds) == text

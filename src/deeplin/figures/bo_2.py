@@ -32,6 +32,15 @@ def plot_risk(config: ReluSweep, table: pd.DataFrame, ax: Axes, *, scale: str) -
     spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
     ax.errorbar(points["variance"], points["mean"], spread, capsize=2, label="trained", **look(0))
     zero = runs.drop_duplicates("repetition")["zero_risk"].mean()
+    dead = runs[runs["steps"] == 0]
+    if len(dead):
+        ax.annotate(
+            f"{LETTER[scale]} = {number(dead[scale].iloc[0])}: no gradient, never trained (E-10)",
+            (dead[scale].iloc[0] ** 2, dead["risk"].mean()),
+            (12, -16),
+            textcoords="offset points",
+            fontsize="small",
+        )
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
     ax.set(xlabel=f"Initialization variance {LETTER[scale]}²", ylabel="Excess risk")
     ax.set_ylim(0, None)
