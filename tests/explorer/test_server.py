@@ -2,9 +2,12 @@
 
 import http.client
 import json
+import os
+import signal
 import socket
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import urlsplit
 
@@ -110,6 +113,26 @@ def test_command_serves_and_says_where(tmp_path):
             assert answer(url)[0] == 200
         finally:
             process.terminate()
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.5])
+def test_ctrl_c_ends_it_at_once_and_quietly_also_while_it_computes(tmp_path, seconds):
+    def move(url) -> None:
+        client = pull_session(url=url.rstrip("/"))
+        client.document.get_model_by_name("depth").value = 7
+        client.force_roundtrip()  # the server is at work on it when it answers
+
+    with subprocess.Popen(
+        [sys.executable, "-m", "deeplin", "explore", "--no-browser"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+        env={**os.environ, "XDG_CACHE_HOME": str(tmp_path)},  # so that it has to compile
+    ) as process:  # fmt: skip
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(move, process.stdout.readline().split()[3]).result()
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60) == ("", "")
+        assert process.returncode == 0
 
 
 def test_help_names_the_options():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -24,4 +27,9 @@ def explore(
         raise InputError(
             f"the explorer needs {error.name}, which is not installed; install 'deeplin[explorer]'."
         ) from None
-    serve(port, open_browser=browser)
+    with suppress(KeyboardInterrupt):
+        serve(port, open_browser=browser)
+    # Threads may be inside compiled code, from which Python cannot call them back: it would wait
+    # for them, or abort. There is nothing to keep.
+    sys.stdout.flush()
+    os._exit(0)
