@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -37,7 +36,7 @@ def reproduce(
     """
     from deeplin import figures as catalogue
     from deeplin.report import write_figure, write_page
-    from deeplin.sweep import Lines, show_progress
+    from deeplin.sweep import Lines, prompt_interrupt, show_progress
 
     chosen = catalogue.select(catalogue.FIGURES, figures)
     report = out / "report"
@@ -51,12 +50,11 @@ def reproduce(
         progress=show_progress if workers == 1 else Lines,  # a terminal has room for one bar
     )
     outcomes = []
-    try:
+    again = shlex.join(["deeplin", *sys.argv[1:]])
+    with prompt_interrupt(f"deeplin: interrupted. What is finished is kept; to go on: {again}"):
         for result in results:
             outcomes.append(write_figure(result, report))
             write_page(report, [figure.name for figure in catalogue.FIGURES])
-    except KeyboardInterrupt:
-        _leave_at_once(shlex.join(["deeplin", *sys.argv[1:]]))
     if as_json:
         typer.echo(json.dumps([_summary(outcome) for outcome in outcomes], ensure_ascii=False))
     else:
@@ -64,13 +62,6 @@ def reproduce(
         typer.echo(f"report: {page}")
     if any(outcome["verdict"] == "fails" for outcome in outcomes):
         raise typer.Exit(1)
-
-
-def _leave_at_once(again: str) -> NoReturn:
-    """End without waiting for the studies at work: their folders are in order at every instant."""
-    print(f"deeplin: interrupted. What is finished is kept; to go on: {again}", file=sys.stderr)
-    sys.stderr.flush()
-    os._exit(130)
 
 
 def _summary(outcome: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,16 @@ def as_batch(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None] if eqx.is_array(leaf) else leaf, tree)
 
 
+def extent(trees: Any) -> tuple[tuple[int, int], np.dtype]:
+    """Trees in a batch and parameters of each, and the precision of their vectors."""
+    leaves = jax.tree.leaves(parameters(trees)[0])
+    if not leaves:
+        raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
+    batch = len(leaves[0])
+    size = sum(leaf.size for leaf in leaves) // batch
+    return (batch, size), np.result_type(*{leaf.dtype for leaf in leaves})
+
+
 def gradient(risk: Callable, data: Any, tree: Any) -> tuple[Callable[[Array], Array], Array]:
     """∇R as a function of the flattened parameters, and those of `tree`."""
     trained, rebuild = parameters(tree)
@@ -96,9 +106,7 @@ class AutodiffHessian:
     def __init__(self, problem: Problem | Callable[[Any], Array], trees: Any):
         self.risk, self.data = surface(problem, trees)
         self.trees = trees
-        leaves = jax.tree.leaves(parameters(self.trees)[0])
-        self.shape = (len(leaves[0]), sum(leaf[0].size for leaf in leaves))
-        self.dtype = np.result_type(*{leaf.dtype for leaf in leaves})
+        self.shape, self.dtype = extent(trees)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Hv, a row for each of the members."""

@@ -22,7 +22,7 @@ from deeplin.sharpness.hessian import (
     as_batch,
     check_subject,
     dense,
-    parameters,
+    extent,
     surface,
 )
 from deeplin.sharpness.linear_hessian import (
@@ -110,14 +110,9 @@ class _Request:
         """Check what the caller passed."""
         check_subject(problem, network)
         trees = as_batch(network)
-        leaves = jax.tree.leaves(parameters(trees)[0])
-        if not leaves:
-            raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
+        shape, dtype = extent(trees)
         if which not in ("largest", "smallest"):
             raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
-        batch = len(leaves[0])
-        shape = (batch, sum(leaf.size for leaf in leaves) // batch)
-        dtype = np.result_type(*{leaf.dtype for leaf in leaves})
         if tolerance is None:
             tolerance = float(np.finfo(dtype).eps) ** (2 / 3)
         seed = 0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32))
