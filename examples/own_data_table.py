@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
 from deeplin.sharpness import sharpness
-from deeplin.theory.critical_rate import SETTLED
+from deeplin.training.critical_rate import SETTLED
 
 PAGE = Path(__file__).parent.parent / "docs" / "own-data.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.compiled import share_compiled_code
+from deeplin.kernels.compiling import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
 

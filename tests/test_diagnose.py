@@ -12,7 +12,7 @@ from deeplin.cli import main
 from deeplin.networks import Network
 from deeplin.problems.reading import read_problem
 from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
-from deeplin.theory.diagnosis import DRAWS, admissible_scale, diagnose
+from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
 
 
 def command(capsys, *arguments):

@@ -15,8 +15,8 @@ from deeplin.cli import main
 from deeplin.cli.live import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.sharpness import sharpness
-from deeplin.theory.prediction import Prediction, judge, predict
-from deeplin.theory.recipe import (
+from deeplin.training.prediction import Prediction, judge, predict
+from deeplin.training.recipe import (
     INITIALIZATIONS,
     automatic_learning_rate,
     descend,

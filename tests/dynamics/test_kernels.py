@@ -16,10 +16,10 @@ from numba import njit
 import deeplin as dl
 from deeplin.dynamics import lane_stepping, stepping
 from deeplin.dynamics.descent import gradient_descent
-from deeplin.dynamics.lane_activations import activate, exponential_parts
 from deeplin.dynamics.lane_group import packed, unpack
 from deeplin.dynamics.objective import objective_of
-from deeplin.lanes import LANES, any_outside, fill, load, store
+from deeplin.kernels.activations import activate, exponential_parts
+from deeplin.kernels.lanes import LANES, any_outside, fill, load, store
 
 PRECISIONS = (np.float64, np.float32)
 

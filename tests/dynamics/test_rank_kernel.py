@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deeplin.dynamics.rank_kernel import BROKEN, REACHED, RUNNING, Descent, steps_within
+from deeplin.dynamics.rank_kernel import Descent, steps_within
+from deeplin.kernels.wide import BROKEN, REACHED, RUNNING
 
 
 def _case(sizes, seed):

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deeplin.sharpness.following import MAX_PRODUCTS, Follower
+from deeplin.kernels.tracking import MAX_PRODUCTS
+from deeplin.sharpness.following import Follower
 
 
 def block(size, batch=1):

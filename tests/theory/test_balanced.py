@@ -9,7 +9,7 @@ from jax.flatten_util import ravel_pytree
 
 import deeplin as dl
 from deeplin.networks import landscape
-from deeplin.theory.balanced import balanced_curvature, balanced_network
+from deeplin.theory.minimizers import balanced_curvature, balanced_network
 
 
 def _dense_sharpness(problem, network):

@@ -10,10 +10,10 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import gradient_flow
-from deeplin.theory import STATEMENTS, Check, NotApplicable, certify, statements
+from deeplin.theory import STATEMENTS, Check, NotApplicable, certify, registry
 from deeplin.theory.certificate import HOLDS, NOT_APPLICABLE, UNMET, VIOLATED
 from deeplin.theory.context import Context
-from deeplin.theory.statements import statement
+from deeplin.theory.registry import statement
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -26,7 +26,7 @@ FLAT_MINIMA += ["Talk-res", "Talk-log", "X-1", "X-2", "X-3", "X-4", "X-5", "X-6"
 @pytest.fixture
 def temporary_statement(monkeypatch):
     """Register a statement for one test; its evaluation returns the checks it is given."""
-    monkeypatch.setattr(statements, "_STATEMENTS", dict(statements.STATEMENTS))
+    monkeypatch.setattr(registry, "_STATEMENTS", dict(registry.STATEMENTS))
 
     def register(*checks, kind="lemma"):
         @statement("T-1", title="test", kind=kind, reference="none", formula="")

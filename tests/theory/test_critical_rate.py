@@ -4,7 +4,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.theory import critical_learning_rate, empirical_critical_rate
-from deeplin.theory.critical_rate import CriticalRate
+from deeplin.training.critical_rate import CriticalRate
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])

@@ -8,7 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deeplin.checks import InputError
-from deeplin.theory.effective_ranks import effective_index, effective_ranks, spike
+from deeplin.theory.benign_overfitting.effective_ranks import (
+    effective_index,
+    effective_ranks,
+    spike,
+)
 
 SPECTRA = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=30)
 

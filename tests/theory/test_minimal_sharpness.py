@@ -14,7 +14,7 @@ from deeplin.theory import (
     minimal_sharpness,
     minimizer_lower_bound,
 )
-from deeplin.theory.minimal_sharpness import largest_eigenvalue_of_update
+from deeplin.theory.minimizers import largest_eigenvalue_of_update
 
 
 def dense_sharpness(problem, network):

@@ -5,8 +5,8 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.theory.effective_ranks import effective_ranks
-from deeplin.theory.overfitting import (
+from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks
+from deeplin.training.overfitting import (
     estimate_overfitting,
     estimate_tail,
     leave_one_out_errors,

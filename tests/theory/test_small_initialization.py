@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.dynamics import gradient_flow
+from deeplin.kernels.singular_values import extreme_singular, extreme_values
 from deeplin.theory import (
     balanced_sharpness,
     certify,
@@ -16,7 +17,6 @@ from deeplin.theory import (
     minimal_sharpness,
 )
 from deeplin.theory.certificate import HOLDS, UNMET
-from deeplin.theory.singular import extreme_singular, extreme_values
 
 STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
 

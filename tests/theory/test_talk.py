@@ -6,7 +6,7 @@ import deeplin as dl
 from deeplin.dynamics import gradient_flow
 from deeplin.theory import certify, logistic_descent
 from deeplin.theory.certificate import HOLDS, NOT_APPLICABLE
-from deeplin.theory.registry.gradients import toy_sharpness
+from deeplin.theory.gradients import toy_sharpness
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 12])

@@ -44,7 +44,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     import jax
 
-    from deeplin.compiled import share_compiled_code
+    from deeplin.kernels.compiling import share_compiled_code
 
     share_compiled_code()
 

@@ -34,7 +34,7 @@ def diagnose(
 ) -> None:
     """Say which learning rates can work on a table, and whether interpolation is benign."""
     from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
-    from deeplin.theory.diagnosis import diagnose as diagnose_problem
+    from deeplin.training.diagnosis import diagnose as diagnose_problem
 
     depths, vector = table.parse_depths(depth), table.parse_readout(readout)
     reading = table.read(source, target, ignore, standardize, intercept, missing, memory, cluster)

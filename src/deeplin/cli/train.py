@@ -77,8 +77,8 @@ def _train(
     import jax
 
     from deeplin.sharpness import sharpness
-    from deeplin.theory.prediction import judge, predict
-    from deeplin.theory.recipe import descend, starting_network
+    from deeplin.training.prediction import judge, predict
+    from deeplin.training.recipe import descend, starting_network
 
     problem = reading.problem
     problem.require_signal("what to train for")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.dynamics.stepping import DIVERGED, REACHED, RUNNING, Rules, State
-from deeplin.lanes import LANES
+from deeplin.kernels.lanes import LANES
 from deeplin.networks import Network
 
 EMPTY = -1

@@ -8,18 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from pathlib import Path
 
 import jax
 import numpy as np
 
-from deeplin.compiled import call, digest, thread_count
 from deeplin.dynamics.lane_group import Group, unpack
-from deeplin.dynamics.lane_linear import linear_kernel
-from deeplin.dynamics.lane_rows import BLOCK, rows_kernel
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.stepping import RUNNING, Rules, State
-from deeplin.lanes import LANES
+from deeplin.kernels.compiling import call, digest, thread_count
+from deeplin.kernels.lanes import LANES
+from deeplin.kernels.linear import linear_kernel
+from deeplin.kernels.rows import BLOCK, rows_kernel
 from deeplin.networks import Network
 
 UNROLLED = 8
@@ -63,7 +62,7 @@ def _linear(objective: Objective, rules: Rules, state: State, square: int) -> De
     """The kernel for linear networks with its data."""
     network, quadratic = state.network, objective.data[0]
     outputs, size = network.outputs, sum(network.widths)
-    kernel = linear_kernel(square, outputs == 1, bool(state.velocity), _sources())
+    kernel = linear_kernel(square, outputs == 1, bool(state.velocity), digest())
     covariance, optimum = np.asarray(quadratic.covariance), np.asarray(quadratic.optimum)
     momentum = covariance.dtype.type(rules.momentum)
 
@@ -85,7 +84,7 @@ def _rows(objective: Objective, rules: Rules, state: State, square: int) -> Desc
     """The kernel for GELU and ReLU networks with its data."""
     network, data = state.network, objective.data[0]
     smooth = network.activation == "gelu"
-    kernel = rows_kernel(square, smooth, bool(state.velocity), _sources())
+    kernel = rows_kernel(square, smooth, bool(state.velocity), digest())
     inputs, targets = np.asarray(data.inputs), np.asarray(data.targets)
     momentum = inputs.dtype.type(rules.momentum)
 
@@ -122,7 +121,3 @@ def _collect(state: State, groups: list[Group]) -> State:
     leaves, structure = jax.tree.flatten(state.network)
     leaves[: len(weights)] = weights  # as they are: a new Network would move them to the device
     return State(jax.tree.unflatten(structure, leaves), tuple(velocity), outcome, steps)
-
-
-def _sources() -> str:
-    return digest(Path(__file__).parent, "lane_*.py")

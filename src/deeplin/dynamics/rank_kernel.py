@@ -12,15 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numba
 import numpy as np
 
-from deeplin.compiled import call
-
-RUNNING, REACHED, BROKEN = 0, 1, 2
-ROWS = 4
-# Sums may be reordered and fused, but NaN and infinity keep their meaning: divergence must show.
-FLAGS = {"reassoc", "contract", "nsz", "arcp"}
+from deeplin.kernels.compiling import call
+from deeplin.kernels.wide import BROKEN, ROWS, RUNNING, descend
 
 
 @dataclass
@@ -112,7 +107,7 @@ class Descent:
 
     def _run(self, until, learning_rate, momentum, goal, ceiling) -> None:
         self.outcome, taken, self.risk, self.path = call(
-            _descend,
+            descend,
             self.weights,
             self.velocity,
             self.widths,
@@ -140,124 +135,3 @@ def _pad(matrix: np.ndarray, rows: int, columns: int) -> np.ndarray:
     padded = np.zeros((rows, columns))
     padded[: matrix.shape[0], : matrix.shape[1]] = matrix
     return padded
-
-
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _subtract(layer, j, left, right):
-    """Rows j … j+3 of W −= left ᵀright, a rank-q update."""
-    w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
-    for s in range(left.shape[0]):
-        c0, c1, c2, c3 = left[s, j], left[s, j + 1], left[s, j + 2], left[s, j + 3]
-        u = right[s]
-        for i in range(layer.shape[1]):
-            x = u[i]
-            w0[i] -= c0 * x
-            w1[i] -= c1 * x
-            w2[i] -= c2 * x
-            w3[i] -= c3 * x
-
-
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _pull_back(layer, j, upper, lower):
-    """Add what rows j … j+3 contribute to V_{k−1} = W_kᵀV_k."""
-    w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
-    for s in range(upper.shape[0]):
-        c0, c1, c2, c3 = upper[s, j], upper[s, j + 1], upper[s, j + 2], upper[s, j + 3]
-        v = lower[s]
-        for i in range(layer.shape[1]):
-            v[i] += c0 * w0[i] + c1 * w1[i] + c2 * w2[i] + c3 * w3[i]
-
-
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _push_forward(layer, lower, upper):
-    """U_k = W_k U_{k−1}."""
-    for j in range(0, layer.shape[0], ROWS):
-        w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
-        for s in range(lower.shape[0]):
-            u = lower[s]
-            t0 = t1 = t2 = t3 = 0.0
-            for i in range(layer.shape[1]):
-                x = u[i]
-                t0 += x * w0[i]
-                t1 += x * w1[i]
-                t2 += x * w2[i]
-                t3 += x * w3[i]
-            upper[s, j], upper[s, j + 1], upper[s, j + 2], upper[s, j + 3] = t0, t1, t2, t3
-
-
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _slope(eigenvalues, optimum, product, slope, floor):
-    """R = floor + Σλ(Θ−Θ*)² and its gradient 2λ(Θ−Θ*) in Θ (FM-grad)."""
-    risk = floor
-    for s in range(optimum.shape[0]):
-        for i in range(len(eigenvalues)):
-            difference = product[s, i] - optimum[s, i]
-            slope[s, i] = 2 * eigenvalues[i] * difference
-            risk += eigenvalues[i] * difference * difference
-    return risk
-
-
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _sweep_down(weights, velocity, widths, step, momentum, forward, old, new):
-    """Update every layer from the last to the first; leave its backward products in `new`.
-
-    With step 0 and no momentum the weights stay as they are.
-    """
-    moving = step != 0.0 or momentum != 0.0
-    end = len(weights)
-    for k in range(len(widths) - 1, 0, -1):
-        rows, columns = widths[k], widths[k - 1]
-        start = end - rows * columns
-        layer = weights[start:end].reshape(rows, columns)
-        new[k - 1][:, :columns] = 0.0
-        left = step * old[k]
-        for j in range(0, rows, ROWS):
-            if momentum != 0.0:
-                speed = velocity[start:end].reshape(rows, columns)
-                speed[j : j + ROWS] *= momentum
-                _subtract(speed, j, left, forward[k - 1])
-                layer[j : j + ROWS] += speed[j : j + ROWS]
-            elif moving:
-                _subtract(layer, j, left, forward[k - 1])
-            _pull_back(layer, j, new[k], new[k - 1])
-        end = start
-
-
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _descend(weights, velocity, widths, outer, eigenvalues, optimum, floor, rules, steps, path):
-    """Up to `steps` steps; returns (outcome, steps taken, R at the end, path + Σ√R)."""
-    learning_rate, momentum, goal, ceiling = rules
-    depth, q = len(widths) - 1, outer.shape[0]
-    backward = np.zeros((2, depth + 1, q, widths.max()))
-    forward = np.zeros((depth, q, widths.max()))
-    for side in range(2):
-        backward[side, depth, :, : outer.shape[1]] = outer
-    _sweep_down(weights, velocity, widths, 0.0, 0.0, forward, backward[1], backward[0])
-    now = 0
-    for taken in range(steps + 1):
-        risk = _slope(eigenvalues, optimum, backward[now, 0], forward[0], floor)
-        if risk <= goal:
-            return REACHED, taken, risk, path
-        if not risk <= ceiling:
-            return BROKEN, taken, risk, path
-        if taken == steps:
-            break
-        path += np.sqrt(risk)
-        start = 0
-        for k in range(1, depth):
-            rows, columns = widths[k], widths[k - 1]
-            layer = weights[start : start + rows * columns].reshape(rows, columns)
-            _push_forward(layer, forward[k - 1], forward[k])
-            start += rows * columns
-        _sweep_down(
-            weights,
-            velocity,
-            widths,
-            learning_rate,
-            momentum,
-            forward,
-            backward[now],
-            backward[1 - now],
-        )
-        now = 1 - now
-    return RUNNING, steps, risk, path

@@ -11,14 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.compiled import thread_count
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
-from deeplin.dynamics.rank_kernel import BROKEN, REACHED, RUNNING, Descent, steps_within
+from deeplin.dynamics.rank_kernel import Descent, steps_within
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED
 from deeplin.dynamics.wide_run import Moment, Outcome, UnstableStep, WideRun
 from deeplin.dynamics.width_free import ReducedStart, key_words
+from deeplin.kernels.compiling import thread_count
+from deeplin.kernels.wide import BROKEN, REACHED, RUNNING
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.population import Population

@@ -25,7 +25,7 @@ from deeplin.theory.benign_overfitting import (
     interpolation_bound,
     risk_split,
 )
-from deeplin.theory.effective_ranks import effective_index, effective_ranks
+from deeplin.theory.benign_overfitting.effective_ranks import effective_index, effective_ranks
 
 RECORDS = 400
 NEAR = 1e-4

@@ -14,7 +14,7 @@ from deeplin.figures.setting import Setting
 from deeplin.figures.style import INK, look
 from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit, run_key
-from deeplin.theory import empirical_critical_rate
+from deeplin.training import empirical_critical_rate
 
 STARTS = {
     "residual": "from residual initialisations",

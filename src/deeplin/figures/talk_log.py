@@ -18,7 +18,7 @@ from deeplin.networks import Network
 from deeplin.problems.synthetic import separable
 from deeplin.sweep import Experiment, Unit
 from deeplin.theory import minimal_sharpness
-from deeplin.theory.logistic import logistic_descent
+from deeplin.theory.talk import logistic_descent
 
 LABELS = {
     "logistic": "logistic loss, separable data",

@@ -6,7 +6,7 @@ import math
 
 from numba import njit
 
-from deeplin.lanes import (
+from deeplin.kernels.lanes import (
     by_precision,
     choose_less,
     fill,

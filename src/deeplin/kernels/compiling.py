@@ -16,13 +16,13 @@ from filelock import FileLock
 
 
 @cache
-def digest(folder: Path, pattern: str) -> str:
-    """Digest of the kernels' code in `folder` and of the lanes they are written with.
+def digest() -> str:
+    """Digest of the code of all kernels.
 
     A kernel holds it in its closure: numba's cache on disk would notice changes of one file only.
     """
     code = hashlib.sha256()
-    for path in [Path(__file__).with_name("lanes.py"), *sorted(folder.glob(pattern))]:
+    for path in sorted(Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
     return code.hexdigest()
 

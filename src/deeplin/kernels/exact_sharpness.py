@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from deeplin.lanes import (
+from deeplin.kernels.lanes import (
     LANES,
     any_outside,
     choose_less,

@@ -14,7 +14,7 @@ from functools import cache
 
 from numba import njit
 
-from deeplin.lanes import any_outside, fill, load, multiply_add, store
+from deeplin.kernels.lanes import any_outside, fill, load, multiply_add, store
 
 
 @cache

@@ -14,8 +14,8 @@ from functools import cache
 
 from numba import njit
 
-from deeplin.dynamics.lane_activations import apply_activation
-from deeplin.lanes import any_outside, fill, load, multiply_add, store
+from deeplin.kernels.activations import apply_activation
+from deeplin.kernels.lanes import any_outside, fill, load, multiply_add, store
 
 BLOCK = 8
 """Rows of the data taken together."""

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from deeplin.figures import style
-from deeplin.theory.diagnosis import Diagnosis
+from deeplin.training.diagnosis import Diagnosis
 
 HEADINGS = {
     "depth": "depth",

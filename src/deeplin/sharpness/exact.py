@@ -13,15 +13,14 @@ the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recu
 from __future__ import annotations
 
 from functools import cache, partial
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from deeplin.compiled import call, digest
+from deeplin.kernels.compiling import call, digest
+from deeplin.kernels.exact_sharpness import CLEAR, exact_kernel
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.sharpness.lane_exact import CLEAR, exact_kernel
 
 NARROW = 16
 """Widths up to which the kernel is faster than LAPACK."""
@@ -142,7 +141,7 @@ def _widths(weights: list[np.ndarray]) -> list[int]:
 
 @cache
 def _kernel():
-    return exact_kernel(digest(Path(__file__).parent, "lane_*.py"))
+    return exact_kernel(digest())
 
 
 def _norms(items) -> np.ndarray:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
-from deeplin.compiled import call
+from deeplin.kernels import hessian as kernel
+from deeplin.kernels.compiling import call
 from deeplin.networks import Network
 from deeplin.problems import Problem
 
@@ -33,7 +33,7 @@ class LinearHessian:
         shape = (len(weights), self.widths.sum())
         self.backward, self.forward = np.zeros((2, *shape), dtype)
         call(
-            _sweep, self.widths, self.weights, readouts, self.curvature,
+            kernel.sweep, self.widths, self.weights, readouts, self.curvature,
             problem.optimum.reshape(-1).astype(dtype), self.backward, self.forward,
         )  # fmt: skip
 
@@ -41,7 +41,7 @@ class LinearHessian:
         """Hv, a row for each of the members."""
         images = np.empty_like(self.weights, shape=vectors.shape)
         call(
-            _multiply, self.widths, self.weights, self.curvature, self.backward, self.forward,
+            kernel.multiply, self.widths, self.weights, self.curvature, self.backward, self.forward,
             members, np.ascontiguousarray(vectors), images,
         )  # fmt: skip
         return images
@@ -73,14 +73,14 @@ class ReducedHessian:
         """Flat vectors of weights from coordinates, a row for each of the members."""
         vectors = np.empty((len(members), self.full.shape[1]), self.dtype)
         frame = self.full.widths, self.left, self.right
-        call(_expand, *frame, members, np.ascontiguousarray(coordinates), vectors)
+        call(kernel.expand, *frame, members, np.ascontiguousarray(coordinates), vectors)
         return vectors
 
     def project(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Coordinates of that part of flat vectors that lies in the range."""
         coordinates = np.empty((len(members), self.shape[1]), self.dtype)
         frame = self.full.widths, self.left, self.right
-        call(_project, *frame, members, np.ascontiguousarray(vectors), coordinates)
+        call(kernel.project, *frame, members, np.ascontiguousarray(vectors), coordinates)
         return coordinates
 
 
@@ -105,114 +105,3 @@ def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:
     readouts = np.empty((*weights.shape[:-1], readout.shape[-1]), weights.dtype)
     readouts[:] = readout
     return weights, readouts
-
-
-@numba.njit(nogil=True, cache=True)
-def _sweep(widths, weights, readouts, curvature, optimum, backward, forward):
-    """All v_k into `backward` and all u_k into `forward`, for every network."""
-    last, d = widths.size - 1, widths[0]
-    for b in range(len(weights)):
-        W, v, u = weights[b], backward[b], forward[b]
-        place, node = W.size, v.size - widths[last]
-        v[node:] = readouts[b]
-        for k in range(last, 0, -1):
-            rows, columns = widths[k], widths[k - 1]
-            place -= rows * columns
-            v[node - columns : node] = 0
-            for i in range(rows):
-                for j in range(columns):
-                    v[node - columns + j] += W[place + i * columns + j] * v[node + i]
-            node -= columns
-        _apply(curvature, v[:d] - optimum, u[:d])
-        for k in range(1, last):
-            rows, columns = widths[k], widths[k - 1]
-            layer = W[place : place + rows * columns].reshape(rows, columns)
-            _apply(layer, u[node : node + columns], u[node + columns : node + columns + rows])
-            place, node = place + rows * columns, node + columns
-
-
-@numba.njit(nogil=True, cache=True)
-def _multiply(widths, weights, curvature, backward, forward, members, vectors, images):
-    """Hδ, layer by layer δv_k u_kᵀ + v_k δu_kᵀ, for each of the members and its δ."""
-    last, d = widths.size - 1, widths[0]
-    dv, du = np.empty_like(backward[0]), np.empty_like(forward[0])
-    for row, b in enumerate(members):
-        W, v, u, delta, image = weights[b], backward[b], forward[b], vectors[row], images[row]
-        dv[:] = 0  # how the backward products move
-        place, node = W.size, v.size - widths[last]
-        for k in range(last, 0, -1):
-            rows, columns = widths[k], widths[k - 1]
-            place -= rows * columns
-            for i in range(rows):
-                for j in range(columns):
-                    at = place + i * columns + j
-                    dv[node - columns + j] += delta[at] * v[node + i] + W[at] * dv[node + i]
-            node -= columns
-        _apply(curvature, dv[:d], du[:d])  # δg = 2Σ̂ δw, and from there on the forward ones
-        for k in range(1, last + 1):
-            rows, columns = widths[k], widths[k - 1]
-            above = node + columns
-            for i in range(rows):
-                total = 0.0
-                for j in range(columns):
-                    at, below = place + i * columns + j, node + j
-                    image[at] = dv[above + i] * u[below] + v[above + i] * du[below]
-                    total += delta[at] * u[below] + W[at] * du[below]
-                du[above + i] = total
-            place, node = place + rows * columns, above
-
-
-@numba.njit(nogil=True, cache=True)
-def _apply(matrix, vector, image):
-    """image = matrix · vector."""
-    for i in range(len(matrix)):
-        image[i] = _dot(matrix[i], vector)
-
-
-@numba.njit(nogil=True, cache=True)
-def _expand(widths, left, right, members, coordinates, vectors):
-    """a ûᵀ + v̂ bᵀ of every layer, b without its part along û."""
-    for row, b in enumerate(members):
-        x, image = coordinates[row], vectors[row]
-        node, place, at = 0, 0, 0
-        for k in range(1, widths.size):
-            rows, columns = widths[k], widths[k - 1]
-            u, v = right[b, node : node + columns], left[b, node + columns : node + columns + rows]
-            across = x[at + rows : at + rows + columns]
-            overlap = _dot(across, u)
-            for i in range(rows):
-                for j in range(columns):
-                    image[place + i * columns + j] = x[at + i] * u[j] + v[i] * (
-                        across[j] - overlap * u[j]
-                    )
-            node, place, at = node + columns, place + rows * columns, at + rows + columns
-
-
-@numba.njit(nogil=True, cache=True)
-def _project(widths, left, right, members, vectors, coordinates):
-    """a = Mû and b = Mᵀv̂ without its part along û, for the matrix M of every layer."""
-    for row, b in enumerate(members):
-        x = coordinates[row]
-        node, place, at = 0, 0, 0
-        for k in range(1, widths.size):
-            rows, columns = widths[k], widths[k - 1]
-            u, v = right[b, node : node + columns], left[b, node + columns : node + columns + rows]
-            layer = vectors[row, place : place + rows * columns].reshape(rows, columns)
-            _apply(layer, u, x[at : at + rows])
-            across = x[at + rows : at + rows + columns]
-            across[:] = 0
-            for i in range(rows):
-                for j in range(columns):
-                    across[j] += v[i] * layer[i, j]
-            overlap = _dot(across, u)
-            for j in range(columns):
-                across[j] -= overlap * u[j]
-            node, place, at = node + columns, place + rows * columns, at + rows + columns
-
-
-@numba.njit(nogil=True, cache=True)
-def _dot(left, right):
-    total = 0.0
-    for j in range(len(left)):
-        total += left[j] * right[j]
-    return total

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax
 
-from deeplin.compiled import share_compiled_code
+from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.environment import own_version, precision
 from deeplin.sweep.tasks import Result, Task, execute, lost
 

@@ -12,9 +12,9 @@ from deeplin.checks import InputError, positive_number
 from deeplin.dynamics.run import Run
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
+from deeplin.theory.benign_overfitting.interpolation import Constants
 from deeplin.theory.context import Context
-from deeplin.theory.interpolation import Constants
-from deeplin.theory.statements import STATEMENTS, Check, NotApplicable, Statement
+from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement
 
 HOLDS, VIOLATED = "holds", "violated"
 UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"

@@ -13,19 +13,19 @@ import numpy as np
 
 from deeplin.checks import InputError, require_float64
 from deeplin.dynamics.run import STOPPED, Run
+from deeplin.kernels.singular_values import extremes_of_layers, values_of_layers
 from deeplin.networks import Network, check_fits
 from deeplin.problems import Population, Problem
 from deeplin.sharpness import Sharpness, sharpness
-from deeplin.theory.interpolation import Constants, Interpolation
-from deeplin.theory.minimal_sharpness import MinimalSharpness, minimal_sharpness
+from deeplin.theory.benign_overfitting.interpolation import Constants, Interpolation
+from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
+from deeplin.theory.registry import NotApplicable
 from deeplin.theory.residual_initialization import (
     prefix_singular_values,
     suffix_singular_values,
 )
 from deeplin.theory.run_view import RunView
-from deeplin.theory.singular import extremes_of_layers, values_of_layers
 from deeplin.theory.small_initialization import initialization_scale
-from deeplin.theory.statements import NotApplicable
 
 NEAR = 1e-3
 """A network counts as a minimiser when its map is this close to w*, relatively, on the data."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from deeplin.networks import linear_risk
 from deeplin.theory.context import Context
-from deeplin.theory.statements import Check, statement
+from deeplin.theory.registry import Check, statement
 
 _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)))
 
@@ -84,7 +84,7 @@ def toy_sharpness(depth: int) -> float:
     """Largest Hessian eigenvalue of x ↦ x_1⋯x_L at (1, …, 1) (FM-toy).
 
     ```python
-    from deeplin.theory.registry.gradients import toy_sharpness
+    from deeplin.theory.gradients import toy_sharpness
     assert abs(toy_sharpness(10) - 9) < 1e-5
     ```
     """

@@ -1,20 +1,20 @@
-"""The statements, one module for each group of results. Importing a module registers its own."""
+"""The statements of every group, in the order in which certificates list them."""
 
 from importlib import import_module
 
 MODULES = (
     "gradients",
-    "minimizers",
-    "small_initialization",
-    "residual_initialization",
-    "talk",
-    "exact",
-    "benign_data",
-    "benign_dynamics",
-    "benign_risk",
+    "minimizers.statements",
+    "small_initialization.statements",
+    "residual_initialization.statements",
+    "talk.statements",
+    "minimizers.exact_statements",
+    "benign_overfitting.data_statements",
+    "benign_overfitting.dynamics_statements",
+    "benign_overfitting.risk_statements",
     "width_free",
 )
-"""In the order in which certificates list them."""
+"""Importing a module registers its statements."""
 
 for name in MODULES:
-    import_module(f"{__name__}.{name}")
+    import_module(f"deeplin.theory.{name}")

@@ -96,7 +96,7 @@ class _Registry(Mapping[str, Statement]):
     """All statements by id, loaded on first use."""
 
     def _load(self) -> dict[str, Statement]:
-        import deeplin.theory.registry  # noqa: F401  (each module registers its statements)
+        import deeplin.theory.groups  # noqa: F401  (each module registers its statements)
 
         return _STATEMENTS
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from deeplin.dynamics.run import DIVERGED, Run
 from deeplin.networks import Network
-from deeplin.theory.statements import NotApplicable
+from deeplin.theory.registry import NotApplicable
 
 
 class RunView:

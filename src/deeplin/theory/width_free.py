@@ -7,7 +7,7 @@ from functools import reduce
 import numpy as np
 
 from deeplin.theory.context import Context
-from deeplin.theory.statements import Check, NotApplicable, statement, value
+from deeplin.theory.registry import Check, NotApplicable, statement, value
 
 
 def _subspaces(context: Context) -> list[np.ndarray]:

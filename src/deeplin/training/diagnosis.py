@@ -13,10 +13,10 @@ import pandas as pd
 from deeplin.checks import InputError, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.minimal_sharpness import balanced_sharpness, minimal_sharpness
-from deeplin.theory.overfitting import Overfitting, estimate_overfitting
-from deeplin.theory.recipe import default_width
+from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness
 from deeplin.theory.small_initialization import initialization_scale
+from deeplin.training.overfitting import Overfitting, estimate_overfitting
+from deeplin.training.recipe import default_width
 
 DEPTHS = (2, 3, 5, 10, 20, 40)
 DRAWS = 20
@@ -94,7 +94,7 @@ def diagnose(
 
     ```python
     import deeplin as dl, numpy as np
-    from deeplin.theory.diagnosis import diagnose
+    from deeplin.training.diagnosis import diagnose
     X = np.random.default_rng(0).normal(size=(50, 5))
     report = diagnose(dl.Problem.from_data(X, X @ np.ones(5)), depths=[2, 10])
     report.depths, report.summary

@@ -63,7 +63,7 @@ def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1
 
     ```python
     import deeplin as dl, numpy as np
-    from deeplin.theory.overfitting import estimate_overfitting
+    from deeplin.training.overfitting import estimate_overfitting
     X = np.random.default_rng(0).normal(size=(20, 400))
     report = estimate_overfitting(dl.Problem.from_data(X, X[:, 0]))
     report.verdict, report.leave_one_out

@@ -11,8 +11,7 @@ from deeplin.dynamics import Run
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness
-from deeplin.theory.balanced import balanced_curvature
-from deeplin.theory.minimal_sharpness import balanced_sharpness, minimal_sharpness
+from deeplin.theory.minimizers import balanced_curvature, balanced_sharpness, minimal_sharpness
 
 FLATTEST_MARGIN = 1e-6
 """Relative slack of S ≥ S_min at a run that ends near a minimiser, not in it."""
@@ -76,7 +75,7 @@ def predict(
 
     ```python
     import deeplin as dl, jax, numpy as np
-    from deeplin.theory.prediction import predict
+    from deeplin.training.prediction import predict
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X @ np.ones(5))
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)

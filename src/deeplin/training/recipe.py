@@ -14,8 +14,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network, initialize
 from deeplin.problems import Problem
-from deeplin.theory.balanced import balanced_curvature, balanced_network
-from deeplin.theory.minimal_sharpness import balanced_sharpness
+from deeplin.theory.minimizers import balanced_curvature, balanced_network, balanced_sharpness
 
 INITIALIZATIONS = ("gaussian", "zero_layer", "residual", "identity", "balanced")
 RETRIES = 20
@@ -41,7 +40,7 @@ def starting_network(
 
     ```python
     import deeplin as dl, jax, numpy as np
-    from deeplin.theory.recipe import starting_network
+    from deeplin.training.recipe import starting_network
     X = np.random.default_rng(0).normal(size=(50, 5))
     net = starting_network(dl.Problem.from_data(X, X[:, 0]), jax.random.key(0), depth=3)
     ```

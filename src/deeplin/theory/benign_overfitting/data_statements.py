@@ -5,9 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from deeplin.problems.population import Factored
+from deeplin.theory.benign_overfitting.effective_ranks import (
+    effective_index,
+    effective_ranks,
+    spike,
+)
 from deeplin.theory.context import Context
-from deeplin.theory.effective_ranks import effective_index, effective_ranks, spike
-from deeplin.theory.statements import Check, NotApplicable, statement, value
+from deeplin.theory.registry import Check, NotApplicable, statement, value
 
 
 def with_constant(context: Context, left, right, **details) -> Check:

@@ -6,9 +6,9 @@ import jax
 import numpy as np
 
 from deeplin.networks import linear_risk
+from deeplin.theory.benign_overfitting.data_statements import with_constant
 from deeplin.theory.context import Context
-from deeplin.theory.registry.benign_data import with_constant
-from deeplin.theory.statements import Check, NotApplicable, statement, value
+from deeplin.theory.registry import Check, NotApplicable, statement, value
 
 
 @statement(

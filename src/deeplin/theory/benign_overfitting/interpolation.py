@@ -11,7 +11,7 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number
 from deeplin.problems import Population
-from deeplin.theory.statements import NotApplicable
+from deeplin.theory.registry import NotApplicable
 
 if TYPE_CHECKING:
     from deeplin.theory.context import Context

@@ -9,7 +9,11 @@ import numpy as np
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Population, Problem
-from deeplin.theory.effective_ranks import effective_index, effective_ranks, spike
+from deeplin.theory.benign_overfitting.effective_ranks import (
+    effective_index,
+    effective_ranks,
+    spike,
+)
 
 
 class RiskSplit(NamedTuple):

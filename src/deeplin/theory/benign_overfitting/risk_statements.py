@@ -14,10 +14,14 @@ from deeplin.theory.benign_overfitting import (
     risk_split,
     spike_bound,
 )
+from deeplin.theory.benign_overfitting.data_statements import (
+    finite_index,
+    require_spike,
+    with_constant,
+)
+from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks
 from deeplin.theory.context import Context
-from deeplin.theory.effective_ranks import effective_ranks
-from deeplin.theory.registry.benign_data import finite_index, require_spike, with_constant
-from deeplin.theory.statements import Check, NotApplicable, statement
+from deeplin.theory.registry import Check, NotApplicable, statement
 
 
 def _interpolator(context: Context) -> np.ndarray:

@@ -7,8 +7,8 @@ import numpy as np
 from deeplin.networks import initialize
 from deeplin.sharpness import sharpness
 from deeplin.theory.context import Context
-from deeplin.theory.minimal_sharpness import balanced_sharpness
-from deeplin.theory.statements import Check, statement
+from deeplin.theory.minimizers import balanced_sharpness
+from deeplin.theory.registry import Check, statement
 
 
 @statement(

@@ -13,8 +13,8 @@ from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, linear_gradient
 from deeplin.sharpness import sharpness
 from deeplin.theory.context import NEAR, Context
-from deeplin.theory.minimal_sharpness import minimizer_lower_bound
-from deeplin.theory.statements import Check, NotApplicable, statement
+from deeplin.theory.minimizers import minimizer_lower_bound
+from deeplin.theory.registry import Check, NotApplicable, statement
 
 STRETCHES = (2.0, 10.0, 100.0)
 """Factors C with which FM-rescale is tried."""

@@ -14,9 +14,9 @@ from jaxtyping import Array
 from scipy.special import betaincinv
 
 from deeplin.checks import positive_number, whole_number
-from deeplin.compiled import thread_count
+from deeplin.kernels.compiling import thread_count
+from deeplin.kernels.singular_values import GROUP, values_of_layers
 from deeplin.networks import Network, initialize
-from deeplin.theory.singular import GROUP, values_of_layers
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Values of u searched for admissible constants, a ratio of 1.0023 apart."""

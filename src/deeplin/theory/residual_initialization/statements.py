@@ -9,6 +9,7 @@ import numpy as np
 from scipy.special import chdtr, ndtr
 
 from deeplin.theory.context import Context
+from deeplin.theory.registry import Check, NotApplicable, statement
 from deeplin.theory.residual_initialization import (
     ResidualConstants,
     admissible_range,
@@ -18,7 +19,6 @@ from deeplin.theory.residual_initialization import (
     residual_constants,
     residual_noise,
 )
-from deeplin.theory.statements import Check, NotApplicable, statement
 
 LEAST_PROBABILITY = 1e-4
 """A start passes as residual unless a Gaussian sample is less likely than this to look like it."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 
+from deeplin.kernels.imbalance import subtract_squares
+from deeplin.kernels.singular_values import SMALL, values_of_layers
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.singular import SMALL, values_of_layers
 
 
 def initialization_scale(network: Network) -> Any:
@@ -44,23 +44,8 @@ def _imbalance(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
         return np.swapaxes(upper, -1, -2) @ upper - lower @ np.swapaxes(lower, -1, -2)
     difference = np.empty((*lower.shape[:-1], width))
     flat = (np.ascontiguousarray(w).reshape(-1, *w.shape[-2:]) for w in (lower, upper, difference))
-    _subtract_squares(*flat)
+    subtract_squares(*flat)
     return difference
-
-
-@numba.njit(cache=True, nogil=True)
-def _subtract_squares(lower, upper, difference):
-    """BᵀB − AAᵀ for each A and B: calls of BLAS take longer than the sums in so small matrices."""
-    count, width, _ = difference.shape
-    for b in range(count):
-        for i in range(width):
-            for j in range(i + 1):
-                total = 0.0
-                for k in range(upper.shape[1]):
-                    total += upper[b, k, i] * upper[b, k, j]
-                for k in range(lower.shape[2]):
-                    total -= lower[b, i, k] * lower[b, j, k]
-                difference[b, i, j] = difference[b, j, i] = total
 
 
 class LojasiewiczConstant(NamedTuple):

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from deeplin.theory.context import Context
+from deeplin.theory.registry import Check, NotApplicable, statement, value
 from deeplin.theory.small_initialization import (
     imbalance,
     lojasiewicz_constant,
 )
-from deeplin.theory.statements import Check, NotApplicable, statement, value
 
 
 def _met(checks: list[Check], batch: int) -> np.ndarray:

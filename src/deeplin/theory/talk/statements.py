@@ -8,8 +8,8 @@ import numpy as np
 
 from deeplin.networks import Network, linear_risk
 from deeplin.theory.context import Context
-from deeplin.theory.logistic import logistic_descent
-from deeplin.theory.statements import Check, statement
+from deeplin.theory.registry import Check, statement
+from deeplin.theory.talk import logistic_descent
 
 RATES = (1.0, 10.0, 100.0)
 """Learning rates of Talk-log, relative to 2/smoothness, the largest of the convex theory."""

@@ -1,0 +1,35 @@
+"""Risk of interpolating networks (BO): effective ranks, exact risk, bounds."""
+
+from deeplin.theory.benign_overfitting.effective_ranks import (
+    EffectiveRanks,
+    effective_index,
+    effective_ranks,
+    spike,
+)
+from deeplin.theory.benign_overfitting.risk import (
+    RiskBound,
+    RiskSplit,
+    conditional_variance,
+    interpolation_bound,
+    minimum_norm_interpolant,
+    random_start_bound,
+    require_interpolation,
+    risk_split,
+    spike_bound,
+)
+
+__all__ = [
+    "EffectiveRanks",
+    "RiskBound",
+    "RiskSplit",
+    "conditional_variance",
+    "effective_index",
+    "effective_ranks",
+    "interpolation_bound",
+    "minimum_norm_interpolant",
+    "random_start_bound",
+    "require_interpolation",
+    "risk_split",
+    "spike",
+    "spike_bound",
+]

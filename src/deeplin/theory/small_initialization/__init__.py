@@ -1,0 +1,10 @@
+"""Gradient flow from a small initialization (FM Section 4)."""
+
+from deeplin.theory.small_initialization.formulas import (
+    LojasiewiczConstant,
+    imbalance,
+    initialization_scale,
+    lojasiewicz_constant,
+)
+
+__all__ = ["LojasiewiczConstant", "imbalance", "initialization_scale", "lojasiewicz_constant"]
