@@ -4,6 +4,8 @@ import jax
 
 jax.config.update("jax_enable_x64", True)
 
+import signal
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,10 @@ import deeplin as dl
 from deeplin.kernels.compiling import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
+
+# As in a terminal, also where the tests are started as a background job, whose interrupts shells
+# ignore: the processes that tests start and interrupt inherit this.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

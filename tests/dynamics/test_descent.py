@@ -1,7 +1,5 @@
 """Gradient descent: closed forms, autodiff and dense NumPy as oracles, for both backends."""
 
-import _thread
-import threading
 import tracemalloc
 
 import jax
@@ -243,12 +241,6 @@ def test_lost_networks_do_not_touch_their_neighbours(problem, networks, backend)
         np.testing.assert_array_equal(one[others], other[others])
         assert np.isfinite(np.asarray(other)[[2, 7]]).all()
     np.testing.assert_array_equal(calm.status[others], wild.status[others])
-
-
-def test_an_interrupt_is_heard_during_a_long_run(problem, networks):
-    threading.Timer(0.5, _thread.interrupt_main).start()
-    with pytest.raises(KeyboardInterrupt):
-        gradient_descent(problem, networks, 1e-6, 10**9)
 
 
 # --- batches -------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from deeplin.cli.app import app
 from deeplin.cli.live import LiveTraining
 from deeplin.dynamics import Run
 from deeplin.dynamics.saved import check_run_path, save_run
+from deeplin.interrupt import prompt_interrupt
 from deeplin.problems.reading import Reading
 
 TOLERANCE = 1e-10
@@ -54,9 +55,12 @@ def train(
     """
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
-    reading = table.read(source, target, ignore, standardize, intercept, missing, memory, cluster)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
-    run, report = _train(reading, start, _rate(learning_rate), momentum, steps, seed)
+    with prompt_interrupt("deeplin: interrupted; no run was kept"):
+        reading = table.read(
+            source, target, ignore, standardize, intercept, missing, memory, cluster
+        )
+        run, report = _train(reading, start, _rate(learning_rate), momentum, steps, seed)
     settings = {"learning_rate": learning_rate, "seed": seed, **start}
     settings |= {"standardize": standardize, "intercept": intercept, "missing": missing}
     kept = save_run(out, reading.problem, run, notes={"settings": settings, **report})

@@ -18,6 +18,7 @@ from deeplin.dynamics.objective import Objective, objective_of
 from deeplin.dynamics.recording import Recorder, Watch
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run
 from deeplin.dynamics.stepping import RUNNING, Rules, State
+from deeplin.interrupt import check_interrupt, hearing
 from deeplin.networks import Network
 from deeplin.problems import Problem
 
@@ -42,6 +43,7 @@ Loss = Callable[[Network], Any]
 Advance = Callable[[State, int], State]
 
 
+@hearing
 def gradient_descent(
     problem: Problem | Loss,
     nets: Network,
@@ -204,6 +206,7 @@ def _advance_patiently(advance: Advance, state: State, until: int) -> State:
         began = time.perf_counter()
         clock = min(clock + piece, until)
         state = advance(state, clock)
+        check_interrupt()
         if clock == until or not np.any(state.outcome == RUNNING):
             return state
         if time.perf_counter() - began < PATIENCE / 2:

@@ -25,6 +25,7 @@ from deeplin.dynamics.measure import imbalances, measure
 from deeplin.dynamics.objective import Objective, objective_of
 from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
+from deeplin.interrupt import check_interrupt, hearing
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
@@ -48,6 +49,7 @@ class Gap:
     value: float
 
 
+@hearing
 def gradient_flow(
     problem: Problem | Any,
     network: Network,
@@ -152,6 +154,7 @@ class _Flow:
             self.progress = move(
                 method, self.objective, before, until, goal, self.limit, self.tolerances
             )
+            check_interrupt()
             taken = self.progress.steps - before.steps
             self.evaluations += evaluations(method, self.progress.network, taken)
             if self.may_switch and self._stiff(before):

@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED
 from deeplin.dynamics.wide_run import Moment, Outcome, UnstableStep, WideRun
 from deeplin.dynamics.width_free import ReducedStart, key_words
+from deeplin.interrupt import check_interrupt, hearing
 from deeplin.kernels.compiling import thread_count
 from deeplin.kernels.wide import BROKEN, REACHED, RUNNING
 from deeplin.networks import Network
@@ -47,6 +49,7 @@ class Rules(NamedTuple):
     record_every: int | None
 
 
+@hearing
 def simulate_wide(
     problem: Problem | Sequence[Problem],
     width: Any,
@@ -99,7 +102,7 @@ def simulate_wide(
     outcomes = _on_all_cores(DYNAMICS[dynamics], cases, rules)
     wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
     if np.any(np.atleast_1d(wide.status) == DIVERGED):
-        warnings.warn(wide.message, UnstableStep, stacklevel=2)
+        warnings.warn(wide.message, UnstableStep, stacklevel=3)
     return wide
 
 
@@ -192,8 +195,13 @@ def _on_all_cores(simulate: Callable, cases: list[Case], rules: Rules) -> list[O
     if len(cases) == 1:
         return [simulate(cases[0], rules, stop)]
     with ThreadPoolExecutor(thread_count()) as pool:
+        contexts = [
+            copy_context() for _ in cases
+        ]  # in which `check_interrupt` hears what the caller hears
         try:
-            return list(pool.map(lambda case: simulate(case, rules, stop), cases))
+            return list(
+                pool.map(lambda own, case: own.run(simulate, case, rules, stop), contexts, cases)
+            )
         except BaseException:
             stop.set()  # running cases end within PATIENCE, waiting ones do not begin
             pool.shutdown(cancel_futures=True)
@@ -231,6 +239,7 @@ def _descend(case: Case, rules: Rules, stop: threading.Event) -> Outcome:
                 goal=q * rules.loss_target,
                 ceiling=ceiling,
             )
+            check_interrupt()
         moments.append(moment())
         if descent.outcome != RUNNING or pause == rules.max_steps or stop.is_set():
             break

@@ -23,6 +23,8 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
+from deeplin.interrupt import check_interrupt, hearing
+
 DOUBT = 1e-10
 """Probability that the certificate fails: a random start nearly orthogonal to what is sought."""
 
@@ -44,6 +46,7 @@ class Extreme(NamedTuple):
     """A lower bound of the operator's norm: what rounding and the tolerance are relative to."""
 
 
+@hearing
 def largest(
     multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
     shape: tuple[int, int],
@@ -69,6 +72,7 @@ def largest(
     while len(members):
         while state.steps < check:
             state.advance(partial(multiply, members))
+            check_interrupt()
         result = state.extreme()
         rounding = state.rounding(result.scale)
         wanted = tolerance * result.scale

@@ -1,12 +1,12 @@
 """Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
 
+from deeplin.interrupt import prompt_interrupt
 from deeplin.sweep.cluster import Cluster
 from deeplin.sweep.config import from_json, to_json
 from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
 from deeplin.sweep.files import read_sweep
-from deeplin.sweep.interrupt import prompt_interrupt
 from deeplin.sweep.keys import coordinate_words, run_key, run_keys
 from deeplin.sweep.progress import Bar, Lines, Progress, show_progress
 from deeplin.sweep.session import Shard, StoreError
