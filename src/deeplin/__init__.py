@@ -1,22 +1,31 @@
-"""Deep linear networks as an exact instrument."""
+"""Deep linear networks as an exact instrument.
 
-from importlib.metadata import version
+Nothing is imported before it is used: JAX alone takes a second, which neither a wrong file name nor
+`deeplin --help` should wait for.
+"""
+
+import sys
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
-from deeplin import problems, theory
 from deeplin.checks import InputError
-from deeplin.dynamics import Gap, gradient_descent, gradient_flow, reduce, simulate_wide
-from deeplin.networks import Network, initialize
-from deeplin.problems import Population, Problem
-from deeplin.problems.population import population_risk
-from deeplin.problems.reading import read_problem
-from deeplin.sharpness import sharpness, sharpness_along
-from deeplin.theory import certify
 
 if TYPE_CHECKING:
+    from deeplin import networks, problems, sweep, theory, training
+    from deeplin.dynamics import Gap, gradient_descent, gradient_flow, reduce, simulate_wide
+    from deeplin.dynamics.saved import load_run, save_run
     from deeplin.estimator import DeepLinearRegressor
+    from deeplin.networks import Network, initialize
+    from deeplin.networks.bridges import from_arrays, from_torch
+    from deeplin.problems import Population, Problem
+    from deeplin.problems.population import population_risk
+    from deeplin.problems.reading import read_problem
+    from deeplin.sharpness import sharpness, sharpness_along
+    from deeplin.theory import certify
+    from deeplin.training import diagnose
 
-__version__ = version("deeplin")
+    __version__: str
 
 __all__ = [
     "DeepLinearRegressor",
@@ -27,24 +36,83 @@ __all__ = [
     "Problem",
     "__version__",
     "certify",
+    "diagnose",
+    "from_arrays",
+    "from_torch",
     "gradient_descent",
     "gradient_flow",
     "initialize",
+    "load_run",
+    "networks",
     "population_risk",
     "problems",
     "read_problem",
     "reduce",
+    "save_run",
     "sharpness",
     "sharpness_along",
     "simulate_wide",
+    "sweep",
     "theory",
+    "training",
 ]
+
+_ROOMS = ("networks", "problems", "sweep", "theory", "training")
+_HOMES = {
+    "DeepLinearRegressor": "deeplin.estimator",
+    "Gap": "deeplin.dynamics",
+    "Network": "deeplin.networks",
+    "Population": "deeplin.problems",
+    "Problem": "deeplin.problems",
+    "certify": "deeplin.theory",
+    "diagnose": "deeplin.training",
+    "from_arrays": "deeplin.networks.bridges",
+    "from_torch": "deeplin.networks.bridges",
+    "gradient_descent": "deeplin.dynamics",
+    "gradient_flow": "deeplin.dynamics",
+    "initialize": "deeplin.networks",
+    "load_run": "deeplin.dynamics.saved",
+    "population_risk": "deeplin.problems.population",
+    "read_problem": "deeplin.problems.reading",
+    "reduce": "deeplin.dynamics",
+    "save_run": "deeplin.dynamics.saved",
+    "sharpness_along": "deeplin.sharpness",
+    "simulate_wide": "deeplin.dynamics",
+}
+"""Where each public name lives; imported when it is first asked for."""
 
 
 def __getattr__(name: str):
-    """Import scikit-learn only for those who use the estimator: it takes a second."""
-    if name == "DeepLinearRegressor":
-        from deeplin.estimator import DeepLinearRegressor
+    """Import what is asked for, and keep it."""
+    if name == "__version__":
+        from importlib.metadata import version
 
-        return DeepLinearRegressor
-    raise AttributeError(f"module 'deeplin' has no attribute {name!r}")
+        found = version("deeplin")
+    elif name in _ROOMS:
+        found = import_module(f"deeplin.{name}")
+    elif name in _HOMES:
+        found = getattr(import_module(_HOMES[name]), name)
+    else:
+        raise AttributeError(f"module 'deeplin' has no attribute {name!r}")
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+class _Package(ModuleType):
+    """`deeplin.sharpness` is the function, though the room of that name is imported as well."""
+
+    @property
+    def sharpness(self):
+        """The sharpness of a network or any loss: see `deeplin.sharpness.sharpness`."""
+        return import_module("deeplin.sharpness").sharpness
+
+    @sharpness.setter
+    def sharpness(self, room: ModuleType) -> None:
+        """Importing the room would put it in place of the function: let it stay in sys.modules."""
+
+
+sys.modules[__name__].__class__ = _Package

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numbers
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 
@@ -63,6 +61,9 @@ def whole_number(name: str, value: Any, *, minimum: int = 1) -> int:
 
 def require_float64(what: str, tree: Any) -> None:
     """Raise unless every floating leaf of `tree` is float64 (JAX's default is float32)."""
+    import jax  # a second, which checks of other things need not wait for
+    import jax.numpy as jnp
+
     for leaf in jax.tree.leaves(tree):
         dtype = jnp.result_type(leaf)
         if jnp.issubdtype(dtype, jnp.floating) and dtype != jnp.float64:

@@ -146,7 +146,7 @@ def test_bad_input_exits_with_2_and_one_sentence(capsys, name, text, options, se
 def test_a_config_that_is_not_there_exits_with_2(capsys):
     code, _, err = command(capsys, "sweep", "--config", "none.toml")
     assert code == 2
-    assert "cannot read none.toml: No such file" in err
+    assert "there is no file 'none.toml'" in err
     assert command(capsys, "status", "nowhere")[0] == 2
 
 

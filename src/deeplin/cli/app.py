@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from deeplin import __version__
 from deeplin.checks import InputError
 
 app = typer.Typer(
@@ -23,6 +22,8 @@ app = typer.Typer(
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from deeplin import __version__
+
         typer.echo(f"deeplin {__version__}")
         raise typer.Exit
 
@@ -37,21 +38,7 @@ def _options(
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input.
-
-    Float64, one JAX device for each core and a folder for compiled programs are switched on here,
-    before the first computation: the library itself never changes global settings.
-    """
-    import jax
-
-    from deeplin.kernels.compiling import share_compiled_code
-
-    share_compiled_code()
-
-    jax.config.update("jax_enable_x64", True)
-    if "XLA_FLAGS" not in os.environ:
-        with suppress(RuntimeError):  # called from a program in which JAX has already computed
-            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+    """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input."""
     try:
         app(arguments)
     except InputError as error:
@@ -60,3 +47,20 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:
         print("deeplin: interrupted", file=sys.stderr)
         raise SystemExit(130) from None
+
+
+def prepare_computing() -> None:
+    """Switch on float64, one JAX device for each core, and a folder for compiled programs.
+
+    Every command that computes calls this before its first computation; the others never wait for
+    JAX. The library itself never changes global settings.
+    """
+    import jax
+
+    from deeplin.kernels.compiling import share_compiled_code
+
+    share_compiled_code()
+    jax.config.update("jax_enable_x64", True)
+    if "XLA_FLAGS" not in os.environ:
+        with suppress(RuntimeError):  # called from a program in which JAX has already computed
+            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)

@@ -16,8 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deeplin.checks import InputError
-from deeplin.cli.app import app
-from deeplin.sweep.environment import environment
+from deeplin.cli.app import app, prepare_computing
 
 
 def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
@@ -63,6 +62,9 @@ def bench(
 ) -> None:
     """Measure speed as ratios within one run; exit 1 when a ratio misses its target."""
     earlier = _read_earlier(compare)
+    prepare_computing()
+    from deeplin.sweep.environment import environment
+
     console = Console(stderr=True)
     results: dict[str, dict[str, Any]] = {}
     for module in load_benchmarks(folder, names or []):

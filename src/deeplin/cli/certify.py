@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.cli.app import app
+from deeplin.cli.app import app, prepare_computing
 from deeplin.cli.table_options import AsJson
 
 STARTS = ("small", "gaussian", "residual")
@@ -34,6 +34,9 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """Check the statements of the papers on a run; the exit code is 1 if one is violated."""
+    if run is not None and not run.exists():
+        raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
+    prepare_computing()
     from deeplin.dynamics.saved import load_run
     from deeplin.theory import certify as certify_run
 

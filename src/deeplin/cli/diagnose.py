@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deeplin.cli import table_options as table
-from deeplin.cli.app import app
+from deeplin.cli.app import app, prepare_computing
 
 
 @app.command()
@@ -33,10 +33,12 @@ def diagnose(
     plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,
 ) -> None:
     """Say which learning rates can work on a table, and whether interpolation is benign."""
+    depths, vector = table.parse_depths(depth), table.parse_readout(readout)
+    table.require_source(source)
+    prepare_computing()
     from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
     from deeplin.training.diagnosis import diagnose as diagnose_problem
 
-    depths, vector = table.parse_depths(depth), table.parse_readout(readout)
     reading = table.read(source, target, ignore, standardize, intercept, missing, memory, cluster)
     found = diagnose_problem(
         reading.problem,

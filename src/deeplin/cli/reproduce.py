@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deeplin.cli.app import app
+from deeplin.cli.app import app, prepare_computing
 
 
 @app.command()
@@ -34,6 +34,7 @@ def reproduce(
 
     Interrupt it when you like: the same command goes on where it stopped.
     """
+    prepare_computing()
     from deeplin import figures as catalogue
     from deeplin.report import write_figure, write_page
     from deeplin.sweep import Lines, prompt_interrupt, show_progress

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deeplin import sweep as engine
 from deeplin.cli.app import app
+
+if TYPE_CHECKING:
+    from deeplin import sweep as engine
 
 
 @app.command()
@@ -19,6 +21,8 @@ def status(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say how much of a sweep is finished; exit 1 when a unit failed or a file is not trusted."""
+    from deeplin import sweep as engine
+
     found = engine.status(folder)
     if as_json:
         fields = dataclasses.asdict(found) | {"complete": found.complete}

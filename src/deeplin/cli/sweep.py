@@ -6,13 +6,15 @@ import dataclasses
 import json
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deeplin import sweep as engine
 from deeplin.checks import InputError
-from deeplin.cli.app import app
+from deeplin.cli.app import app, prepare_computing
+
+if TYPE_CHECKING:
+    from deeplin import sweep as engine
 
 
 @app.command()
@@ -39,6 +41,11 @@ def sweep(
 
     Exit code 0 when all units are finished, 1 when one failed (the next call tries it again).
     """
+    if not config.exists():
+        raise InputError(f"there is no file {str(config)!r}; pass a sweep as JSON or TOML.")
+    prepare_computing()
+    from deeplin import sweep as engine
+
     experiment, chosen = engine.read_sweep(config)
     if seed is not None:
         chosen = _reseed(chosen, seed)
@@ -62,6 +69,8 @@ def sweep(
 
 def choose_executor(workers: int, cluster: str | None) -> engine.Executor:
     """The executor behind `--workers` and `--cluster`."""
+    from deeplin import sweep as engine
+
     if cluster and workers:
         raise InputError("both --workers and --cluster are given; pass one of them.")
     if cluster:
@@ -79,6 +88,8 @@ def run_resumably(
     shard: engine.Shard | None = None,
 ) -> engine.Outcome:
     """`deeplin.sweep.run` for a command: progress, prompt Ctrl-C, and how to go on after it."""
+    from deeplin import sweep as engine
+
     resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
     try:
         with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):

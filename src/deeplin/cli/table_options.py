@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
 from deeplin.checks import InputError, whole_number
-from deeplin.problems.reading import Reading, read_problem
+
+if TYPE_CHECKING:
+    from deeplin.problems.reading import Reading
 
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
 Target = Annotated[list[str], typer.Option("--target", help="Column to predict (-1: the last).")]
@@ -42,6 +44,8 @@ def read(
     cluster: str | None,
 ) -> Reading:
     """The problem in a table; one target is a vector, several are a matrix."""
+    from deeplin.problems.reading import read_problem
+
     return read_problem(
         source,
         target[0] if len(target) == 1 else target,
@@ -52,6 +56,12 @@ def read(
         memory=whole_number("memory", memory) * 2**20,
         cluster=cluster,
     )
+
+
+def require_source(source: str) -> None:
+    """Answer a wrong file name at once, before anything slow is imported."""
+    if not any(sign in source for sign in "*?[") and not Path(source).exists():
+        raise InputError(f"there is no file {source!r}; pass a file, a folder or a glob.")
 
 
 def parse_depths(text: str) -> list[int]:

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.cli import table_options as table
-from deeplin.cli.app import app
-from deeplin.cli.live import LiveTraining
-from deeplin.dynamics import Run
-from deeplin.dynamics.saved import check_run_path, save_run
+from deeplin.cli.app import app, prepare_computing
 from deeplin.interrupt import prompt_interrupt
-from deeplin.problems.reading import Reading
+
+if TYPE_CHECKING:
+    from deeplin.dynamics import Run
+    from deeplin.problems.reading import Reading
 
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
@@ -53,6 +52,10 @@ def train(
 
     The exit code is 1 when training did not settle or the prediction did not come true.
     """
+    table.require_source(source)
+    prepare_computing()
+    from deeplin.dynamics.saved import check_run_path, save_run
+
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
@@ -80,6 +83,7 @@ def _train(
     """Train while showing it, compare with the prediction, and say everything in one report."""
     import jax
 
+    from deeplin.cli.live import LiveTraining
     from deeplin.sharpness import sharpness
     from deeplin.training.prediction import judge, predict
     from deeplin.training.recipe import descend, starting_network
@@ -87,7 +91,8 @@ def _train(
     problem = reading.problem
     problem.require_signal("what to train for")
     network = starting_network(problem, jax.random.key(seed), **start)
-    records = np.clip(KEPT // sum(weight.size for weight in network.weights), 2, RECORDS)
+    size = sum(weight.size for weight in network.weights)
+    records = max(2, min(KEPT // size, RECORDS))
     with LiveTraining(whole_number("steps", steps)) as live:
         run = descend(
             problem,
@@ -97,7 +102,7 @@ def _train(
             announce=live.restart,
             momentum=momentum,
             watch=live.watch,
-            record_every=max(1, steps // int(records)),
+            record_every=max(1, steps // records),
             gap=TOLERANCE * (problem.target_moment - problem.minimal_risk),
         )
     prediction = predict(problem, network, run.learning_rate, momentum)

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
 from deeplin.checks import InputError, finite_array, whole_number
 from deeplin.problems.moments import Moments, accumulate, check_rows
+
+if TYPE_CHECKING:
+    from jaxtyping import Array, Float
 
 
 class Quadratic(NamedTuple):
@@ -205,6 +206,8 @@ class Problem:
     @cached_property
     def quadratic(self) -> Quadratic:
         """The risk about its optimum, as JAX arrays of the current default precision."""
+        import jax.numpy as jnp  # moments and theory do without JAX
+
         optimum = self.optimum.reshape(self.dimension, -1)
         return Quadratic(
             jnp.asarray(self.covariance), jnp.asarray(optimum), jnp.asarray(self.minimal_risk)
