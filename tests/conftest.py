@@ -1,13 +1,15 @@
-"""Shared set-up of the tests: float64, and data sets with known answers."""
+"""Shared set-up of the tests: float64, drawn examples, and data sets with known answers."""
+
+import os
+import signal
 
 import jax
 
 jax.config.update("jax_enable_x64", True)
 
-import signal
-
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import deeplin as dl
 from deeplin.kernels.compiling import share_compiled_code
@@ -17,6 +19,12 @@ share_compiled_code()  # what one process of the tests has compiled the others n
 # As in a terminal, also where the tests are started as a background job, whose interrupts shells
 # ignore: the processes that tests start and interrupt inherit this.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# The tests draw the same examples every time; `HYPOTHESIS_PROFILE=fuzz` draws new and many more,
+# and prints with what it finds the line that draws it again.
+settings.register_profile("test", max_examples=50, deadline=None, derandomize=True, database=None)
+settings.register_profile("fuzz", max_examples=2000, deadline=None, database=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
 
 
 @pytest.fixture

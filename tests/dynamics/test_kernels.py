@@ -100,7 +100,6 @@ def test_the_stopping_test_sees_any_lane_and_nan():
     batch=st.integers(1, 12),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=30, deadline=None)
 def test_packing_into_lanes_and_back_changes_nothing(sizes, batch, seed):
     rng = np.random.default_rng(seed)
     layers = [rng.normal(size=(batch, m, n)) for n, m in pairwise(sizes)]
@@ -123,7 +122,7 @@ def test_packing_into_lanes_and_back_changes_nothing(sizes, batch, seed):
     activation=st.sampled_from(["linear", "relu"]),
     seed=st.integers(0, 99),
 )
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=settings.default.max_examples // 4)
 def test_kernels_follow_autodiff_for_any_shape(hidden, outputs, readout, activation, seed):
     rng = np.random.default_rng(seed)
     widths = (3, *hidden, outputs)

@@ -148,7 +148,7 @@ def test_moments_without_data_reduce_to_the_same_problem(wide_problem):
     assert np.allclose(*thetas, atol=1e-10)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=settings.default.max_examples // 2)
 @given(st.integers(0, 10**6))
 def test_bases_are_orthonormal_and_the_start_lifts_to_itself(seed):
     problem, network = _random_case(seed)

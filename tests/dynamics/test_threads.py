@@ -26,6 +26,9 @@ print("same")
 
 def test_descents_in_threads_on_two_devices_end_and_agree_with_those_run_alone():
     answer = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=300,  # ends threads that wait for each other; the program needs a few seconds
     )
     assert answer.stdout.strip() == "same", answer.stderr

@@ -182,16 +182,20 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone(data):
     assert np.array_equal(batch.theta[2], alone.theta)
 
 
-def test_an_interrupt_stops_the_other_runs():
-    seen = []
+def test_an_interrupt_stops_the_other_runs(monkeypatch):
+    monkeypatch.setattr("deeplin.dynamics.wide.thread_count", lambda: 2)
+    begun, seen = threading.Event(), []
 
     def simulate(case, rules, stop: threading.Event):
         if case == 0:
+            begun.wait()
             raise KeyboardInterrupt
-        seen.append(stop.wait(timeout=30))
+        begun.set()
+        seen.append(stop.wait(timeout=100))  # ends a test that fails
 
     with pytest.raises(KeyboardInterrupt):
         _on_all_cores(simulate, [0, 1, 2, 3], None)
+    assert seen
     assert all(seen)
 
 

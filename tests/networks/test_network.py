@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
@@ -30,7 +30,6 @@ def draw(case):
 
 
 @given(cases)
-@settings(max_examples=40, deadline=None)
 def test_product_and_risk_are_those_of_the_written_out_network(case):
     problem, net = draw(case)
     chain = np.eye(problem.dimension)
@@ -45,7 +44,6 @@ def test_product_and_risk_are_those_of_the_written_out_network(case):
 
 
 @given(cases)
-@settings(max_examples=25, deadline=None)
 def test_closed_form_gradient_is_that_of_autodiff_on_the_rows(case):
     problem, net = draw(case)
     data = Data(*map(jnp.asarray, (problem.inputs, problem.targets, problem.minimal_risk)))

@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.checks import InputError
@@ -58,7 +58,6 @@ def test_risk_is_the_mean_squared_error_of_fresh_samples(rng):
     assert abs(risk - squares.mean()) < 5 * squares.std() / np.sqrt(n)
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 4), st.integers(0, 2**31))
 def test_a_batch_has_the_risks_of_its_members(d, q, runs, seed):
     rng = np.random.default_rng(seed)

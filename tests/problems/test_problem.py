@@ -2,7 +2,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
@@ -24,7 +24,6 @@ def rows_of(shape):
 
 
 @given(shapes)
-@settings(max_examples=60, deadline=None)
 def test_optimum_is_the_minimum_norm_least_squares_solution(shape):
     X, Y = rows_of(shape)
     problem = dl.Problem.from_data(X, Y)
@@ -36,7 +35,6 @@ def test_optimum_is_the_minimum_norm_least_squares_solution(shape):
 
 
 @given(shapes)
-@settings(max_examples=60, deadline=None)
 def test_eigenvalues_are_those_of_the_covariance(shape):
     X, Y = rows_of(shape)
     problem = dl.Problem.from_data(X, Y)
@@ -47,7 +45,6 @@ def test_eigenvalues_are_those_of_the_covariance(shape):
 
 
 @given(shapes, st.integers(1, 5))
-@settings(max_examples=60, deadline=None)
 def test_chunks_moments_and_data_describe_the_same_problem(shape, size):
     X, Y = rows_of(shape)
     whole = dl.Problem.from_data(X, Y)

@@ -9,7 +9,7 @@ import pyarrow.feather
 import pyarrow.ipc
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
@@ -76,7 +76,6 @@ def test_every_format_gives_the_problem_of_its_rows(frame, tmp_path, kind, memor
     np.testing.assert_allclose(reading.problem.optimum, expected.optimum, rtol=1e-10)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     chunk_rows=st.integers(1, 60),
     offset=st.sampled_from([0.0, 1e3, 1e6]),

@@ -12,6 +12,8 @@ OPTIONS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+GUARD = 300_000
+"""Milliseconds after which something that never comes fails a test; what comes is waited for."""
 
 pytestmark = pytest.mark.browser
 
@@ -22,7 +24,7 @@ def browser():
         pytest.skip("there is no Chromium on this machine to open the report with")
     playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=OPTIONS, timeout=GUARD)
         yield chromium
         chromium.close()
 
@@ -32,6 +34,7 @@ def test_the_report_reads_well_at_every_width(browser, report, width, scheme):
     context = browser.new_context(
         viewport={"width": width, "height": 800}, color_scheme=scheme, offline=True
     )
+    context.set_default_timeout(GUARD)
     page = context.new_page()
     requests, complaints = [], []
     page.on("request", lambda request: requests.append(request.url))
@@ -57,9 +60,10 @@ def test_the_report_reads_well_at_every_width(browser, report, width, scheme):
 
 def test_the_front_page_leads_to_every_figure(browser, report):
     page = browser.new_page()
+    page.set_default_timeout(GUARD)
     page.goto((report / "index.html").as_uri())
     page.get_by_role("link", name="TOY-2").click()
-    assert page.url.endswith("#TOY-2")
+    page.wait_for_url("**#TOY-2")
     assert page.locator("#TOY-2").is_visible()
     assert page.locator("#TOY-2 .badge.fails").count() == 2  # the figure and the claim
     page.close()

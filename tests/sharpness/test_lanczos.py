@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.sharpness import lanczos
@@ -59,7 +59,6 @@ def test_largest_eigenvalue_is_within_its_certificate(name):
     seed=st.integers(0, 10**6),
     exponent=st.integers(-12, 12),
 )
-@settings(max_examples=60, deadline=None)
 def test_repeated_eigenvalues_of_any_scale_are_within_their_certificate(
     size, distinct, seed, exponent
 ):

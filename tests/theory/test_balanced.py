@@ -30,7 +30,7 @@ def test_the_balanced_curvature_is_the_top_of_the_dense_hessian(rng, n, d, q, de
     assert balanced_curvature(problem, depth) == pytest.approx(expected, rel=1e-9)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(depth=st.integers(1, 5), outputs=st.integers(1, 3), seed=st.integers(0, 1000))
 def test_balanced_networks_are_balanced_minimisers(depth, outputs, seed):
     rng = np.random.default_rng(seed)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.checks import InputError
@@ -17,7 +17,6 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
 SPECTRA = st.lists(st.floats(1e-6, 1e3), min_size=1, max_size=30)
 
 
-@settings(max_examples=50, deadline=None)
 @given(SPECTRA)
 def test_ranks_are_the_sums_of_their_definition(values):
     eigenvalues = sorted(values, reverse=True)
@@ -30,7 +29,6 @@ def test_ranks_are_the_sums_of_their_definition(values):
         assert ranks.large[j] == pytest.approx(math.fsum(tail) ** 2 / squares, rel=1e-12)
 
 
-@settings(max_examples=50, deadline=None)
 @given(SPECTRA, st.floats(1e-3, 1e3))
 def test_ranks_do_not_depend_on_the_unit(values, unit):
     ranks, scaled = effective_ranks(values), effective_ranks(np.array(values) * unit)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
@@ -48,7 +48,6 @@ def test_every_erratum_has_a_section_and_a_test():
 
 
 @given(**sizes)
-@settings(max_examples=50, deadline=None)
 def test_errata_E1_the_line_before_gives_four_u_s_squared(s, u, d, L):
     before = L**2 * d**2 * u**2 / (4 * s**4 * (L * d + L * d * u / s**2))
     assert before == pytest.approx(L * d * u**2 / (4 * s**4 + 4 * u * s**2), rel=1e-12)
@@ -64,7 +63,6 @@ def test_errata_E1_the_printed_bound_is_below_the_true_tail():
 
 
 @given(**sizes)
-@settings(max_examples=50, deadline=None)
 def test_errata_E2_the_line_before_keeps_a_factor_s_squared(s, u, d, L):
     before = L**2 * d**2 * u**2 / (64 * s**4 * (L + L * d * u / (4 * s**2)))
     assert before == pytest.approx(L * d**2 * u**2 / (16 * s**2 * (4 * s**2 + d * u)), rel=1e-12)
@@ -85,7 +83,6 @@ def test_errata_E2_the_library_evaluates_the_corrected_expression():
 
 
 @given(s=st.floats(0.1, 2), d=st.integers(1, 20), rate=st.floats(0.1, 3))
-@settings(max_examples=30, deadline=None)
 def test_errata_E3_the_moment_generating_function_has_a_factor_two(s, d, rate):
     spread = 2 * s / np.sqrt(d)
     x = np.linspace(-12, 12, 20_001) * spread + rate * spread**2
@@ -95,7 +92,6 @@ def test_errata_E3_the_moment_generating_function_has_a_factor_two(s, d, rate):
 
 
 @given(s=st.floats(0.1, 2), d=st.integers(1, 20), u=st.floats(0.01, 5))
-@settings(max_examples=30, deadline=None)
 def test_errata_E3_the_sharper_tail_bound_is_valid(s, d, u):
     tail = norm.sf(u, scale=2 * s / np.sqrt(d))
     assert tail <= np.exp(-d * u**2 / (8 * s**2)) <= np.exp(-d * u**2 / (16 * s**2))

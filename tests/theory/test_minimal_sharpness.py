@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize, minimize_scalar
@@ -115,7 +115,6 @@ problems = st.builds(
 
 
 @given(problem=problems, depth=st.integers(2, 12), norm=st.floats(0.1, 10))
-@settings(max_examples=60, deadline=None)
 def test_exact_value_lies_in_the_bracket_and_matches_the_formula(problem, depth, norm):
     readout = norm * np.array([0.6, 0.8])
     minimal = minimal_sharpness(problem, depth, readout)
@@ -144,7 +143,6 @@ few_shapes = st.builds(
 
 
 @given(problem=few_shapes, depth=st.sampled_from([2, 4]), seed=st.integers(0, 1000))
-@settings(max_examples=40, deadline=None)
 def test_no_minimiser_is_flatter_than_the_bounds(problem, depth, seed):
     network = random_minimizer(problem, depth, np.random.default_rng(seed))
     measured = dl.sharpness(problem, network, method="exact").value
@@ -217,7 +215,6 @@ def test_minimal_sharpness_grows_like_two_la_with_depth(problem):
     diagonal=st.lists(st.sampled_from([0.0, 0.1, 1.0, 1.0, 2.5]), min_size=1, max_size=6),
     seed=st.integers(0, 10**6),
 )
-@settings(max_examples=60, deadline=None)
 def test_secular_equation_gives_the_largest_eigenvalue_of_an_update(diagonal, seed):
     rng = np.random.default_rng(seed)
     D = np.array(diagonal)

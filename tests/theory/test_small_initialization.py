@@ -3,7 +3,7 @@ from itertools import pairwise
 import jax
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
@@ -44,7 +44,6 @@ def test_scale_of_the_start_is_its_definition(rng):
 
 
 @given(depth=st.integers(2, 6), log_epsilon=st.floats(-12, 0), share=st.floats(0.01, 0.99))
-@settings(max_examples=40, deadline=None)
 def test_best_constant_is_the_maximum_over_all_thresholds(depth, log_epsilon, share):
     problem = dl.problems.synthetic.flat_minima(0).problem
     epsilon = np.exp(log_epsilon)
@@ -106,7 +105,6 @@ def test_final_sharpness_tends_to_the_balanced_one_as_the_start_vanishes(strict)
     seed=st.integers(0, 10**6),
     kind=st.sampled_from(["gaussian", "rank one", "orthogonal", "clustered", "tiny", "graded"]),
 )
-@settings(max_examples=60, deadline=None)
 def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
     rng = np.random.default_rng(seed)
     stack = rng.normal(size=(3, 2, *shape))
