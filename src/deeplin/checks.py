@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,12 @@ class InputError(ValueError):
 def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarray:
     """Return `value` as a finite float64 array with an allowed number of dimensions."""
     try:
-        if np.iscomplexobj(value):
-            raise TypeError("it holds complex numbers.")
-        array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is not an array of real numbers: {error}") from error
+        array = np.asarray(value)
+        if array.dtype.kind not in "biufO":
+            raise TypeError(f"it holds {array.dtype.name} values.")
+        array = np.asarray(array, dtype=np.float64)
+    except Exception as error:  # NumPy asks the object itself, which may raise anything
+        raise InputError(f"{name} is not an array of real numbers: {_reason(error)}") from error
     if array.ndim not in dimensions:
         allowed = " or ".join(str(count) for count in dimensions)
         raise InputError(
@@ -29,7 +33,9 @@ def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarr
         raise InputError(
             f"{name} is empty (shape {array.shape}); pass at least one row and column."
         )
-    wrong = array.size - int(np.count_nonzero(np.isfinite(array)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(array.sum())  # a finite sum means finite numbers, and is quick
+    wrong = 0 if finite else array.size - int(np.count_nonzero(np.isfinite(array)))
     if wrong:
         raise InputError(
             f"{name} holds {wrong} NaN or infinite value(s) out of {array.size}; "
@@ -43,20 +49,39 @@ def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> flo
     wanted = "a finite number of at least 0" if zero_allowed else "a finite number above 0"
     try:
         number = float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is {value!r}; pass {wanted}.") from error
+    except Exception as error:  # `float` asks the object itself, which may raise anything
+        raise InputError(f"{name} is {shown(value)}; pass {wanted}.") from error
     if not np.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise InputError(f"{name} is {number:g}; pass {wanted}.")
     return number
 
 
-def whole_number(name: str, value: Any, *, minimum: int = 1) -> int:
-    """Return `value` as an int of at least `minimum`."""
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    number = float(value) if real else float("nan")
-    if not number.is_integer() or number < minimum:
-        raise InputError(f"{name} is {value!r}; pass a whole number of at least {minimum}.")
-    return int(number)
+def whole_number(name: str, value: Any, *, minimum: int = 1, maximum: int = 2**63 - 1) -> int:
+    """Return `value` as an int from `minimum` to `maximum`."""
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole and isinstance(value, numbers.Real) and not isinstance(value, bool):
+        whole = float(value).is_integer()
+    if not whole or not minimum <= int(value) <= maximum:
+        limit = "" if whole and int(value) < minimum else " and at most 2⁶³ − 1"
+        limit = limit if whole and maximum == 2**63 - 1 else ""
+        raise InputError(
+            f"{name} is {shown(value)}; pass a whole number of at least {minimum}{limit}."
+        )
+    return int(value)
+
+
+def seed_number(value: Any, name: str = "seed") -> int:
+    """Return a seed: a whole number from 0 to 2⁶³ − 1, which every generator here takes."""
+    return whole_number(name, value, minimum=0)
+
+
+def shown(value: Any) -> str:
+    """What came, short enough for a sentence: its value, or its type where that is long."""
+    try:
+        text = repr(value)
+    except Exception:  # an object that cannot even be shown
+        text = "\n"
+    return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"
 
 
 def require_float64(what: str, tree: Any) -> None:
@@ -71,3 +96,23 @@ def require_float64(what: str, tree: Any) -> None:
                 f"{what} needs float64 but received {dtype}. Switch it on before creating arrays: "
                 "jax.config.update('jax_enable_x64', True)."
             )
+
+
+@contextmanager
+def readable(path: str | Path) -> Iterator[None]:
+    """Turn whatever a library raises about a file it cannot read into one sentence.
+
+    The exceptions of a damaged file are open-ended (zlib, zipfile, tokenize, struct, Arrow, memory
+    for a lying header, …), so every one is meant, around calls that do nothing but read.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(f"cannot read {str(path)!r}: {_reason(error)}") from error
+
+
+def _reason(error: Exception) -> str:
+    """What a library says, in one line."""
+    return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__

@@ -22,6 +22,8 @@ def diagnose(
     ] = None,
     width: Annotated[int | None, typer.Option(help="Hidden width of the scales reported.")] = None,
     ignore: table.Ignore = None,
+    keep: table.Keep = None,
+    encode: table.Encode = False,
     standardize: table.Standardize = False,
     intercept: table.Intercept = False,
     missing: table.Missing = "refuse",
@@ -39,7 +41,9 @@ def diagnose(
     from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
     from deeplin.training.diagnosis import diagnose as diagnose_problem
 
-    reading = table.read(source, target, ignore, standardize, intercept, missing, memory, cluster)
+    reading = table.read(
+        source, target, ignore, standardize, intercept, missing, memory, cluster, keep, encode
+    )
     found = diagnose_problem(
         reading.problem,
         depths,

@@ -15,10 +15,25 @@ if TYPE_CHECKING:
     from deeplin.problems.reading import Reading
 
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
-Target = Annotated[list[str], typer.Option("--target", help="Column to predict (-1: the last).")]
-Ignore = Annotated[list[str] | None, typer.Option("--ignore", help="Column to leave out.")]
+Target = Annotated[
+    list[str],
+    typer.Option("--target", help="Column to predict (-1: the last); may be repeated."),
+]
+Ignore = Annotated[
+    list[str] | None, typer.Option("--ignore", help="Column to leave out; may be repeated.")
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option("--keep", help="Column to use though it has no name or numbers the rows."),
+]
+Encode = Annotated[
+    bool, typer.Option("--encode", help="Make categories of text: one 0/1 column for each value.")
+]
 Standardize = Annotated[
-    bool, typer.Option("--standardize", help="Inputs with mean zero and variance one.")
+    bool,
+    typer.Option(
+        "--standardize", help="Inputs with mean zero and variance one, targets with mean zero."
+    ),
 ]
 Intercept = Annotated[
     bool, typer.Option("--intercept", help="Subtract the means, which fits an intercept.")
@@ -42,6 +57,8 @@ def read(
     missing: str,
     memory: int,
     cluster: str | None,
+    keep: list[str] | None = None,
+    encode: bool = False,
 ) -> Reading:
     """The problem in a table; one target is a vector, several are a matrix."""
     from deeplin.problems.reading import read_problem
@@ -50,6 +67,8 @@ def read(
         source,
         target[0] if len(target) == 1 else target,
         ignore=ignore or (),
+        keep=keep or (),
+        encode=encode,
         standardize=standardize,
         intercept=intercept,
         missing=missing,

@@ -38,6 +38,8 @@ def train(
     momentum: Annotated[float, typer.Option(help="Heavy-ball coefficient.")] = 0.0,
     steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
     ignore: table.Ignore = None,
+    keep: table.Keep = None,
+    encode: table.Encode = False,
     standardize: table.Standardize = False,
     intercept: table.Intercept = False,
     missing: table.Missing = "refuse",
@@ -61,7 +63,7 @@ def train(
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
         reading = table.read(
-            source, target, ignore, standardize, intercept, missing, memory, cluster
+            source, target, ignore, standardize, intercept, missing, memory, cluster, keep, encode
         )
         run, report = _train(reading, start, _rate(learning_rate), momentum, steps, seed)
     settings = {"learning_rate": learning_rate, "seed": seed, **start}

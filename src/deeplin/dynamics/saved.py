@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 import os
-import zipfile
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, require_float64
-from deeplin.dynamics.run import Records, Run
-from deeplin.networks import Network
+from deeplin.checks import InputError, readable
+from deeplin.dynamics.run import Run
+from deeplin.dynamics.saved_parts import known_parts, problem_of, run_of
+from deeplin.networks import Network, check_fits
 from deeplin.problems import Problem
 
 FORMAT = "deeplin run 1"
@@ -56,26 +54,30 @@ def check_run_path(path: str | Path) -> Path:
 
 
 def load_run(path: str | Path) -> tuple[Problem, Run]:
-    """Read a run saved by `save_run`; nothing in the file is ever executed."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise InputError(f"cannot read a run from {str(path)!r}: {error}") from error
+    """Read a run saved by `save_run`; nothing in the file is ever executed.
+
+    Everything is checked before anything is computed: which arrays there are, their types and
+    shapes, that they fit each other, and that they are finite.
+    """
+    with readable(path), np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
     found = str(arrays.pop("format", "no format"))
     if found != FORMAT:
         raise InputError(
-            f"{str(path)!r} holds {found!r} instead of {FORMAT!r}; pass a file written by save_run "
-            "or `deeplin train`."
+            f"{str(path)!r} holds {found[:40]!r} instead of {FORMAT!r}; pass a file written by "
+            "save_run or `deeplin train`."
         )
-    if int(arrays.pop("entries", 0)) != len(arrays):
+    if arrays.pop("entries", np.array(0)).tolist() != len(arrays):
         raise InputError(f"{str(path)!r} is incomplete: some of its arrays are missing.")
-    tree = _unflatten(arrays)
-    run = tree["run"]
-    for name in ("network", "initial", "trajectory"):
-        run[name] = _network(run[name]) if name in run else None
-    run["records"] = Records(run.get("records", {}))
-    return Problem(**tree["problem"]), Run(**run)
+    try:
+        tree = _unflatten(arrays)
+        known_parts("the file", tree, ("problem", "run"))
+        problem = problem_of(tree.get("problem"))
+        run = run_of(tree.get("run"))
+        check_fits(problem, run.network)
+    except InputError as error:
+        raise InputError(f"{str(path)!r} holds no run that training leaves: {error}") from error
+    return problem, run
 
 
 def manifest(problem: Problem, run: Run) -> dict[str, Any]:
@@ -125,25 +127,12 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
         place = tree
         for folder in folders:
             place = place.setdefault(folder, {})
+            if not isinstance(place, dict):
+                raise InputError(f"{folder!r} in {path!r} is an array and a folder at once.")
+        if name in place or array.dtype.kind not in "biufU":
+            raise InputError(f"{path!r} has type {array.dtype}, or stands there twice.")
         place[name] = array.item() if array.ndim == 0 else array
     return tree
-
-
-def _network(parts: Mapping[str, Any]) -> Network:
-    """The network of saved parts, whatever batch and record axes its arrays carry.
-
-    Its pytree structure comes from a network of width one, because the constructor accepts at most
-    one leading axis and trajectories have two.
-    """
-    weights = [parts["weights"][f"{k}"] for k in range(len(parts["weights"]))]
-    readout = parts.get("readout")
-    pattern = Network(
-        [np.ones((1, 1))] * len(weights), None if readout is None else [1.0], parts["activation"]
-    )
-    leaves = [jnp.asarray(leaf) for leaf in (*weights, readout) if leaf is not None]
-    if weights[0].dtype == np.float64:  # without x64, JAX would round the weights silently
-        require_float64("a run saved in float64", leaves)
-    return jax.tree.unflatten(jax.tree.structure(pattern), leaves)
 
 
 def _replace(path: Path, write: Any) -> None:

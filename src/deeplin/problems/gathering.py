@@ -14,7 +14,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from deeplin.checks import InputError
-from deeplin.problems.formats import CORES, Chunk
+from deeplin.problems.formats import CORES, Chunk, Column
 from deeplin.problems.moments import Moments, merge_all
 from deeplin.problems.tables import Piece, Table
 
@@ -30,13 +30,14 @@ Sum = tuple[Moments | None, int]
 class Plan:
     """Which columns to read (targets last), in chunks of how many rows, and what is missing.
 
-    `missing` is "refuse" or "drop".
+    `missing` is "refuse" or "drop"; `whole` are the places of columns of whole numbers.
     """
 
-    columns: tuple[str, ...]
+    columns: tuple[Column, ...]
     targets: int
     chunk_rows: int
     missing: str
+    whole: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,24 @@ class _Part:
     def complete_rows(self) -> np.ndarray:
         """The rows without a missing value, where those with one may be left out."""
         rows = self.chunk.matrix()
-        # The sum of finite numbers is finite, and far quicker to check than each of them.
-        return rows if np.isfinite(rows.sum()) else self._check(rows)
+        self._check_whole(rows)
+        # A finite sum means finite numbers, and is far quicker to check than each of them.
+        with np.errstate(over="ignore", invalid="ignore"):
+            finite = np.isfinite(rows.sum())
+        return rows if finite else self._check(rows)
+
+    def _check_whole(self, rows: np.ndarray) -> None:
+        """Refuse whole numbers that float64 cannot tell apart; mostly they are identifiers."""
+        whole = self.plan.whole
+        too_large = np.abs(rows[:, whole]) >= 2.0**53 if whole else np.zeros((0, 0), bool)
+        if too_large.any():
+            row, place = np.argwhere(too_large)[0]
+            name = self.plan.columns[whole[place]].label
+            raise InputError(
+                f"column {name!r} of {self.piece.path!r} holds whole numbers of 2⁵³ or more (row "
+                f"{self.before + row + 1}: about {rows[row, whole[place]]:.3g}), which float64 "
+                f"cannot tell apart; ignore it (--ignore) or subtract a constant first."
+            )
 
     def _check(self, rows: np.ndarray) -> np.ndarray:
         infinite, lacking = np.isinf(rows), np.isnan(rows)
@@ -64,7 +81,7 @@ class _Part:
             else (lacking, "a missing", "pass missing='drop' (--missing drop) or impute it first")
         )
         row = int(np.flatnonzero(wrong.any(axis=1))[0])
-        names = [repr(self.plan.columns[j]) for j in np.flatnonzero(wrong[row])]
+        names = [repr(self.plan.columns[j].label) for j in np.flatnonzero(wrong[row])]
         raise InputError(
             f"{self.piece.path!r} has {kind} value in row {self.before + row + 1}, column "
             f"{', '.join(names[:5])}; {remedy}."

@@ -10,6 +10,9 @@ import numpy as np
 
 from deeplin.checks import InputError, finite_array
 
+LARGEST = 1e50
+"""The largest value of data, and one over the smallest."""
+
 
 @dataclass(frozen=True)
 class Moments:
@@ -38,10 +41,11 @@ class Moments:
         Where the mean is the first row to rounding, that row is the better shift: a constant
         column then has no scatter at all. The rows are centred in place: they are not needed again.
         """
-        mean, first = rows.mean(axis=0), rows[0]
-        shift = np.where(np.abs(mean - first) <= 1e-9 * np.abs(first), first, mean)
-        rows -= shift
-        return cls(len(rows), shift, rows.sum(axis=0), rows.T @ rows, targets)
+        with np.errstate(over="ignore", invalid="ignore"):  # refused later, by column
+            mean, first = rows.mean(axis=0), rows[0]
+            shift = np.where(np.abs(mean - first) <= 1e-9 * np.abs(first), first, mean)
+            rows -= shift
+            return cls(len(rows), shift, rows.sum(axis=0), rows.T @ rows, targets)
 
     def merge(self, other: Moments) -> Moments:
         """Moments of both sets of rows together, about this one's shift."""
@@ -79,10 +83,22 @@ class Moments:
         return self.scatter / self.count + cross + cross.T + np.outer(self.shift, self.shift)
 
 
+def require_size(name: str, largest: float) -> None:
+    """Refuse data in units so large or small that products of its moments leave float64."""
+    if largest != 0 and not 1 / LARGEST <= largest <= LARGEST:
+        raise InputError(
+            f"the largest value of {name} is {largest:.3g}, too far from 1 for the products that "
+            f"follow from it in float64 (allowed: {1 / LARGEST:.0e} to {LARGEST:.0e}); change its "
+            "unit."
+        )
+
+
 def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
     """Check one block of rows and return X (n×d) and y (n) or Y (n×q) in float64."""
     X = finite_array("X", inputs, (2,))
     Y = finite_array("y", targets, (1, 2))
+    require_size("X", max(float(X.max()), -float(X.min())))
+    require_size("y", max(float(Y.max()), -float(Y.min())))
     if len(X) != len(Y):
         raise InputError(
             f"X has {len(X)} rows and y has {len(Y)}; pass one target for each row of X."

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
 from deeplin.checks import InputError
+from deeplin.problems.choosing import listed
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
 
+COUNTED = 10
+"""From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
+REPRESENTABLE = 1e140
+"""The largest column, and one over the smallest, whose second moments float64 can hold."""
 WIDE_SPREAD = 1e3
 """Standard deviations of the inputs that differ by more than this factor are worth a note."""
 
@@ -36,10 +41,12 @@ class Preparation:
 
 
 class Columns(NamedTuple):
-    """Mean and standard deviation of every column."""
+    """Mean, standard deviation and size of every column."""
 
     mean: np.ndarray
     deviation: np.ndarray
+    size: np.ndarray
+    """The largest absolute value, or the root of the second moment where only that is known."""
 
     @property
     def constant(self) -> np.ndarray:
@@ -51,6 +58,16 @@ class Columns(NamedTuple):
         """Which columns are zero everywhere."""
         return self.constant & (self.mean == 0)
 
+    def counts_rows(self, place: int, rows: int) -> bool:
+        """Whether a column holds 0 … n−1 or 1 … n, in any order, judged by its two moments."""
+        first = self.mean[place] - (rows - 1) / 2
+        spread = np.sqrt((rows**2 - 1) / 12)
+        return (
+            rows >= COUNTED
+            and min(abs(first), abs(first - 1)) <= 1e-9
+            and abs(self.deviation[place] - spread) <= 1e-9 * spread
+        )
+
 
 def prepare(
     gathered: np.ndarray | Moments,
@@ -59,48 +76,71 @@ def prepare(
     *,
     standardize: bool,
     intercept: bool,
+    may_count: bool = False,
 ) -> tuple[Problem, Preparation, tuple[str, ...], list[str]]:
-    """The problem of rows or moments, how its columns were changed, its inputs, and the notes."""
+    """The problem of rows or moments, how its columns were changed, its inputs, and the notes.
+
+    `may_count` says that the first input is the table's first column, which may number its rows.
+    """
     columns = _columns(gathered)
     names = np.array([*inputs, *targets], dtype=object)
     is_input = np.arange(len(names)) < len(inputs)
-    centred = is_input & standardize | intercept
-    fixed = columns.constant & (centred | columns.zero)
+    _require_representable(columns, names)
+    centred = standardize or intercept
+    fixed = columns.constant if centred else columns.zero
     if np.any(fixed & ~is_input):
-        name = names[fixed & ~is_input][0]
-        raise InputError(
-            f"the target {name!r} is constant: there is nothing to explain"
-            + (" beyond the intercept. " if intercept else ". ")
-            + "Pass a target that varies."
-        )
-    keep = ~fixed
+        _refuse_constant_target(names[fixed & ~is_input][0], centred)
+    rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
+    counting = np.zeros_like(is_input)
+    counting[0] = may_count and len(inputs) > 1 and columns.counts_rows(0, rows)
+    keep = ~fixed & ~counting
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
     centre = np.where(centred, columns.mean, 0.0)[keep]
     scale = np.where(is_input & standardize, columns.deviation, 1.0)[keep]
-    notes = _notes(columns, names, is_input, fixed, standardize, intercept)
+    notes = _notes(columns, names, is_input & ~counting, fixed, standardize, intercept)
+    if counting[0]:
+        notes.insert(
+            0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
+        )
     notes += _equal_notes(gathered, names, is_input & keep)
     preparation = Preparation(centre, scale, len(targets))
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
-    return (
-        problem,
-        preparation,
-        tuple(names[keep & is_input]),
-        notes + _fit_notes(problem, standardize or intercept),
+    return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem, centred)
+
+
+def _refuse_constant_target(name: str, centred: bool) -> NoReturn:
+    beyond = " beyond the intercept" if centred else ""
+    raise InputError(
+        f"the target {name!r} is constant: there is nothing to explain{beyond}. Pass a target "
+        "that varies."
     )
 
 
+def _require_representable(columns: Columns, names: np.ndarray) -> None:
+    """Refuse columns whose squares float64 cannot hold, before anything false is said of them."""
+    too_large = ~(columns.size <= REPRESENTABLE)
+    too_small = (columns.size > 0) & (columns.size < 1 / REPRESENTABLE)
+    for wrong, what in ((too_large, "above"), (too_small, "all below")):
+        if np.any(wrong):
+            bound = REPRESENTABLE if what == "above" else 1 / REPRESENTABLE
+            raise InputError(
+                f"column {names[wrong][0]!r} has values {what} {bound:.0e}, whose squares float64 "
+                "cannot hold; change its unit, or ignore it."
+            )
+
+
+@np.errstate(over="ignore", invalid="ignore")
 def _columns(gathered: np.ndarray | Moments) -> Columns:
     if isinstance(gathered, Moments):
         variance = np.maximum(np.diag(gathered.centred), 0.0)
-        return Columns(gathered.mean, np.sqrt(variance))
+        return Columns(gathered.mean, np.sqrt(variance), np.sqrt(np.diag(gathered.raw)))
     shifted = gathered - gathered[0]  # exactly zero in a constant column
     mean = shifted.mean(axis=0)
     shifted -= mean
-    return Columns(
-        gathered[0] + mean, np.sqrt(np.einsum("ij,ij->j", shifted, shifted) / len(shifted))
-    )
+    deviation = np.sqrt(np.einsum("ij,ij->j", shifted, shifted) / len(shifted))
+    return Columns(gathered[0] + mean, deviation, np.abs(gathered).max(axis=0))
 
 
 def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
@@ -141,17 +181,11 @@ def _require_resolved_scales(problem: Problem) -> None:
 # --- sentences ---------------------------------------------------------------------------------
 
 
-def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
-    shown = ", ".join(repr(str(name)) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
-
-
 def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool):
     notes = []
     if standardize:
         notes.append("Every input was standardised: its mean subtracted, divided by its deviation.")
-    if intercept:
+    if standardize or intercept:
         what = "the targets" if standardize else "inputs and targets"
         notes.append(f"The means of {what} were subtracted, which fits an intercept.")
     if np.any(fixed):

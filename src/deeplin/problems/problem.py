@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deeplin.checks import InputError, finite_array, whole_number
-from deeplin.problems.moments import Moments, accumulate, check_rows
+from deeplin.problems.moments import Moments, accumulate, check_rows, require_size
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -86,6 +86,7 @@ class Problem:
                 "pass ‖y‖²/n for one target, YᵀY/n (q×q) for several."
             )
         table = np.block([[sigma, columns], [columns.T, power.reshape(q, q)]])
+        _require_sizes(np.diag(table), d)
         if not np.allclose(table, table.T, rtol=1e-10, atol=1e-12 * np.abs(table).max()):
             raise InputError("the moments are not symmetric; pass covariance = XᵀX/n.")
         smallest = np.linalg.eigvalsh(table)[0]
@@ -108,7 +109,14 @@ class Problem:
         """The problem of moments accumulated elsewhere (for example on several machines)."""
         q = moments.targets
         d = len(moments.shift) - q
+        _require_sizes(np.diag(moments.raw), d)
         return cls(moments.count, d, q, single_target, second_moments=moments.raw)
+
+    def __repr__(self) -> str:
+        known = "moments" if self.inputs is None else "data"
+        target = "1 target" if self.outputs == 1 else f"{self.outputs} targets"
+        size = f"{self.samples} samples of {self.dimension} inputs"
+        return f"Problem({size}, {target}, from {known})"
 
     # --- moments -----------------------------------------------------------------------------
 
@@ -265,6 +273,12 @@ class Problem:
                 "Σ̂ is zero: its eigenvalues λ and Λ are undefined. Pass nonzero inputs."
             )
         return self.spectrum.eigenvalues
+
+
+def _require_sizes(powers: np.ndarray, dimension: int) -> None:
+    """The same for moments as for rows: the roots of the second moments are the sizes."""
+    for name, power in (("X", powers[:dimension]), ("y", powers[dimension:])):
+        require_size(f"{name} (root of its second moment)", float(np.sqrt(max(power.max(), 0.0))))
 
 
 def _thin_svd(inputs: np.ndarray, targets: np.ndarray):

@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, whole_number
+from deeplin.problems.choosing import choose
+from deeplin.problems.formats import WHOLE
 from deeplin.problems.gathering import Plan, gather, gather_on_cluster
-from deeplin.problems.preparation import Preparation, listed, prepare
+from deeplin.problems.preparation import Preparation, prepare
 from deeplin.problems.problem import Problem
-from deeplin.problems.tables import Table, open_table
+from deeplin.problems.tables import open_table
 
 MEMORY = 128 * 2**20
 """Bytes of a table that are kept; of a larger one only the second moments are."""
@@ -45,6 +47,8 @@ def read_problem(
     target: str | Sequence[str],
     *,
     ignore: Sequence[str] = (),
+    keep: Sequence[str] = (),
+    encode: bool = False,
     standardize: bool = False,
     intercept: bool = False,
     missing: str = "refuse",
@@ -58,9 +62,11 @@ def read_problem(
     not depend on how the rows were cut into chunks beyond rounding. `cluster` is the address of a
     dask scheduler (or a client): its workers then read the pieces of the table in parallel.
 
-    `standardize` gives every input mean zero and variance one; `intercept` subtracts the means of
-    inputs and targets, which is the same as fitting an intercept. `missing` is "refuse" or "drop"
-    (leave out rows with a missing value).
+    `intercept` subtracts the means of inputs and targets, which is the same as fitting an
+    intercept; `standardize` does that and divides every input by its deviation. `missing` is
+    "refuse" or "drop" (leave out rows with a missing value). Columns without a name and a first
+    column that numbers the rows are left out unless `keep` names them; `encode` makes categories of
+    text.
 
     ```python
     reading = read_problem("houses.csv", "price", standardize=True, intercept=True)
@@ -70,56 +76,25 @@ def read_problem(
     if missing not in ("refuse", "drop"):
         raise InputError(f"missing is {missing!r}; pass 'refuse' or 'drop'.")
     table = open_table(source)
-    inputs, targets, notes = _choose(table, target, ignore)
-    columns = (*inputs, *targets)
+    choice = choose(table, target, ignore=ignore, keep=keep, encode=encode)
+    columns = (*choice.inputs, *choice.targets)
     rows = max(1, CHUNK // len(columns)) if chunk_rows is None else chunk_rows
-    plan = Plan(columns, len(targets), whole_number("chunk_rows", rows), missing)
+    whole = tuple(j for j, (name, _) in enumerate(columns) if table.columns[name] == WHOLE)
+    plan = Plan(columns, len(choice.targets), whole_number("chunk_rows", rows), missing, whole)
     if cluster is None:
         gathered, left_out = gather(table, plan, memory)
     else:
         gathered, left_out = gather_on_cluster(table, plan, cluster)
-    if left_out:
-        notes.append(f"Rows left out because a value is missing: {left_out}.")
+    inputs, targets = ([c.label for c in part] for part in (choice.inputs, choice.targets))
+    counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in keep
     problem, preparation, kept, found = prepare(
-        gathered, inputs, targets, standardize=standardize, intercept=intercept
+        gathered,
+        inputs,
+        targets,
+        standardize=standardize,
+        intercept=intercept,
+        may_count=counter,
     )
-    return Reading(problem, kept, targets, preparation, (*notes, *found))
-
-
-def _choose(
-    table: Table, target: str | Sequence[str], ignore: Sequence[str]
-) -> tuple[tuple[str, ...], tuple[str, ...], list[str]]:
-    """Names of inputs and targets: every column of numbers that is not ignored is an input."""
-    asked = (target,) if isinstance(target, str) else tuple(target)
-    targets = tuple(name for wish in asked for name in _named(table, wish))
-    ignored = {name for wish in ignore for name in _named(table, wish)}
-    text = [name for name, numeric in table.columns.items() if not numeric and name not in ignored]
-    for name in targets:
-        if name in text or name in ignored:
-            reason = "is ignored" if name in ignored else "does not hold numbers"
-            raise InputError(f"the target {name!r} {reason}; pass a column of numbers.")
-    left_out = {*targets, *ignored, *text}
-    inputs = tuple(name for name in table.columns if name not in left_out)
-    if not inputs:
-        raise InputError(
-            f"no input is left: besides the target {', '.join(targets)} the table has no column "
-            "of numbers. Encode text columns as numbers first."
-        )
-    notes = []
-    if text:
-        notes.append(f"Left out because not made of numbers: {listed(text)}.")
-    return inputs, targets, notes
-
-
-def _named(table: Table, wish: str) -> list[str]:
-    """The columns a user means: a name, an array of an .npz file, or -1 for the last column."""
-    names = list(table.columns)
-    if wish in table.columns:
-        return [wish]
-    members = [name for name in names if name.startswith(f"{wish}[")]
-    if members:
-        return members
-    if wish.startswith("-") and wish[1:].isdigit() and 1 <= int(wish[1:]) <= len(names):
-        return [names[int(wish)]]
-    shown = ", ".join(names[:12]) + (", …" if len(names) > 12 else "")
-    raise InputError(f"there is no column {wish!r}; the table has {shown}.")
+    dropped = [f"Rows left out because a value is missing: {left_out}."] if left_out else []
+    notes = (*table.notes, *choice.notes, *dropped, *found)
+    return Reading(problem, kept, tuple(targets), preparation, notes)

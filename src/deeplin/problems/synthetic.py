@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.checks import InputError, finite_array, positive_number, seed_number, whole_number
 from deeplin.problems.problem import Problem
 
 
@@ -161,4 +161,4 @@ def separable(
 
 
 def _generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(whole_number("seed", seed, minimum=0))
+    return np.random.default_rng(seed_number(seed))

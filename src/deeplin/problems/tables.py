@@ -6,20 +6,32 @@ A piece is a plain description (file, format, part), so that another process can
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 
-from deeplin.checks import InputError
-from deeplin.problems.formats import FORMATS, Chunk, Part
+from deeplin.checks import InputError, readable
+from deeplin.problems.formats import (
+    ARROW,
+    NPY,
+    NPZ,
+    NUMBER,
+    OTHER,
+    PARQUET,
+    TEXT,
+    WHOLE,
+    Chunk,
+    Column,
+    Kinds,
+    Part,
+)
+from deeplin.problems.text import CSV
 
+FORMATS = {"csv": CSV, "parquet": PARQUET, "arrow": ARROW, "npy": NPY, "npz": NPZ}
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "csv",
@@ -42,29 +54,35 @@ class Piece:
     format: str
     part: Part = None
 
-    def chunks(self, columns: Sequence[str], rows: int) -> Iterator[Chunk]:
+    def chunks(self, columns: Sequence[Column], rows: int) -> Iterator[Chunk]:
         """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
-        with _readable(self.path):
+        with readable(self.path):
             for chunk in FORMATS[self.format].stream(self.path, self.part, columns, rows):
                 yield chunk._replace(matrix=partial(self._read, chunk))
 
     def _read(self, chunk: Chunk) -> np.ndarray:
-        with _readable(self.path):
+        with readable(self.path):
             return chunk.matrix()
+
+    def texts(self, name: str) -> Iterator[list[str | None]]:
+        """The values of one column as text, some at a time; a missing value is None."""
+        with readable(self.path):
+            yield from FORMATS[self.format].texts(self.path, name)
 
     def split(self) -> list[Piece]:
         """Smaller pieces of the same file, where its format has parts."""
-        with _readable(self.path):
+        with readable(self.path):
             parts = FORMATS[self.format].parts(self.path)
         return [Piece(self.path, self.format, part) for part in parts]
 
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a table (name → whether it holds numbers) and its pieces, in order."""
+    """The columns of a table (name → what it holds), its pieces in order, what to know of it."""
 
-    columns: dict[str, bool]
+    columns: Kinds
     pieces: tuple[Piece, ...]
+    notes: tuple[str, ...] = ()
 
 
 def open_table(source: str | Path) -> Table:
@@ -72,7 +90,7 @@ def open_table(source: str | Path) -> Table:
 
     ```python
     table = open_table("measurements/*.parquet")
-    table.columns                                   # {"age": True, "name": False, ...}
+    table.columns                                   # {"age": "whole numbers", "name": "text", ...}
     ```
     """
     files = _files(source)
@@ -84,9 +102,9 @@ def open_table(source: str | Path) -> Table:
         )
     kind = kinds.pop()
     pieces = tuple(Piece(str(file), kind) for file in files)
-    columns: dict[str, bool] = {}
+    columns: Kinds = {}
     for piece in pieces:
-        with _readable(piece.path):
+        with readable(piece.path):
             found = FORMATS[kind].columns(piece.path)
         columns = columns or found
         if set(found) != set(columns):
@@ -95,8 +113,19 @@ def open_table(source: str | Path) -> Table:
                 f"{piece.path!r} has other columns than {str(files[0])!r} ({', '.join(different)} "
                 "is in one of them only); pass files of one table."
             )
-        columns = {name: numeric and found[name] for name, numeric in columns.items()}
-    return Table(columns, pieces)
+        columns = {name: _common(found[name], kind) for name, kind in columns.items()}
+    with readable(pieces[0].path):
+        notes = FORMATS[kind].notes(pieces[0].path)
+    return Table(columns, pieces, tuple(notes))
+
+
+def _common(one: str, other: str) -> str:
+    """What a column holds whose files hold these."""
+    if one == other:
+        return one
+    if {one, other} == {NUMBER, WHOLE}:
+        return NUMBER
+    return TEXT if TEXT in (one, other) else OTHER
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -131,15 +160,3 @@ def _format(file: Path) -> str:
             f"{str(file)!r} is in no format that can be read; supported: {', '.join(SUFFIXES)}."
         )
     return SUFFIXES[_suffix(file)]
-
-
-@contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """Turn what libraries raise about a broken file into one sentence."""
-    try:
-        yield
-    except InputError:
-        raise
-    except (pa.ArrowException, OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise InputError(f"cannot read {path!r}: {reason}") from error
