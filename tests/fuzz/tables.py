@@ -41,16 +41,15 @@ def _frame(rng: np.random.Generator) -> pd.DataFrame:
     frame = pd.DataFrame(np.c_[X, y], columns=[*(f"x{k}" for k in range(d)), "y"]).astype(object)
     for _ in range(rng.integers(0, 4)):
         column = frame.columns[rng.integers(len(frame.columns))]
-        frame = ODDITIES[rng.integers(len(ODDITIES))](frame, column, rng)
-    return frame
+        with np.errstate(all="ignore"):
+            frame = ODDITIES[rng.integers(len(ODDITIES))](frame, column, rng)
+    return _renamed(frame, rng) if rng.random() < 0.15 else frame
 
 
 def _scaled(frame, column, rng):
     factor = 10.0 ** rng.choice([-320, -308, -200, -160, -80, -30, -8, 8, 30, 80, 150, 160, 300])
     columns = frame.columns if rng.random() < 0.3 else [column]
-    with np.errstate(all="ignore"):
-        values = {name: factor * _floats(frame[name]) for name in columns}
-    return frame.assign(**values)
+    return frame.assign(**{name: factor * _floats(frame[name]) for name in columns})
 
 
 def _shifted(frame, column, rng):
@@ -91,11 +90,6 @@ def _truths(frame, column, rng):
     return frame.assign(**{column: rng.random(len(frame)) < 0.5})
 
 
-def _renamed(frame, column, rng):
-    names = ["", " ", "a\nb", "y", "x0", "3", "2019", "X[0]", "-1", "a,b", 'q"q', "é", "n" * 300]
-    return frame.rename(columns={column: names[rng.integers(len(names))]})
-
-
 def _counter(frame, column, rng):
     frame = frame.copy()
     name = str(rng.choice(["", "Unnamed: 0", "id", "index"]))
@@ -105,7 +99,14 @@ def _counter(frame, column, rng):
 
 
 ODDITIES = [_scaled, _shifted, _constant, _copied, _whole, _special, _categories, _dates, _truths]
-ODDITIES += [_renamed, _counter]
+ODDITIES += [_counter]
+
+
+def _renamed(frame, rng):
+    names = ["", " ", "a\nb", "y", "x0", "3", "2019", "X[0]", "-1", "a,b", 'q"q', "é", "n" * 300]
+    new = [*frame.columns]
+    new[rng.integers(len(new))] = names[rng.integers(len(names))]
+    return frame.set_axis(new, axis=1)
 
 
 def _floats(values) -> np.ndarray:
@@ -201,7 +202,8 @@ def damaged(data: bytes, rng: np.random.Generator) -> bytes:
             data[:place] + noise + data[place:],
             data[:place] + data[place + length :],
             data[:place] + data[place : place + length] + data[place:],
-            data[:place] + bytes(b ^ 1 << int(rng.integers(8)) for b in data[place : place + 1])
+            data[:place]
+            + bytes(b ^ 1 << int(rng.integers(8)) for b in data[place : place + 1])
             + data[place + 1 :],
         ][rng.integers(6)]
     return data

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, seed_number
 
 app = typer.Typer(
     name="deeplin",
@@ -37,12 +37,27 @@ def _options(
     pass
 
 
+def seed_option(help: str) -> Any:
+    """The option `--seed` of any command."""
+    return typer.Option(
+        help=help, callback=lambda value: None if value is None else seed_number(value)
+    )
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input."""
     try:
-        app(arguments)
+        try:
+            app(arguments)
+        finally:
+            sys.stdout.flush()  # an error of the device belongs here, not to the interpreter's end
     except InputError as error:
         print(f"deeplin: {error}", file=sys.stderr)
+        raise SystemExit(2) from None
+    except OSError as error:
+        where = "the answer" if error.filename is None else repr(str(error.filename))
+        _abandon_output()
+        print(f"deeplin: cannot write {where}: {error.strerror or error}.", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
         print("deeplin: interrupted", file=sys.stderr)
@@ -64,3 +79,9 @@ def prepare_computing() -> None:
     if "XLA_FLAGS" not in os.environ:
         with suppress(RuntimeError):  # called from a program in which JAX has already computed
             jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
+
+
+def _abandon_output() -> None:
+    """Nothing more can be written: what is left would raise again when Python ends."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

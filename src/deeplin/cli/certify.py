@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.cli.app import app, prepare_computing
+from deeplin.cli.app import app, prepare_computing, seed_option
 from deeplin.cli.table_options import AsJson
 
 STARTS = ("small", "gaussian", "residual")
@@ -28,7 +28,7 @@ def certify(
     learning_rate: Annotated[
         float | None, typer.Option(help="Gradient descent with this step; none: gradient flow.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Seed of its data and its start.")] = 0,
+    seed: Annotated[int, seed_option("Seed of its data and its start.")] = 0,
     tolerance: Annotated[float, typer.Option(help="Relative tolerance for rounding.")] = 1e-9,
     parts: Annotated[bool, typer.Option("--parts", help="One row for each claim.")] = False,
     as_json: AsJson = False,
@@ -61,7 +61,7 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
     L = whole_number("depth", depth)
     if start not in STARTS:
         raise InputError(f"start is {start!r}; pass one of {', '.join(STARTS)}.")
-    problem = synthetic.flat_minima(whole_number("seed", seed, minimum=0)).problem
+    problem = synthetic.flat_minima(seed).problem
     d = problem.dimension
     key, readout_key = jax.random.split(jax.random.key(seed))
     network = {

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deeplin.cli import table_options as table
-from deeplin.cli.app import app, prepare_computing
+from deeplin.cli.app import app, prepare_computing, seed_option
 
 
 @app.command()
@@ -29,7 +29,7 @@ def diagnose(
     missing: table.Missing = "refuse",
     memory: table.Memory = 128,
     cluster: table.Cluster = None,
-    seed: Annotated[int, typer.Option(help="Seed of the initialisations drawn for FM-A2.")] = 0,
+    seed: Annotated[int, seed_option("Seed of the initialisations drawn for FM-A2.")] = 0,
     as_json: table.AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Write the diagnosis as one page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deeplin.cli.app import app, prepare_computing
+from deeplin.cli.app import app, prepare_computing, seed_option
 
 
 @app.command()
@@ -27,7 +27,7 @@ def reproduce(
         Path, typer.Option(help="Folder for results/ (to go on from) and report/index.html.")
     ] = Path("."),
     workers: Annotated[int, typer.Option(help="Studies computed at a time.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the initial weights.")] = 0,
+    seed: Annotated[int, seed_option("Seed of the initial weights.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
     """Reproduce figures of the papers and the talk; exit 1 when a claim fails.

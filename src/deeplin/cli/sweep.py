@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from deeplin.checks import InputError
-from deeplin.cli.app import app, prepare_computing
+from deeplin.cli.app import app, prepare_computing, seed_option
 
 if TYPE_CHECKING:
     from deeplin import sweep as engine
@@ -32,9 +32,7 @@ def sweep(
     shard: Annotated[
         str | None, typer.Option(help="Compute only part i of N, as i/N: for job arrays.")
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Seed, instead of the one in the config.")
-    ] = None,
+    seed: Annotated[int | None, seed_option("Seed, instead of the one in the config.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")] = False,
 ) -> None:
     """Compute a sweep, or what is left of it: give the same command again to go on.

@@ -10,7 +10,7 @@ import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.cli import table_options as table
-from deeplin.cli.app import app, prepare_computing
+from deeplin.cli.app import app, prepare_computing, seed_option
 from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def train(
     missing: table.Missing = "refuse",
     memory: table.Memory = 128,
     cluster: table.Cluster = None,
-    seed: Annotated[int, typer.Option(help="Seed of the initialisation.")] = 0,
+    seed: Annotated[int, seed_option("Seed of the initialisation.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
     as_json: table.AsJson = False,

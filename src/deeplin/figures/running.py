@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deeplin.checks import InputError, whole_number
+from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study
 from deeplin.figures.tables import Table
@@ -85,7 +85,7 @@ def reproduce(
     """
     if preset not in PRESETS:
         raise InputError(f"preset is {preset!r}; pass one of {', '.join(PRESETS)}.")
-    whole_number("seed", seed, minimum=0)
+    seed_number(seed)
     studies = dict.fromkeys(study for figure in figures for study in figure.studies)
     pool = ThreadPoolExecutor(whole_number("workers", workers))
     try:

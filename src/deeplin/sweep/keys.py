@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from deeplin.checks import whole_number
+from deeplin.checks import seed_number
 from deeplin.sweep.config import digest
 
 
@@ -41,6 +41,6 @@ def coordinate_words(seed: int, **coordinates: Any) -> tuple[int, int]:
     rng = numpy.random.default_rng(deeplin.sweep.coordinate_words(0, repetition=3))
     ```
     """
-    identity = {"seed": whole_number("seed", seed, minimum=0), "coordinates": coordinates}
+    identity = {"seed": seed_number(seed), "coordinates": coordinates}
     number = int.from_bytes(digest(identity, size=8), "big")
     return number >> 32, number & 0xFFFFFFFF

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deeplin.checks import InputError, whole_number
+from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness
@@ -154,7 +154,7 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
 
     ε grows with the square of the scale (FM-ε), so that one draw at scale 1 gives it exactly.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed_number(seed))
     sizes = [dimension, *[width] * (depth - 1), 1]
     draws = (
         Network([rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)])
