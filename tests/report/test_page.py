@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from deeplin.checks import InputError
-from deeplin.report import write_figure, write_page
 from deeplin.report.errata import ERRATA
-from deeplin.report.page import duration, inline_svg, render
+from deeplin.report.files import write_figure
+from deeplin.report.page import duration, inline_svg, render, write_page
 
 
 class Reader(HTMLParser):

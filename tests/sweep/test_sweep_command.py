@@ -115,7 +115,7 @@ def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(capsys, mon
     code, _, err = command(capsys, "sweep", "--config", "mine.toml", "--workers", 0)
     assert code == 1
     assert "No space left on device" in err
-    assert "To go on: deeplin sweep --config mine.toml --out results/mine" in err
+    assert "To go on: deeplin sweep mine.toml --out results/mine" in err
 
 
 @pytest.mark.parametrize(
@@ -176,3 +176,25 @@ def test_help_names_every_option(capsys):
     assert code == 0
     for option in ("--config", "--out", "--workers", "--cluster", "--shard", "--seed", "--json"):
         assert option in out
+
+
+def test_the_only_sweep_of_a_folder_needs_no_name(capsys):
+    write("mine.toml", TOY_FILE)
+    assert command(capsys, "sweep")[0] == 0
+    code, out, _ = command(capsys, "status")
+    assert code == 0
+    assert "results/mine" in out
+    write("other.toml", TOY_FILE)
+    code, _, err = command(capsys, "sweep")
+    assert code == 2
+    assert "there are 2 sweeps" in err
+    assert command(capsys, "sweep", "other.toml")[0] == 0
+    code, _, err = command(capsys, "status")
+    assert code == 2
+    assert "results/mine, results/other" in err
+
+
+def test_without_any_sweep_status_says_so(capsys):
+    code, _, err = command(capsys, "status")
+    assert code == 2
+    assert "there are 0 sweeps" in err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from contextlib import suppress
 from typing import Annotated, Any
@@ -85,3 +86,8 @@ def _abandon_output() -> None:
     """Nothing more can be written: what is left would raise again when Python ends."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def text_width() -> int:
+    """Columns for running text: those of the terminal, but never more than can be read."""
+    return min(shutil.get_terminal_size((80, 24)).columns, 120)

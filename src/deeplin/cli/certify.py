@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.cli.app import app, prepare_computing, seed_option
+from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.cli.table_options import AsJson
 
 STARTS = ("small", "gaussian", "residual")
@@ -31,6 +31,9 @@ def certify(
     seed: Annotated[int, seed_option("Seed of its data and its start.")] = 0,
     tolerance: Annotated[float, typer.Option(help="Relative tolerance for rounding.")] = 1e-9,
     parts: Annotated[bool, typer.Option("--parts", help="One row for each claim.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also the statements that do not speak about this run.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Check the statements of the papers on a run; the exit code is 1 if one is violated."""
@@ -38,6 +41,7 @@ def certify(
         raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
     prepare_computing()
     from deeplin.dynamics.saved import load_run
+    from deeplin.report.certificate import as_text
     from deeplin.theory import certify as certify_run
 
     if run is None:
@@ -45,7 +49,10 @@ def certify(
     else:
         problem, outcome = load_run(run)
     table = certify_run(problem, outcome, only=only or None, tolerance=tolerance, parts=parts)
-    typer.echo(json.dumps(table.records(), ensure_ascii=False, indent=2) if as_json else str(table))
+    if as_json:
+        typer.echo(json.dumps(table.records(), ensure_ascii=False, indent=2))
+    else:
+        typer.echo(as_text(table, width=text_width(), everything=everything or bool(only) or parts))
     if not table.all_hold:
         raise typer.Exit(1)
 

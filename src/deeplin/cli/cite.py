@@ -19,6 +19,8 @@ SOURCES = {
         "towards flat minima",
         "booktitle": "Advances in Neural Information Processing Systems",
         "year": "2024",
+        "doi": "10.52202/079017-2445",
+        "url": "https://arxiv.org/abs/2405.13456",
     },
     "BO": {
         "key": "chatterji2023benign",
@@ -26,7 +28,11 @@ SOURCES = {
         "author": "Chatterji, Niladri S. and Long, Philip M.",
         "title": "Deep linear networks can benignly overfit when shallow ones do",
         "journal": "Journal of Machine Learning Research",
+        "volume": "24",
+        "number": "117",
+        "pages": "1--39",
         "year": "2023",
+        "url": "https://arxiv.org/abs/2209.09315",
     },
     "Talk": {
         "key": "marion2024three",
@@ -35,6 +41,7 @@ SOURCES = {
         "title": "Three stories on deep linear networks",
         "note": "Slides, SIGMA 2024 workshop, CIRM, Marseille",
         "year": "2024",
+        "url": "https://pierremarion23.github.io",
     },
     "X": {
         "key": "deeplin",
@@ -60,7 +67,8 @@ def source_of(identifier: str) -> dict[str, str]:
 def bibtex(source: dict[str, str], note: str) -> str:
     """One BibTeX entry."""
     fields = {name: value for name, value in source.items() if name not in ("key", "type")}
-    fields["note"] = "; ".join(filter(None, [fields.get("note"), note]))
+    notes = [entry for entry in (fields.pop("note", ""), note) if entry]
+    fields |= {"note": "; ".join(notes)} if notes else {}
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
     return "\n".join([f"@{source['type']}{{{source['key']},", *lines, "}"])
 

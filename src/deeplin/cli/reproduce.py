@@ -36,7 +36,8 @@ def reproduce(
     """
     prepare_computing()
     from deeplin import figures as catalogue
-    from deeplin.report import write_figure, write_page
+    from deeplin.report.files import write_figure
+    from deeplin.report.page import write_page
     from deeplin.sweep import Lines, prompt_interrupt, show_progress
 
     chosen = catalogue.select(catalogue.FIGURES, figures)

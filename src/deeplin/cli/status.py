@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from deeplin.checks import InputError
 from deeplin.cli.app import app
 
 if TYPE_CHECKING:
@@ -17,13 +18,15 @@ if TYPE_CHECKING:
 
 @app.command()
 def status(
-    folder: Annotated[Path, typer.Argument(help="The folder of a sweep.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="The folder of a sweep; none: the only one in results/.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say how much of a sweep is finished; exit 1 when a unit failed or a file is not trusted."""
     from deeplin import sweep as engine
 
-    found = engine.status(folder)
+    found = engine.status(folder or _only_sweep(Path("results")))
     if as_json:
         fields = dataclasses.asdict(found) | {"complete": found.complete}
         typer.echo(json.dumps(fields, ensure_ascii=False))
@@ -31,6 +34,15 @@ def status(
         _print(found)
     if not found.healthy:
         raise typer.Exit(1)
+
+
+def _only_sweep(results: Path) -> Path:
+    """The sweep that is meant when none is named."""
+    sweeps = sorted(path.parent for path in results.glob("*/_manifest.json"))
+    if len(sweeps) == 1:
+        return sweeps[0]
+    names = f": {', '.join(map(str, sweeps))}" if sweeps else ""
+    raise InputError(f"there are {len(sweeps)} sweeps in {results}{names}; pass one folder.")
 
 
 def _print(found: engine.Status) -> None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 @app.command()
 def sweep(
-    config: Annotated[Path, typer.Option(help="The sweep as JSON or TOML.")],
+    file: Annotated[Path | None, typer.Argument(help="The sweep as JSON or TOML.")] = None,
+    config: Annotated[Path | None, typer.Option(help="The same, as an option.")] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the results; default results/NAME-OF-CONFIG.")
     ] = None,
@@ -39,8 +40,7 @@ def sweep(
 
     Exit code 0 when all units are finished, 1 when one failed (the next call tries it again).
     """
-    if not config.exists():
-        raise InputError(f"there is no file {str(config)!r}; pass a sweep as JSON or TOML.")
+    config = _chosen(file, config)
     prepare_computing()
     from deeplin import sweep as engine
 
@@ -48,7 +48,7 @@ def sweep(
     if seed is not None:
         chosen = _reseed(chosen, seed)
     folder = out or Path("results") / config.stem
-    command = ["deeplin", "sweep", "--config", str(config), "--out", str(folder)]
+    command = ["deeplin", "sweep", str(config), "--out", str(folder)]
     options = {"--workers": workers or None, "--cluster": cluster, "--shard": shard, "--seed": seed}
     for name, value in options.items():
         command += [] if value is None else [name, str(value)]
@@ -63,6 +63,24 @@ def sweep(
     _print(outcome, as_json)
     if not outcome.complete:
         raise typer.Exit(1)
+
+
+def _chosen(file: Path | None, config: Path | None) -> Path:
+    """The sweep that is meant: the one given, or the only one in this folder."""
+    if file and config:
+        raise InputError(f"both {str(file)!r} and --config {str(config)!r} are given; pass one.")
+    chosen = file or config
+    if chosen is None:
+        here = sorted(Path().glob("*.toml"))
+        sweeps = [path for path in here if path.name != "pyproject.toml"]
+        if len(sweeps) != 1:
+            raise InputError(
+                f"there are {len(sweeps)} sweeps (.toml) in this folder; pass the one to compute."
+            )
+        return sweeps[0]
+    if not chosen.exists():
+        raise InputError(f"there is no file {str(chosen)!r}; pass a sweep as JSON or TOML.")
+    return chosen
 
 
 def choose_executor(workers: int, cluster: str | None) -> engine.Executor:

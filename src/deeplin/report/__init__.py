@@ -1,6 +1,4 @@
-"""The report: every figure with its claims, data and protocol on one page that works offline."""
+"""What people read: the report of a reproduction, a diagnosis and a certificate in words.
 
-from deeplin.report.files import write_figure
-from deeplin.report.page import write_page
-
-__all__ = ["write_figure", "write_page"]
+Import from the modules: the page of a diagnosis need not wait for the figures of the papers.
+"""
