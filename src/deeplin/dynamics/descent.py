@@ -84,8 +84,11 @@ def gradient_descent(
     of the zero map, is `diverged`: `run.steps` says when, and it keeps the last weights before.
 
     ```python
-    nets = deeplin.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.35)
-    run = deeplin.gradient_descent(problem, nets, learning_rate=0.02, steps=10_000)
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 8), (5, 5, 5, 1), scale=0.35)
+    run = dl.gradient_descent(problem, nets, learning_rate=0.02, steps=1000)
     run.status, run.steps, run.evidence["gap"]
     ```
     """

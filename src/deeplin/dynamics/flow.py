@@ -89,7 +89,11 @@ def gradient_flow(
     `stopped`). A run to a time is `converged` if it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
 
     ```python
-    run = deeplin.gradient_flow(problem, net, until=deeplin.Gap(1e-12))
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    run = dl.gradient_flow(problem, net, until=dl.Gap(1e-6))
     run.evidence["time"], run.evidence["evaluations"], run.evidence["drift"]
     ```
     """

@@ -96,8 +96,12 @@ def reduce(problem: Problem, network: Network) -> Reduction:
     result says so in `smaller` and `reason`. With an activation only the inputs can shrink.
 
     ```python
-    reduction = deeplin.dynamics.reduce(problem, network)
-    run = deeplin.gradient_descent(reduction.problem, reduction.network, 1e-3, steps=1000)
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(8, 300))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    network = dl.initialize.gaussian(jax.random.key(0), widths=(300, 100, 1), scale=0.1)
+    reduction = dl.reduce(problem, network)
+    run = dl.gradient_descent(reduction.problem, reduction.network, 1e-3, steps=100)
     full = reduction.lift(run.network)
     ```
     """

@@ -29,8 +29,13 @@ def save_run(
     Both files appear whole or not at all. `notes` (JSON values) are added to the manifest.
 
     ```python
-    save_run("run.npz", problem, run)
-    problem, run = load_run("run.npz")
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    run = dl.gradient_descent(problem, net, learning_rate=0.02, steps=100)
+    dl.save_run("run.npz", problem, run)
+    problem, run = dl.load_run("run.npz")
     ```
     """
     path = check_run_path(path)

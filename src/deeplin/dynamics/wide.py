@@ -86,9 +86,10 @@ def simulate_wide(
     A batch of runs uses all cores; each run depends on its own key alone. Flow needs float64.
 
     ```python
-    data = deeplin.problems.synthetic.spiked(seed=0, dimension=500)
-    wide = deeplin.simulate_wide(
-        data.problem, width=5030, depth=3, alpha=1e-3, beta=1.0, key=jax.random.key(0)
+    import deeplin as dl, jax
+    data = dl.problems.synthetic.spiked(seed=0, dimension=500)
+    wide = dl.simulate_wide(
+        data.problem, 5030, depth=3, alpha=1e-3, beta=1.0, key=jax.random.key(0), max_steps=100
     )
     wide.theta, wide.distance, wide.loss, wide.steps, wide.status, wide.stability
     ```

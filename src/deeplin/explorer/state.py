@@ -137,6 +137,7 @@ class State:
     """All inputs of the explorer. Creating one checks every value against its bound.
 
     ```python
+    from deeplin.explorer.state import State
     state = State(depth=20, learning_rate=0.05)
     assert State.from_link(state.link()) == state
     ```

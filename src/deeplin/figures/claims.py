@@ -18,7 +18,8 @@ class Claim:
     number is as it is, and is required reading where a claim fails.
 
     ```python
-    Claim("η = 0.02 stays below 2/η", measured=0.31, upper=1.0).verdict   # 'holds'
+    from deeplin.figures import Claim
+    assert Claim("η = 0.02 stays below 2/η", measured=0.31, upper=1.0).verdict == "holds"
     ```
     """
 

@@ -79,8 +79,8 @@ def reproduce(
     would spend more time starting than a quick study takes. Interrupt and call again to go on.
 
     ```python
-    for result in reproduce([FM_1], Path("results")):
-        print(result.figure.name, result.holds)
+    from deeplin.figures import FIGURES, reproduce
+    results = reproduce([FIGURES[0]], "results")  # each is computed when it is asked for
     ```
     """
     if preset not in PRESETS:

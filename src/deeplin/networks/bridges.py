@@ -45,7 +45,8 @@ def from_torch(module: Any, readout: Any = None) -> Network:
     are looked through; anything else is refused by name.
 
     ```python
-    network = from_torch(torch.nn.Sequential(
+    import deeplin as dl, torch
+    network = dl.from_torch(torch.nn.Sequential(
         torch.nn.Linear(5, 8, bias=False), torch.nn.Linear(8, 1, bias=False)))
     ```
     """

@@ -22,7 +22,8 @@ def gaussian(key: Array, widths, scale: Any, *, activation: str = "linear") -> N
     """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialisation, FM-1).
 
     ```python
-    net = deeplin.initialize.gaussian(jax.random.key(0), widths=(5,) * 10 + (1,), scale=0.35)
+    import deeplin as dl, jax
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5,) * 10 + (1,), scale=0.35)
     ```
     """
     shapes = _shapes(widths)

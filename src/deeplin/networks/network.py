@@ -23,7 +23,10 @@ class Network(eqx.Module):
     network, `(batch, d_L)`. Without a read-out the last layer is the output.
 
     ```python
-    net = deeplin.Network(weights=(W1, W2, W3), readout=p)
+    import deeplin as dl, numpy as np
+    W1, W2 = np.ones((4, 5)), np.ones((3, 4))
+    net = dl.Network(weights=(W1, W2), readout=np.ones(3))
+    assert net.product.shape == (5,)
     ```
     """
 

@@ -101,7 +101,9 @@ def population_risk(theta, *, optimum, covariance):
     Σ = F Fᵀ), or `Factored(F, diagonal)` for Σ = F Fᵀ + diag; d = 10⁵ needs no d×d matrix.
 
     ```python
-    deeplin.population_risk(wide.theta, optimum=theta_star, covariance=spectrum)
+    import deeplin as dl, numpy as np
+    optimum, spectrum = np.ones(3), np.array([1.0, 0.5, 0.1])
+    assert dl.population_risk(0 * optimum, optimum=optimum, covariance=spectrum) == 1.6
     ```
     """
     sigma = check_covariance(covariance)
@@ -126,8 +128,9 @@ class Population:
     """Where data come from: y = xΘ* + ω, E[xᵀx] = Σ, ω of variance `noise`² for each output.
 
     ```python
-    data = deeplin.problems.synthetic.spiked(seed=0, dimension=500)
-    population = Population(data.truth, data.spectrum, noise=1.0)
+    import deeplin as dl
+    data = dl.problems.synthetic.spiked(seed=0, dimension=500)
+    population = dl.Population(data.truth, data.spectrum, noise=1.0)
     population.risk(data.problem.optimum)      # of the minimum-norm interpolant
     ```
     """

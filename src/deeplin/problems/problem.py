@@ -45,7 +45,9 @@ class Problem:
     by `from_data`, for nonlinear networks and for inputs too wide for a d×d matrix.
 
     ```python
-    problem = deeplin.Problem.from_data(X, y)
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
     problem.optimum, problem.minimal_risk, problem.alignment
     ```
     """

@@ -69,7 +69,10 @@ def read_problem(
     text.
 
     ```python
-    reading = read_problem("houses.csv", "price", standardize=True, intercept=True)
+    import deeplin as dl, numpy as np, pandas as pd
+    rows = np.random.default_rng(0).normal(size=(9, 3))
+    pd.DataFrame(rows, columns=["area", "age", "price"]).to_csv("houses.csv", index=False)
+    reading = dl.read_problem("houses.csv", "price", standardize=True, intercept=True)
     reading.problem.optimum, reading.notes
     ```
     """

@@ -43,7 +43,8 @@ def flat_minima(
     above 1 gives the population a log-spaced spectrum.
 
     ```python
-    problem = deeplin.problems.synthetic.flat_minima(seed=0).problem
+    import deeplin as dl
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
     ```
     """
     n, d = whole_number("samples", samples), whole_number("dimension", dimension)

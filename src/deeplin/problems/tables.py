@@ -89,8 +89,10 @@ def open_table(source: str | Path) -> Table:
     """Open a file, a folder of files or a glob; every file must have the same columns.
 
     ```python
-    table = open_table("measurements/*.parquet")
-    table.columns                                   # {"age": "whole numbers", "name": "text", ...}
+    import pandas as pd
+    from deeplin.problems.tables import open_table
+    pd.DataFrame({"age": [1, 2], "name": ["a", "b"]}).to_csv("people.csv", index=False)
+    assert open_table("people.csv").columns == {"age": "whole numbers", "name": "text"}
     ```
     """
     files = _files(source)

@@ -71,7 +71,11 @@ def sharpness(
         max_products: where Lanczos gives up (`converged` is then False).
 
     ```python
-    s = deeplin.sharpness(problem, network)
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    s = dl.sharpness(problem, net)
     s.value, s.error, s.method
     ```
 

@@ -29,8 +29,13 @@ class SharpnessTracker:
     point, has no such limit.
 
     ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.sharpness import SharpnessTracker
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 8), (5, 5, 1), scale=0.35)
     tracker = SharpnessTracker(problem)
-    tracker(networks).value  # later, for networks nearby: one or two products each
+    tracker(nets).value  # later, for networks nearby: one or two products each
     ```
     """
 
@@ -58,8 +63,12 @@ def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -
     arrays have a leading record axis. Arguments and accuracy as for `SharpnessTracker`.
 
     ```python
-    run = deeplin.gradient_descent(problem, net, learning_rate=0.02, steps=1000, record_every=10)
-    deeplin.sharpness_along(problem, run.trajectory).value
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    run = dl.gradient_descent(problem, net, learning_rate=0.02, steps=100, record_every=10)
+    dl.sharpness_along(problem, run.trajectory).value
     ```
     """
     leaf = jax.tree.leaves(parameters(trajectory)[0])[0]

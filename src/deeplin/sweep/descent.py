@@ -50,6 +50,7 @@ class DescentSweep:
     """What to sweep. The initial weights depend on seed, depth, scale and repetition only.
 
     ```python
+    from deeplin.sweep.descent import DescentSweep
     config = DescentSweep(scales=(0.25, 0.4), learning_rates=(0.02, 0.1), repetitions=20)
     ```
     """

@@ -66,10 +66,11 @@ def run(
     tried again by the next call, and the table does not depend on who computed what.
 
     ```python
+    import deeplin as dl
     from deeplin.sweep.descent import DESCENT, DescentSweep
 
-    config = DescentSweep(scales=(0.2, 0.4), learning_rates=(0.02, 0.1))
-    outcome = deeplin.sweep.run(DESCENT, config, "results/mine")
+    config = DescentSweep(scales=(0.2, 0.4), learning_rates=(0.02, 0.1), repetitions=2, steps=100)
+    outcome = dl.sweep.run(DESCENT, config, "results/mine")
     outcome.table()
     ```
     """

@@ -48,9 +48,21 @@ class Experiment:
     rows changes. Assign it to a module-level name, which is how workers find it.
 
     ```python
+    from dataclasses import dataclass
+    from deeplin.sweep import Experiment, Unit
+
+    @dataclass(frozen=True)
+    class Config:
+        numbers: tuple[int, ...] = (1, 2, 3)
+
+    def units(config):
+        return [Unit({"number": number}) for number in config.numbers]
+
+    def run_unit(config, unit):
+        return {"square": [unit.coordinates["number"] ** 2]}
+
     EXPERIMENT = Experiment("squares", Config, units, run_unit, grid=("numbers",))
-    outcome = deeplin.sweep.run(EXPERIMENT, Config(numbers=(1, 2, 3)), "results/squares")
-    outcome.table()
+    assert len(EXPERIMENT.units(Config())) == 3
     ```
     """
 

@@ -21,7 +21,8 @@ def run_key(seed: int, **coordinates: Any) -> Array:
     runs are grouped into units and whichever worker computes it.
 
     ```python
-    key = deeplin.sweep.run_key(0, scale=0.35, repetition=3)
+    import deeplin as dl
+    key = dl.sweep.run_key(0, scale=0.35, repetition=3)
     ```
     """
     return run_keys(seed, [coordinates])[0]
@@ -38,7 +39,8 @@ def coordinate_words(seed: int, **coordinates: Any) -> tuple[int, int]:
     """The 64 bits behind `run_key` as two words, for generators other than JAX's.
 
     ```python
-    rng = numpy.random.default_rng(deeplin.sweep.coordinate_words(0, repetition=3))
+    import deeplin as dl, numpy as np
+    rng = np.random.default_rng(dl.sweep.coordinate_words(0, repetition=3))
     ```
     """
     identity = {"seed": seed_number(seed), "coordinates": coordinates}

@@ -44,7 +44,11 @@ def status(folder: str | os.PathLike) -> Status:
     """Look into the folder of a sweep; changes nothing, also while it is being computed.
 
     ```python
-    deeplin.sweep.status("results/FM-1").complete
+    import deeplin as dl
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+    config = DescentSweep(scales=(0.2,), learning_rates=(0.02,), repetitions=2, steps=100)
+    dl.sweep.run(DESCENT, config, "results/mine")
+    assert dl.sweep.status("results/mine").complete
     ```
     """
     store = Store(folder)

@@ -59,7 +59,11 @@ class Store:
     """Read access to the folder of a sweep, finished or not; changes nothing.
 
     ```python
-    table = deeplin.sweep.Store("results/FM-1").table()
+    import deeplin as dl
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+    config = DescentSweep(scales=(0.2,), learning_rates=(0.02,), repetitions=2, steps=100)
+    dl.sweep.run(DESCENT, config, "results/mine")
+    table = dl.sweep.Store("results/mine").table()
     ```
     """
 
@@ -171,7 +175,11 @@ def read_table(folder: str | os.PathLike) -> pd.DataFrame:
     """One tidy table of all finished units of a sweep's folder.
 
     ```python
-    table = deeplin.sweep.read_table("results/FM-1")
+    import deeplin as dl
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+    config = DescentSweep(scales=(0.2,), learning_rates=(0.02,), repetitions=2, steps=100)
+    dl.sweep.run(DESCENT, config, "results/mine")
+    table = dl.sweep.read_table("results/mine")
     ```
     """
     return Store(folder).table()

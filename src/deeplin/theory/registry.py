@@ -75,9 +75,11 @@ def statement(id: str, *, title: str, kind: str, reference: str, formula: str):
     """Register the decorated function as the evaluation of statement `id`.
 
     ```python
-    @statement("FM-L8", title="…", kind="lemma", reference="FM, Lemma 8", formula="…")
+    from deeplin.theory.registry import Check, statement
+
+    @statement("MINE", title="…", kind="lemma", reference="FM, Lemma 8", formula="…")
     def gap_bounds(context):
-        return Check(left, right)
+        return Check(0.0, 1.0)
     ```
     """
     if kind not in KINDS:

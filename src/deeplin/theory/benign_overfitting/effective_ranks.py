@@ -24,7 +24,8 @@ def effective_ranks(spectrum: Any) -> EffectiveRanks:
     """s_j = Σ_{i>j}λ_i, r_j = s_j/λ_{j+1}, R_j = s_j²/Σ_{i>j}λ_i² for all j (BO-D2.1).
 
     ```python
-    ranks = deeplin.theory.benign_overfitting.effective_ranks([1.0] * 10 + [0.01] * 490)
+    import deeplin as dl
+    ranks = dl.theory.benign_overfitting.effective_ranks([1.0] * 10 + [0.01] * 490)
     ranks.small[10], ranks.large[10]      # both 490: the tail is flat
     ```
     """

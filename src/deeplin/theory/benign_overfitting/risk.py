@@ -77,7 +77,10 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
     """The exact risk of Θ with its bias, variance and Θ_⊥ parts (BO-L4.2).
 
     ```python
-    split = deeplin.theory.risk_split(problem, population, wide.theta)
+    import deeplin as dl
+    data = dl.problems.synthetic.spiked(seed=0, dimension=500)
+    population = dl.Population(data.truth, data.spectrum, noise=1.0)
+    split = dl.theory.risk_split(data.problem, population, data.problem.optimum)
     split.total, split.bias, split.variance, split.xi
     ```
     """
