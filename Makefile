@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
+BASE := .venv/.ready-base
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -13,15 +15,19 @@ help: ## show this list
 
 setup: $(STAMP) ## prepare .venv with the exact versions of constraints.txt
 
-$(STAMP): pyproject.toml constraints.txt
+$(BASE): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(INSTALL) --editable .
+	touch $(BASE)
+
+$(STAMP): $(BASE)
+	$(INSTALL) --editable '.[dev]'
 	touch $(STAMP)
 
-reproduce: setup ## reproduce every figure, quick preset, into results/ and report/
+reproduce: $(BASE) ## reproduce every figure, quick preset, into results/ and report/
 	$(BIN)/deeplin reproduce --preset quick --workers $(WORKERS)
 
-paper: setup ## reproduce every figure with the papers' full protocol (resumable)
+paper: $(BASE) ## reproduce every figure with the papers' full protocol (resumable)
 	$(BIN)/deeplin reproduce --preset paper --workers $(WORKERS)
 
 test: setup ## run the whole test suite
@@ -53,7 +59,7 @@ pictures: setup ## make the pictures of the documentation again (the explorer's 
 	$(BIN)/python docs/pictures.py
 	$(BIN)/python docs/screenshots.py
 
-explore: setup ## open the explorer in the browser
+explore: $(BASE) ## open the explorer in the browser
 	$(BIN)/deeplin explore
 
 clean: ## remove everything that can be made again
