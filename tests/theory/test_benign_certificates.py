@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import jax
 import numpy as np
+import pandas as pd
 import pytest
 
 import deeplin as dl
@@ -11,7 +12,8 @@ from deeplin.dynamics import Run, reduce, simulate_wide
 from deeplin.problems import Population, synthetic
 from deeplin.theory import STATEMENTS, Constants, certify
 
-IDS = [id for id in STATEMENTS if id.startswith("BO") or id in ("E-4", "X-4", "X-5", "X-6")]
+OTHERS = ("E-4", "E-19", "X-4", "X-5", "X-6")
+IDS = [id for id in STATEMENTS if id.startswith("BO") or id in OTHERS]
 RUNS = 12
 UNVERIFIABLE = {"BO-A1", "BO-A2", "BO-A3", "BO-A4"}
 
@@ -48,7 +50,8 @@ def test_every_id_of_the_specification_is_registered():
     expected = (
         "BO-risk BO-D2.1 BO-D2.2 BO-A1 BO-A2 BO-A3 BO-A4 BO-A5 BO-D2.3 BO-mod-id BO-D2.4 BO-D2.5 "
         "BO-L4.1 BO-L4.2 BO-L4.3 BO-L5.6 BO-L5.7 BO-L4.4 BO-L4.5 BO-L5.3 BO-L5.4 BO-L5.5 BO-T3.1 "
-        "BO-D5.1 BO-P5.2 BO-T3.2 BO-D3.3 BO-C3.4 BO-disc E-4 X-4 X-5 X-6"
+        "BO-D5.1 BO-P5.2 BO-T3.2 BO-D3.3 BO-C3.4 BO-disc E-4 X-4 X-5 X-6 E-19 "
+        "BO-LB.1 BO-LB.2 BO-LB.3 BO-LB.4 BO-LB.5 BO-trace BO-sigma-min"
     )
     assert set(IDS) == set(expected.split())
 
@@ -59,8 +62,11 @@ def test_nothing_but_the_printed_zero_case_is_violated_on_true_flows(cells, flow
     violated = set(table.index[table["verdict"] == "violated"])
     zero_last = flows.outcomes[index].start.beta == 0
     assert violated == ({"E-4"} if zero_last else set())
-    hold = "BO-L4.1 BO-L4.2 BO-L4.4 BO-L4.5 BO-L5.3 BO-L5.4 BO-L5.5 BO-T3.1 BO-disc X-4 X-6 BO-A5"
+    hold = "BO-L4.1 BO-L4.2 BO-L4.4 BO-L4.5 BO-L5.3 BO-L5.4 BO-L5.5 BO-disc X-4 X-6 BO-A5"
     assert set(table.loc[hold.split(), "verdict"]) == {"holds"}
+    shown = "BO-T3.1 BO-L4.3 BO-L5.6 BO-L5.7 BO-D2.2 BO-D2.3 BO-D2.4 BO-trace BO-sigma-min X-5"
+    assert set(table.loc[shown.split(), "verdict"]) == {"measured"}
+    assert table.loc[shown.split(), "right"].isna().all()
     assert all(table.loc[sorted(UNVERIFIABLE), "verdict"] == "not applicable")
 
 
@@ -117,8 +123,8 @@ def test_the_reported_constant_is_the_smallest(cells, flows):
     """Judged with a little more it holds, with a little less it does not."""
     run = flows.as_run(0)
     table = _certificate(cells[0], run)
-    for id in ("BO-L4.3", "BO-L5.6", "BO-L5.7", "BO-T3.1", "BO-C3.4"):
-        assert table.loc[id, "part"] == "smallest c"
+    for id in ("BO-L4.3", "BO-L5.6", "BO-L5.7", "BO-T3.1", "BO-trace", "BO-sigma-min"):
+        assert table.loc[id, "part"].endswith("smallest c")
         c = table.loc[id, "left"]
         more = _certificate(cells[0], run, constants=Constants(c=1.01 * c))
         less = _certificate(cells[0], run, constants=Constants(c=0.99 * c))
@@ -181,12 +187,12 @@ def test_a_map_pushed_off_the_data_is_caught(cells, flows):
     assert {"BO-L5.4", "E-4", "X-4", "X-6"} <= violated
 
 
-def test_a_full_network_meets_the_hypotheses_of_convergence():
-    """BO-P5.2 and BO-D5.1 on formed weights: operator-norm β large, width large."""
+def _formed_run(beta: float = 40.0):
+    """A flow of formed weights that meets the hypotheses of BO-P5.2: β and the width are large."""
     problem = synthetic.spiked(0, 12, samples=3, outputs=1, spikes=12).problem
     m = 4000
     net = dl.initialize.identity_middle(
-        jax.random.key(0), 12, m, 1, 2, 0.02 / np.sqrt(m), 40 / np.sqrt(m)
+        jax.random.key(0), 12, m, 1, 2, 0.02 / np.sqrt(m), beta / np.sqrt(m)
     )
     reduction = reduce(problem, net)
     flow = dl.dynamics.flow.gradient_flow(
@@ -205,11 +211,130 @@ def test_a_full_network_meets_the_hypotheses_of_convergence():
             )
         ]
     )
-    run = replace(flow, initial=net, network=reduction.lift(flow.network), trajectory=lifted)
-    table = certify(problem, run, only=["BO-D5.1", "BO-P5.2"]).set_index("id")
+    return problem, replace(
+        flow, initial=net, network=reduction.lift(flow.network), trajectory=lifted
+    )
+
+
+@pytest.fixture(scope="module")
+def formed():
+    return _formed_run()
+
+
+CONVERGENCE = ["BO-P5.2", *(f"BO-LB.{k}" for k in range(1, 6))]
+
+
+def test_a_full_network_meets_the_hypotheses_of_convergence(formed):
+    problem, run = formed
+    table = certify(problem, run, only=["BO-D5.1", *CONVERGENCE]).set_index("id")
     assert table.loc["BO-D5.1", "left"] < 2
-    assert table.loc["BO-P5.2", "hypotheses"] == ""
-    assert table.loc["BO-P5.2", "verdict"] == "holds"
+    assert not any(table["hypotheses"])
+    assert set(table.loc[["BO-D5.1", "BO-LB.2"], "verdict"]) == {"measured"}
+    others = [id for id in CONVERGENCE if id != "BO-LB.2"]
+    assert set(table.loc[others, "verdict"]) == {"holds"}
+    assert table.loc["BO-P5.2", "at"] > 0  # at the start both sides are equal
+
+
+def test_the_proposition_has_all_its_parts(formed):
+    parts = certify(*formed, only="BO-P5.2", parts=True)["part"]
+    for name in ("1. good", "2. B with layer 1", "rate of the loss", "3. ℒ(0)"):
+        assert any(name in part for part in parts)
+
+
+def test_the_lazy_distance_is_the_largest_change_of_a_layer(formed):
+    problem, run = formed
+    row = certify(problem, run, only="BO-LB.5").iloc[0]
+    moved = max(
+        np.linalg.norm(np.asarray(w[k]) - np.asarray(w0), 2)
+        for w, w0 in zip(run.trajectory.weights, run.initial.weights, strict=True)
+        for k in range(len(w))
+    )
+    assert row.left == pytest.approx(moved, rel=1e-9)
+    assert row.right == 0.25
+
+
+def test_a_layer_far_from_its_start_breaks_the_lazy_lemma(formed):
+    """W_1 moved by 1 beside the data, where the loss does not see it."""
+    problem, run = formed
+    beside = np.linalg.svd(problem.inputs)[2][-1]
+    push = np.outer(np.eye(4000)[0], beside)
+    row = _formed_table(problem, _corrupted(run, lambda w: [w[0] + push, w[1]])).loc["BO-LB.5"]
+    assert row.verdict == "violated"
+    assert row.left > 0.9
+
+
+def _formed_table(problem, run, **options):
+    return certify(problem, run, only=CONVERGENCE, **options).set_index("id")
+
+
+def test_a_loss_that_stops_falling_breaks_the_rates(formed):
+    """From half way on the last layer is that of the start: the loss is that of the start too."""
+    problem, run = formed
+    start = [np.asarray(w) for w in run.initial.weights]
+    table = _formed_table(problem, _corrupted(run, lambda w: [start[0] + 0 * w[0], start[1]]))
+    assert {"BO-P5.2", "BO-LB.4"} <= set(table.index[table["verdict"] == "violated"])
+    # a loss that does not decay is a hypothesis of BO-LB.5 that is not met
+    assert table.loc["BO-LB.5", "verdict"] == "hypotheses not met"
+
+
+def test_singular_values_out_of_range_break_the_first_lemma(formed):
+    """One direction of W_1 three times as long as the others."""
+    problem, run = formed
+    first, last = (np.asarray(w) for w in run.initial.weights)
+    left, sizes, right = np.linalg.svd(first, full_matrices=False)
+    sizes[0] *= 4
+    bent = dl.Network([left * sizes @ right, last])
+    row = certify(problem, bent, only="BO-LB.1").iloc[0]
+    assert (row.verdict, row.part) == ("violated", "σ_max(W_1)/α")
+
+
+def test_a_large_loss_at_the_start_needs_a_large_constant(formed):
+    """Layers that are aligned instead of random: the loss does not gain the factor 1/m."""
+    problem, run = formed
+    row, unit = problem.inputs[:1], np.eye(4000)[:1]
+    big = dl.Network([100 * unit.T @ row, 100 * unit])
+    small, large = (certify(problem, net, only="BO-LB.2").iloc[0] for net in (run.initial, big))
+    assert large.left > 10 > small.left
+    judged = certify(problem, big, only="BO-LB.2", constants=Constants(c=10.0)).iloc[0]
+    assert judged.verdict == "violated"
+
+
+def test_every_term_of_the_theorems_has_its_own_row(cells, flows):
+    population = Population(cells[0].truth, cells[0].spectrum)
+    run = flows.as_run(0)
+    table = certify(cells[0].problem, run, only=["BO-T3.1"], population=population, parts=True)
+    names = [part.split(":")[0] for part in table["part"]]
+    assert names == ["bias", "variance", "Ξ", "total", "Ξ by ∫√ℒ"]
+    smallest = table.set_index(pd.Index(names))["left"]
+    for name, c in smallest.items():
+        judged = certify(
+            cells[0].problem,
+            run,
+            only="BO-T3.1",
+            population=population,
+            parts=True,
+            constants=Constants(c=0.5 * c),
+        )
+        found = [part.split(" with c")[0] for part in judged["part"]]
+        verdicts = dict(zip(found, judged["verdict"], strict=True))
+        assert verdicts[name] == "violated", name
+
+
+def test_the_corollary_claims_nothing_for_scales_it_does_not_choose(cells, flows):
+    """BO-C3.4: "there are α, β": here they are others, whatever the constant."""
+    row = _certificate(cells[1], flows.as_run(1), constants=Constants(c=1e-9)).loc["BO-C3.4"]
+    assert row.verdict == "hypotheses not met"
+    assert "α so small" in row.hypotheses
+
+
+def test_assumptions_hold_by_construction_where_the_data_were_drawn(cells, flows):
+    population = Population(cells[0].truth, cells[0].spectrum, drawn=True)
+    table = certify(
+        cells[0].problem, flows.as_run(0), only=sorted(UNVERIFIABLE), population=population
+    )
+    assert set(table["verdict"]) == {"holds"}
+    assert set(table["part"]) == {"by construction"}
+    assert table["left"].isna().all()
 
 
 def test_the_modified_identity_certifies(cells):

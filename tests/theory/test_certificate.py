@@ -1,6 +1,9 @@
 import dataclasses
+import gc
 import json
 import re
+import sys
+import weakref
 from pathlib import Path
 
 import jax
@@ -9,18 +12,31 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics import gradient_flow
+from deeplin.dynamics import Run, gradient_flow
+from deeplin.dynamics.run import Records
 from deeplin.theory import STATEMENTS, Check, NotApplicable, certify, registry
-from deeplin.theory.certificate import HOLDS, NOT_APPLICABLE, UNMET, VIOLATED
+from deeplin.theory.certificate import HOLDS, MEASURED, NOT_APPLICABLE, UNMET, VIOLATED
 from deeplin.theory.context import Context
-from deeplin.theory.registry import statement
+from deeplin.theory.registry import statement, value
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 FLAT_MINIMA = ["FM-grad", "FM-sharp", "FM-L8", "FM-T1", "FM-T2", "FM-rescale", "FM-crit", "FM-toy"]
 FLAT_MINIMA += ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
 FLAT_MINIMA += ["FM-grad-sandwich", "FM-L3", "FM-L6", "FM-L9", "FM-T4", "FM-T5", "FM-C3"]
-FLAT_MINIMA += ["Talk-res", "Talk-log", "X-1", "X-2", "X-3", "X-4", "X-5", "X-6"]
+FLAT_MINIMA += [
+    "FM-L4",
+    "FM-L5",
+    "Talk-descent",
+    "Talk-res",
+    "Talk-log",
+    "X-1",
+    "X-2",
+    "X-3",
+    "X-4",
+    "X-5",
+    "X-6",
+]
 
 
 @pytest.fixture
@@ -74,7 +90,7 @@ def test_one_row_for_each_statement(problem, network):
     assert list(table["id"]) == list(STATEMENTS)
     for column in ("verdict", "holds", "left", "right", "margin", "tolerance", "at", "hypotheses"):
         assert column in table.columns
-    assert set(table["verdict"]) <= {HOLDS, VIOLATED, UNMET, NOT_APPLICABLE}
+    assert set(table["verdict"]) <= {HOLDS, VIOLATED, MEASURED, UNMET, NOT_APPLICABLE}
 
 
 def test_a_true_claim_holds_and_a_false_one_is_violated(temporary_statement, problem, network):
@@ -84,6 +100,38 @@ def test_a_true_claim_holds_and_a_false_one_is_violated(temporary_statement, pro
     assert row.holds is False
     every = certify(problem, network, only="T-1", parts=True)
     assert list(every["verdict"]) == [HOLDS, VIOLATED]
+
+
+def test_a_number_with_nothing_to_compare_is_measured(temporary_statement, problem, flow_run):
+    """The largest along the run is shown, beside no other side and no margin."""
+    count = len(flow_run.records["time"])
+    numbers = np.arange(count, 0.0, -1)[:, None]
+    temporary_statement(value(numbers, "c"))
+    row = certify(problem, flow_run, only="T-1").iloc[0]
+    assert (row.verdict, row.left, row.holds) == (MEASURED, count, None)
+    assert np.isnan(row.right)
+    assert np.isnan(row.margin)
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [("lemma", VIOLATED), ("definition", MEASURED)])
+def test_no_constant_is_a_violation_but_of_a_definition(
+    temporary_statement, problem, network, kind, verdict
+):
+    temporary_statement(value(np.inf, "smallest c"), kind=kind)
+    assert certify(problem, network, only="T-1").iloc[0].verdict == verdict
+
+
+def test_a_measured_part_does_not_hide_a_judged_one(temporary_statement, problem, network):
+    temporary_statement(value(7.0), Check(1.0, 2.0, "judged"))
+    row = certify(problem, network, only="T-1").iloc[0]
+    assert (row.verdict, row.part) == (HOLDS, "judged")
+
+
+def test_a_known_erratum_does_not_make_a_certificate_fail(temporary_statement, problem, network):
+    temporary_statement(Check(3.0, 2.0), kind="erratum")
+    table = certify(problem, network, only="T-1")
+    assert table.iloc[0].verdict == VIOLATED
+    assert table.all_hold
 
 
 def test_not_a_number_is_never_a_proof(temporary_statement, problem, network):
@@ -248,3 +296,102 @@ def test_zero_signal_leaves_statements_silent_not_broken(rng):
     table = certify(problem, dl.initialize.gaussian(jax.random.key(3), (5, 4, 1), 0.4))
     assert table.all_hold, table.violated.to_string()
     assert table.set_index("id").loc["FM-T1", "verdict"] == NOT_APPLICABLE
+
+
+def _sharp_minimizer(problem):
+    """A minimiser with S = 3 · 2/η for η = 0.1, its gap at rounding, and the run that stayed."""
+    network = dl.initialize.rank_one(problem.optimum, 2)
+    first, last = (np.asarray(weight) for weight in network.weights)
+    S = dl.sharpness(problem, network).value
+    stretch = np.sqrt(60 / S)
+    while dl.sharpness(problem, dl.Network([first / stretch, last * stretch])).value < 60:
+        stretch *= 1.02
+    return dl.Network([first / stretch * (1 + 1e-13), last * stretch])
+
+
+def _stayed(network, steps):
+    """A run that claims to have stayed at a network for so many steps, recorded at both ends."""
+    trajectory = dl.Network([jnp.stack([weight, weight]) for weight in network.weights])
+    return Run(
+        network,
+        network,
+        status="stopped",
+        steps=steps,
+        records=Records({"step": np.array([0, steps])}),
+        trajectory=trajectory,
+        learning_rate=0.1,
+    )
+
+
+@pytest.mark.parametrize(("steps", "verdict"), [(5, UNMET), (1000, VIOLATED)])
+def test_staying_at_a_sharp_minimiser_is_judged_from_the_run_itself(problem, steps, verdict):
+    """A few steps there prove nothing; after a thousand the instability must have shown."""
+    row = certify(problem, _stayed(_sharp_minimizer(problem), steps), only="FM-crit").iloc[0]
+    assert row.verdict == verdict
+    assert (row.hypotheses != "") == (verdict == UNMET)
+
+
+def test_certifying_never_trains(problem, monkeypatch):
+    from deeplin import dynamics
+
+    run = dl.gradient_descent(problem, _sharp_minimizer(problem), 0.1, 3, record_every=1)
+
+    def refuse(*_, **__):
+        raise AssertionError("a certificate trained a network")
+
+    for module in (dynamics, dl, sys.modules["deeplin.theory.minimizers.statements"]):
+        for name in ("gradient_descent", "gradient_flow", "simulate_wide"):
+            monkeypatch.setattr(module, name, refuse, raising=False)
+    certify(problem, run)
+
+
+def test_a_context_is_freed_without_the_collector(problem, flow_run):
+    gc.disable()
+    try:
+        context = Context(problem, flow_run)
+        seen = weakref.ref(context)
+        assert context.gap[0] > 0
+        del context
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_a_step_that_gains_too_little_breaks_the_descent_lemma(problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 1), 0.3)
+    run = dl.gradient_descent(problem, net, 0.05, 6, record_every=1)
+    assert certify(problem, run, only="Talk-descent").iloc[0].verdict == HOLDS
+    # The same records, said to come from a rate twenty times as small times the true gradient.
+    states = [np.asarray(weight).copy() for weight in run.trajectory.weights]
+    for weight in states:
+        weight[1:] = weight[:1] + 0.1 * (weight[1:] - weight[:1])
+    slow = dataclasses.replace(run, trajectory=dl.Network([jnp.asarray(w) for w in states]))
+    assert certify(problem, slow, only="Talk-descent").iloc[0].verdict == VIOLATED
+
+
+def test_a_detour_breaks_the_bound_on_the_path(problem):
+    """Records that jump back and forth are a path that is too long for FM-L7."""
+    net = dl.initialize.zero_layer(jax.random.key(1), (5, 4, 1), 0.05)
+    run = gradient_flow(problem, net, until=30.0, record_every=0.5)
+    table = certify(problem, run, only="FM-L7", parts=True)
+    assert list(table["verdict"]) == [HOLDS, HOLDS]
+    states = [np.asarray(weight).copy() for weight in run.trajectory.weights]
+    states[0][3::2] += 1e4
+    bent = dataclasses.replace(run, trajectory=dl.Network([jnp.asarray(w) for w in states]))
+    table = certify(problem, bent, only="FM-L7", parts=True).set_index("part")
+    assert table.loc["path length", "verdict"] == VIOLATED
+
+
+@pytest.mark.parametrize(("id", "part"), [("FM-L4", "1 − x"), ("FM-L4", "1 + x"), ("FM-L5", "")])
+def test_the_technical_lemmas_are_compared_with_room_on_both_sides(problem, network, id, part):
+    """They hold, and with half of what is allowed they would not: the comparison can fail."""
+    table = certify(problem, network, only=id, parts=True).set_index("part")
+    row = table.loc[part]
+    assert row.verdict == HOLDS
+    alpha, x = 2.0, np.linspace(0.01, 0.5, 50)
+    if part == "1 − x":
+        assert np.any((1 - x) ** alpha < 1 - 0.5 * alpha * x)
+    elif part == "1 + x":
+        assert np.any((1 + x) ** alpha > 1 + 0.5 * alpha * x)
+    else:
+        assert 4 * np.exp(-2) > 0.4 * np.exp(-1)  # L = 4, x = 1 with 0.4 in the place of 4

@@ -17,11 +17,18 @@ from deeplin.explorer.tab import Stage, Tab, text
 from deeplin.problems import Problem
 from deeplin.theory import STATEMENTS, certify
 
-MARKS = {"holds": "✓", "violated": "✗", "hypotheses not met": "–", "not applicable": "·"}
+MARKS = {
+    "holds": "✓",
+    "violated": "✗",
+    "measured": "=",
+    "hypotheses not met": "–",
+    "not applicable": "·",
+}
 WORDS = {"holds": "hold"}
 CLASSES = {
     "holds": "good",
     "violated": "bad",
+    "measured": "dim",
     "hypotheses not met": "warn",
     "not applicable": "dim",
 }

@@ -138,6 +138,8 @@ class Population:
     optimum: np.ndarray
     covariance: Any
     noise: float = 1.0
+    drawn: bool = False
+    """The data were drawn from it: centred Gaussian x and ω, independent (BO-A1 to BO-A4)."""
 
     def __post_init__(self):
         sigma = check_covariance(self.covariance)

@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplin.figures.style import COLOURS, INK, PAPER, QUIET
-from deeplin.report.errata import ERRATA
 from deeplin.report.files import read_outcomes
+from deeplin.theory.errata import ERRATA
 
 RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
     colour: f"var(--curve-{index})" for index, colour in enumerate(COLOURS)

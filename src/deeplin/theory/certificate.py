@@ -12,20 +12,24 @@ from deeplin.checks import InputError, positive_number
 from deeplin.dynamics.run import Run
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
-from deeplin.theory.benign_overfitting.interpolation import Constants
+from deeplin.theory.benign_overfitting.interpolation import Constants, Interpolation
 from deeplin.theory.context import Context
 from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement
 
-HOLDS, VIOLATED = "holds", "violated"
+HOLDS, VIOLATED, MEASURED = "holds", "violated", "measured"
 UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
 TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
-VERDICTS = [NOT_APPLICABLE, HOLDS, UNMET, VIOLATED]
+VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
 """From the mildest to the worst: a statement with several claims gets the worst of theirs."""
 
 
 class Certificate(pd.DataFrame):
     """A table with one row for each statement (and run).
+
+    Verdicts: `holds`, `violated`, `hypotheses not met` (the row says which), and `measured` for a
+    definition or a constant that the paper leaves open: `left` is the number, nothing is judged.
+    A statement about other problems or runs is `not applicable`.
 
     Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, or why
     the statement does not apply), `part` (the tightest claim of the statement), `left`, `right`,
@@ -49,8 +53,8 @@ class Certificate(pd.DataFrame):
 
     @property
     def all_hold(self) -> bool:
-        """No statement is violated."""
-        return len(self.violated) == 0
+        """No statement is violated, but for printed ones that are known to be false (errata)."""
+        return not (self.violated["kind"] != "erratum").any()
 
     def summary(self) -> pd.DataFrame:
         """One row for each statement: in how many runs it has which verdict."""
@@ -103,7 +107,7 @@ def certify(
     """
     positive_number("tolerance", tolerance, zero_allowed=True)
     positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
-    context = Context(
+    context = Interpolation(
         problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
     )
     rows = []
@@ -144,18 +148,32 @@ def _judge(
 ) -> dict[str, Any]:
     """Compare the smallest margin of one claim in each run with the tolerance there."""
     claim = _tightest(check, context, tolerance)
-    met = {name: np.broadcast_to(ok, context.batch) for name, ok in check.hypotheses.items()}
-    lost = {name: ok for name, ok in met.items() if not ok.all()}
-    unmet = [""] * context.batch
-    if lost:
-        runs = range(context.batch)
-        unmet = ["; ".join(name for name in lost if not lost[name][run]) for run in runs]
-    failed = UNMET if statement.kind == "assumption" else VIOLATED
-    holds = claim["margin"] >= -claim["tolerance"]
-    verdict = np.where(holds, VERDICTS.index(HOLDS), VERDICTS.index(failed))
+    applies = claim.pop("applies")
+    unmet = _unmet(check, applies, context.batch)
+    if check.granted:
+        holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
+    elif check.measured:
+        # Where no constant suffices, the statement that there is one is false; a definition is not.
+        holds = np.isfinite(claim["left"]) | (statement.kind == "definition")
+        good, failed = MEASURED, VIOLATED
+    else:
+        holds = claim["margin"] >= -claim["tolerance"]
+        good, failed = HOLDS, UNMET if statement.kind == "assumption" else VIOLATED
+    verdict = np.where(holds, VERDICTS.index(good), VERDICTS.index(failed))
     verdict = np.where([text != "" for text in unmet], VERDICTS.index(UNMET), verdict)
-    verdict = np.where(claim.pop("applies"), verdict, VERDICTS.index(NOT_APPLICABLE))
+    verdict = np.where(applies, verdict, VERDICTS.index(NOT_APPLICABLE))
     return claim | {"verdict": verdict, "part": check.part, "hypotheses": unmet}
+
+
+def _unmet(check: Check, applies: np.ndarray, batch: int) -> list[str]:
+    """For each run the hypotheses that fail, in words; nothing where all are met."""
+    met = {name: np.broadcast_to(ok, batch) for name, ok in check.hypotheses.items()}
+    lost = {name: ok for name, ok in met.items() if not ok.all()}
+    words = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
+    return [
+        text or ("" if here else "nothing along this run to compare")
+        for text, here in zip(words, applies, strict=True)
+    ]
 
 
 def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
@@ -192,6 +210,8 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
         bound = (tolerance + np.asarray(check.slack)) * scale
         relative = np.where(scale > 0, (margin + bound) / scale, margin)
     relative = np.where(np.isnan(relative), -np.inf, relative)  # not a number is not a proof
+    if check.measured:
+        relative = -np.broadcast_to(left, shape)
     where = np.broadcast_to(check.where, shape)
     searched = np.moveaxis(np.where(where, relative, np.inf), 1, 0).reshape(context.batch, -1)
     record, *rest = np.unravel_index(np.argmin(searched, axis=1), (shape[0], *shape[2:]))
@@ -210,7 +230,7 @@ def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
     columns = {name: np.concatenate([_column(row[name], rows) for row in rows]) for name in rows[0]}
     codes = columns["verdict"]
     columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]
-    columns["holds"] = np.array([None, True, None, False], dtype=object)[codes]
+    columns["holds"] = np.array([None, None, True, None, False], dtype=object)[codes]
     columns["run"] = np.tile(np.arange(batch), len(rows))
     for name in NUMBERS:
         columns[name] = np.where(codes == VERDICTS.index(NOT_APPLICABLE), np.nan, columns[name])

@@ -15,9 +15,8 @@ from deeplin.checks import InputError, require_float64
 from deeplin.dynamics.run import STOPPED, Run
 from deeplin.kernels.singular_values import extremes_of_layers, values_of_layers
 from deeplin.networks import Network, check_fits
-from deeplin.problems import Population, Problem
+from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness, sharpness
-from deeplin.theory.benign_overfitting.interpolation import Constants, Interpolation
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.registry import NotApplicable
 from deeplin.theory.residual_initialization import (
@@ -34,15 +33,7 @@ NEAR = 1e-3
 class Context(RunView):
     """A problem and a run (or a batch of runs), seen by the statements."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        run: Run | Network,
-        *,
-        flow_tolerance: float = 1e-6,
-        population: Population | None = None,
-        constants: Constants | None = None,
-    ):
+    def __init__(self, problem: Problem, run: Run | Network, *, flow_tolerance: float = 1e-6):
         if isinstance(run, Network):
             run = Run(run, run, status=STOPPED, steps=0)
         if run.network.activation != "linear":
@@ -54,7 +45,6 @@ class Context(RunView):
         require_float64("a certificate", run.network)
         self.problem = problem
         self.flow_tolerance = flow_tolerance
-        self.interpolation = Interpolation(self, population, constants or Constants())
         super().__init__(run)
 
     def require_vector(self) -> None:

@@ -7,10 +7,12 @@ MODULES = (
     "minimizers.statements",
     "small_initialization.statements",
     "residual_initialization.statements",
+    "technical_lemmas",
     "talk.statements",
     "minimizers.exact_statements",
     "benign_overfitting.data_statements",
     "benign_overfitting.dynamics_statements",
+    "benign_overfitting.convergence_statements",
     "benign_overfitting.risk_statements",
     "width_free",
 )

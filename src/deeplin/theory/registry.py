@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 if TYPE_CHECKING:
     from deeplin.theory.context import Context
 
@@ -49,11 +51,20 @@ class Check:
     """Size to which the tolerance is relative; the larger of |left| and |right| if None."""
     slack: Any = 0.0
     """Relative tolerance beyond rounding, with a reason given in the statement's code."""
+    measured: bool = False
+    """Nothing is judged: `left` is shown where it is largest."""
+    granted: bool = False
+    """True by construction of the data; there are no numbers to compare."""
 
 
-def value(quantity: Any, part: str = "") -> Check:
-    """The row of a definition: the quantity itself, with nothing to compare."""
-    return Check(quantity, quantity, part, equality=True)
+def value(quantity: Any, part: str = "", **details: Any) -> Check:
+    """A definition, or a constant that the paper leaves open: the number, nothing to judge."""
+    return Check(quantity, np.nan, part, measured=True, **details)
+
+
+def by_construction() -> Check:
+    """What is known because the data were drawn so."""
+    return Check(np.nan, np.nan, "by construction", granted=True)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from functools import reduce
 
 import numpy as np
 
-from deeplin.theory.context import Context
+from deeplin.theory.benign_overfitting.interpolation import Interpolation
 from deeplin.theory.registry import Check, NotApplicable, statement, value
 
 
-def _subspaces(context: Context) -> list[np.ndarray]:
+def _subspaces(context: Interpolation) -> list[np.ndarray]:
     """Orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}, for orthogonal middle layers.
 
     H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers. Columns
@@ -43,7 +43,7 @@ def _subspaces(context: Context) -> list[np.ndarray]:
     reference="exact results, X-4",
     formula=r"W_k(t)-W_k(0)=V_kV_k^\top(W_k(t)-W_k(0))V_{k-1}V_{k-1}^\top",
 )
-def exact_reduction(context: Context) -> Check:
+def exact_reduction(context: Interpolation) -> Check:
     """For orthogonal middle layers, under descent, momentum and flow, at every record."""
     last = np.eye(context.widths[-1])
     if context.readout is not None:
@@ -73,11 +73,11 @@ def exact_reduction(context: Context) -> Check:
     reference="exact results, X-5",
     formula=r"r=\min(m,\mathrm{rank}(X)+q)",
 )
-def reduced_width(context: Context) -> Check:
+def reduced_width(context: Interpolation) -> Check:
     """The width r that carries the training; `simulate_wide` draws it for any m."""
-    context.interpolation.require_identity_middle()
+    context.require_identity_middle()
     needed = context.problem.rank + context.problem.outputs
-    return value(float(min(context.interpolation.width, needed)), "r")
+    return value(float(min(context.width, needed)), "r")
 
 
 @statement(
@@ -88,15 +88,14 @@ def reduced_width(context: Context) -> Check:
     formula=r"\|\Theta_\perp(t)\|\le\|V^\top W_1(0)(I-P_X)\|_F\,"
     r"\|W_2(t)^\top\cdots W_L(t)^\top\|_2",
 )
-def minimum_norm_condition(context: Context) -> Check:
+def minimum_norm_condition(context: Interpolation) -> Check:
     """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
-    view = context.interpolation
-    view.require_wide_data()
-    outside = view.beside_data(np.swapaxes(context.initial[0], -1, -2))
+    context.require_wide_data()
+    outside = context.beside_data(np.swapaxes(context.initial[0], -1, -2))
     reached = np.linalg.norm(outside @ _subspaces(context)[0], axis=(-1, -2))
     above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
     return Check(
-        view.perpendicular_norm,
+        context.perpendicular_norm,
         reached * above,
         scale=reduce(np.multiply, np.moveaxis(context.layer_norms, -1, 0)),
         slack=context.flow_tolerance if context.is_flow else 0.0,

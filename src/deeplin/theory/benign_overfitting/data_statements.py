@@ -10,21 +10,20 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
     effective_ranks,
     spike,
 )
-from deeplin.theory.context import Context
-from deeplin.theory.registry import Check, NotApplicable, statement, value
+from deeplin.theory.benign_overfitting.interpolation import Interpolation
+from deeplin.theory.benign_overfitting.risk import noise_cost
+from deeplin.theory.registry import Check, NotApplicable, by_construction, statement, value
 
 
-def with_constant(context: Context, left, right, **details) -> Check:
-    """left ≤ c·right, judged with the caller's c, else the smallest c with which it holds."""
-    c = context.interpolation.constants.c
+def with_constant(context: Interpolation, left, right, part: str = "", **details) -> Check:
+    """left ≤ c·right: judged with the caller's c; without one the smallest c is measured."""
+    c = context.constants.c
     if c is not None:
-        return Check(left, c * np.asarray(right), f"with c = {c:g}", **details)
+        return Check(left, c * np.asarray(right), f"{part} with c = {c:g}".lstrip(), **details)
+    left, right = np.asarray(left, float), np.asarray(right, float)
     with np.errstate(divide="ignore", invalid="ignore"):
-        smallest = np.asarray(left) / np.asarray(right)
-    table = np.broadcast_to(smallest, np.broadcast_shapes(smallest.shape, (1, 1)))
-    possible = np.isfinite(table).all(axis=(0, *range(2, table.ndim)))
-    details["hypotheses"] = {"some constant c suffices": possible} | details.get("hypotheses", {})
-    return Check(smallest, smallest, "smallest c", equality=True, **details)
+        smallest = np.where(left == 0, 0.0, left / right)
+    return value(smallest, f"{part}: smallest c" if part else "smallest c", **details)
 
 
 @statement(
@@ -34,9 +33,9 @@ def with_constant(context: Context, left, right, **details) -> Check:
     reference="BO, Definition 2.1",
     formula=r"s_j=\sum_{i>j}\lambda_i,\; r_j=s_j/\lambda_{j+1},\; R_j=s_j^2/\sum_{i>j}\lambda_i^2",
 )
-def ranks(context: Context) -> list[Check]:
+def ranks(context: Interpolation) -> list[Check]:
     """r_j ≤ R_j ≤ r_j² for every j with a nonzero tail, which any spectrum must satisfy."""
-    population = context.interpolation.require_population()
+    population = context.require_population()
     found = effective_ranks(population.spectrum)
     small, large = found.small[None, None], found.large[None, None]
     return [Check(small, large, "r_j ≤ R_j"), Check(large, small**2, "R_j ≤ r_j²")]
@@ -49,14 +48,14 @@ def ranks(context: Context) -> list[Check]:
     reference="BO, Definition 2.2",
     formula=r"k=\min\{j\ge0: r_j\ge bn\}",
 )
-def tail_index(context: Context) -> Check:
+def tail_index(context: Interpolation) -> Check:
     """k, for the caller's b."""
     return value(finite_index(context), "k")
 
 
-def finite_index(context: Context) -> float:
+def finite_index(context: Interpolation) -> float:
     """k (BO-D2.2), where it is finite."""
-    population, b = context.interpolation.require_population(), context.interpolation.constants.b
+    population, b = context.require_population(), context.constants.b
     k = effective_index(population.spectrum, context.problem.samples, b)
     if np.isinf(k):
         raise NotApplicable(f"no effective rank r_j reaches bn (b = {b:g}): k is infinite")
@@ -67,7 +66,9 @@ def _only_a_distribution(id: str, title: str, formula: str) -> None:
     """Register an assumption that no finite data set can confirm or refute."""
 
     @statement(id, title=title, kind="assumption", reference="BO, Section 2.2", formula=formula)
-    def unverifiable(context: Context) -> Check:
+    def unverifiable(context: Interpolation) -> Check:
+        if context.population is not None and context.population.drawn:
+            return by_construction()
         raise NotApplicable(f"an assumption about the distribution: {title}")
 
 
@@ -90,7 +91,7 @@ _only_a_distribution(
     reference="BO, Section 2.2",
     formula=r"\mathrm{rank}\,X(I-vv^\top)=n,\quad d>n,\quad XX^\top\ \text{invertible}",
 )
-def full_rank(context: Context) -> list[Check]:
+def full_rank(context: Interpolation) -> list[Check]:
     """d > n and rank X = n; given the population, no eigenvector of Σ lies in the span of the rows.
 
     X(I − vvᵀ) loses rank exactly if v is in that span, ‖P_Xv‖ = 1. As "almost surely" means one
@@ -101,7 +102,7 @@ def full_rank(context: Context) -> list[Check]:
         Check(problem.samples + 1.0, problem.dimension, "d > n"),
         Check(float(problem.samples), problem.rank, "rank X = n", equality=True),
     ]
-    population = context.interpolation.population
+    population = context.population
     if population is not None:
         vectors = _eigenvectors(population.covariance)
         inside = (
@@ -129,9 +130,9 @@ def _eigenvectors(covariance) -> np.ndarray | None:
     reference="BO, Definition 2.5",
     formula=r"\Theta_{\min}=X^\top(XX^\top)^{-1}Y",
 )
-def interpolant(context: Context) -> Check:
+def interpolant(context: Interpolation) -> Check:
     """It interpolates: XΘ_min = Y."""
-    context.interpolation.require_wide_data()
+    context.require_wide_data()
     X, Y = context.problem.require_data("the minimum-norm interpolant")
     residual = np.linalg.norm(X @ context.problem.optimum.reshape(len(X.T), -1) - Y)
     return Check(residual, 0.0, scale=np.linalg.norm(Y))
@@ -144,11 +145,10 @@ def interpolant(context: Context) -> Check:
     reference="BO, Lemma 4.3",
     formula=r"\|X\|_2\le c\sqrt{\lambda_1 n}",
 )
-def input_norm(context: Context) -> Check:
+def input_norm(context: Interpolation) -> Check:
     """The measured constant."""
-    view = context.interpolation
-    largest = view.require_population().spectrum[0]
-    return with_constant(context, view.input_norm, np.sqrt(largest * context.problem.samples))
+    largest = context.require_population().spectrum[0]
+    return with_constant(context, context.input_norm, np.sqrt(largest * context.problem.samples))
 
 
 @statement(
@@ -158,11 +158,10 @@ def input_norm(context: Context) -> Check:
     reference="BO, Lemma 5.6",
     formula=r"\|X\|_F\le c\sqrt{n s_0}",
 )
-def input_frobenius(context: Context) -> Check:
+def input_frobenius(context: Interpolation) -> Check:
     """The measured constant."""
-    view = context.interpolation
-    total = np.sum(view.require_population().spectrum)
-    return with_constant(context, view.input_frobenius, np.sqrt(total * context.problem.samples))
+    total = np.sum(context.require_population().spectrum)
+    return with_constant(context, context.input_frobenius, np.sqrt(total * context.problem.samples))
 
 
 @statement(
@@ -172,12 +171,44 @@ def input_frobenius(context: Context) -> Check:
     reference="BO, Lemma 5.7",
     formula=r"\|Y\|_F\le c(\|X\|_2\|\Theta^*\|+\sqrt{qn})",
 )
-def target_norm(context: Context) -> Check:
+def target_norm(context: Interpolation) -> Check:
     """The measured constant."""
-    view, problem = context.interpolation, context.problem
-    truth = np.linalg.norm(view.require_population().optimum)
+    problem = context.problem
+    truth = np.linalg.norm(context.require_population().optimum)
     noise = np.sqrt(problem.outputs * problem.samples)
-    return with_constant(context, view.target_norm, view.input_norm * truth + noise)
+    return with_constant(context, context.target_norm, context.input_norm * truth + noise)
+
+
+@statement(
+    "BO-sigma-min",
+    title="smallest singular value of the data",
+    kind="lemma",
+    reference="BO, proof of Theorem 3.2 (Bartlett et al. 2020)",
+    formula=r"\sigma_{\min}(X)\ge\sqrt{s_k}/c",
+)
+def smallest_singular_value(context: Interpolation) -> Check:
+    """√s_k ≤ c σ_min(X): the measured constant."""
+    context.require_wide_data()
+    tail = effective_ranks(context.require_population().spectrum).tail_sums
+    return with_constant(
+        context, np.sqrt(tail[int(finite_index(context))]), context.smallest_singular
+    )
+
+
+@statement(
+    "BO-trace",
+    title="what fitting the noise costs",
+    kind="lemma",
+    reference="BO, proof of Theorem 3.1 (Bartlett et al. 2020, Lemma 11)",
+    formula=r"\mathrm{Tr}(C)\le c(k/n+n/R_k)",
+)
+def noise_trace(context: Interpolation) -> Check:
+    """The measured constant."""
+    population = context.require_population()
+    context.require_wide_data()
+    k, n = finite_index(context), context.problem.samples
+    rank = effective_ranks(population.spectrum).large[int(k)]
+    return with_constant(context, noise_cost(context.problem, population), k / n + n / rank)
 
 
 @statement(
@@ -187,9 +218,9 @@ def target_norm(context: Context) -> Check:
     reference="BO, Definition 3.3",
     formula=r"r_0=k+\varepsilon(d-k),\quad s_k=\varepsilon(d-k),\quad R_k=d-k",
 )
-def spiked(context: Context) -> list[Check]:
+def spiked(context: Interpolation) -> list[Check]:
     """Its effective ranks in closed form."""
-    population = context.interpolation.require_population()
+    population = context.require_population()
     k, epsilon = require_spike(population.spectrum)
     found, tail = effective_ranks(population.spectrum), population.dimension - k
     checks = [

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from deeplin.checks import InputError, positive_number
-from deeplin.problems import Population
+from deeplin.dynamics.run import Run
+from deeplin.kernels.singular_values import values_of_layers
+from deeplin.networks import Network
+from deeplin.problems import Population, Problem
+from deeplin.theory.context import Context
 from deeplin.theory.registry import NotApplicable
-
-if TYPE_CHECKING:
-    from deeplin.theory.context import Context
 
 INTERPOLATES = 1e-3
 """A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖ (a mean loss of 1e-7 is).
@@ -49,27 +49,31 @@ class Constants:
             )
 
 
-class Interpolation:
-    """Quantities of BO along the runs of a context, each computed once.
+class Interpolation(Context):
+    """A context with the population, the free constants and the quantities of BO.
 
     BO's loss is the sum ℒ = ‖Y − XΘ‖² = nR and its flow dW/dt = −∇ℒ; a flow of R runs n times
     slower, so BO's time is that of R divided by n.
     """
 
-    def __init__(self, context: Context, population: Population | None, constants: Constants):
-        problem = context.problem
-        if population is not None and population.optimum.shape != (
-            problem.dimension,
-            problem.outputs,
-        ):
+    def __init__(
+        self,
+        problem: Problem,
+        run: Run | Network,
+        *,
+        flow_tolerance: float = 1e-6,
+        population: Population | None = None,
+        constants: Constants | None = None,
+    ):
+        shape = (problem.dimension, problem.outputs)
+        if population is not None and population.optimum.shape != shape:
             raise InputError(
                 f"the population has Θ* of shape {population.optimum.shape} and the problem "
                 f"{problem.dimension} inputs and {problem.outputs} output(s); pass matching ones."
             )
-        # Weakly: the arrays of a context are large, and freed at once where no cycle holds them.
-        self.context: Context = weakref.proxy(context)
+        super().__init__(problem, run, flow_tolerance=flow_tolerance)
         self.population = population
-        self.constants = constants
+        self.constants = constants or Constants()
 
     # --- preconditions -----------------------------------------------------------------------
 
@@ -81,7 +85,7 @@ class Interpolation:
 
     def require_wide_data(self) -> None:
         """BO's setting: more inputs than samples, XXᵀ invertible."""
-        problem = self.context.problem
+        problem = self.problem
         if problem.dimension <= problem.samples or problem.rank < problem.samples:
             raise NotApplicable(
                 f"for d > n and XXᵀ invertible; n = {problem.samples}, d = {problem.dimension}, "
@@ -91,59 +95,59 @@ class Interpolation:
     def require_identity_middle(self) -> None:
         """The initialisations of BO: at least two layers, identity in between."""
         self.require_wide_data()
-        self.context.require_depth()
-        for layer in self.context.initial[1:-1]:
+        self.require_depth()
+        for layer in self.initial[1:-1]:
             if layer.shape[-1] != layer.shape[-2] or np.any(layer != np.eye(layer.shape[-1])):
                 raise NotApplicable("for middle layers that start at the identity")
 
     def interpolates(self) -> dict[str, Any]:
         """The hypothesis Y = XΘ at the end."""
         small = self.loss[-1] <= INTERPOLATES**2 * self.target_norm**2
-        return {"the trained map interpolates": small & self.context.bounded}
+        return {"the trained map interpolates": small & self.bounded}
 
     def under_flow(self) -> dict[str, Any]:
         """The hypothesis of BO's dynamics."""
-        return {"gradient flow": self.context.flow} | self.context.stays_finite()
+        return {"gradient flow": self.flow} | self.stays_finite()
 
     # --- the data ----------------------------------------------------------------------------
 
     @cached_property
     def input_norm(self) -> float:
         """‖X‖_2."""
-        return float(np.sqrt(self.context.problem.samples * self._eigenvalues[0]))
+        return float(np.sqrt(self.problem.samples * self._eigenvalues[0]))
 
     @cached_property
     def input_frobenius(self) -> float:
         """‖X‖_F."""
-        return float(np.sqrt(self.context.problem.samples * np.sum(self._eigenvalues)))
+        return float(np.sqrt(self.problem.samples * np.sum(self._eigenvalues)))
 
     @cached_property
     def smallest_singular(self) -> float:
         """σ_min(X), the smallest nonzero one."""
-        return float(np.sqrt(self.context.problem.samples * self._eigenvalues[-1]))
+        return float(np.sqrt(self.problem.samples * self._eigenvalues[-1]))
 
     @cached_property
     def target_norm(self) -> float:
         """‖Y‖_F."""
-        return float(np.sqrt(self.context.problem.samples * self.context.problem.target_moment))
+        return float(np.sqrt(self.problem.samples * self.problem.target_moment))
 
     @property
     def _eigenvalues(self) -> np.ndarray:
-        return self.context.problem.spectrum.eigenvalues
+        return self.problem.spectrum.eigenvalues
 
     # --- along the run -----------------------------------------------------------------------
 
     @cached_property
     def loss(self) -> np.ndarray:
         """ℒ = ‖Y − XΘ‖², (records, batch)."""
-        problem = self.context.problem
+        problem = self.problem
         floor = 0.0 if problem.rank == problem.samples else problem.minimal_risk
-        return problem.samples * (self.context.gap + floor)
+        return problem.samples * (self.gap + floor)
 
     @cached_property
     def perpendicular(self) -> np.ndarray:
         """Θ_⊥ = (I − P_X)Θ, (records, batch, d, q)."""
-        return self.beside_data(self.context.backward[0])
+        return self.beside_data(self.backward[0])
 
     @cached_property
     def perpendicular_norm(self) -> np.ndarray:
@@ -152,21 +156,43 @@ class Interpolation:
 
     def beside_data(self, columns: np.ndarray) -> np.ndarray:
         """(I − P_X) C."""
-        basis = self.context.problem.spectrum.vectors
+        basis = self.problem.spectrum.vectors
         return columns - basis @ (basis.T @ columns)
 
     @cached_property
     def bound(self) -> np.ndarray:
         """B up to each record: sup_{s≤t} Π_j max(1, ‖W_j(s)‖_2), (records, batch) (BO-D2.4)."""
-        sizes = np.prod(np.maximum(self.context.singular_values, 1.0), axis=-1)
+        sizes = np.prod(np.maximum(self.singular_values, 1.0), axis=-1)
         return np.maximum.accumulate(sizes, axis=0)
+
+    @cached_property
+    def bound_with_first(self) -> np.ndarray:
+        """B over the subsets of layers that contain the first, (records, batch) (errata E-19)."""
+        norms = self.singular_values
+        sizes = norms[..., 0] * np.prod(np.maximum(norms[..., 1:], 1.0), axis=-1)
+        return np.maximum.accumulate(sizes, axis=0)
+
+    @cached_property
+    def lazy_distance(self) -> np.ndarray:
+        """‖W_j(t) − W_j(0)‖_2, (records, batch, L) (BO-LB.3)."""
+        pairs = zip(self.weights, self.initial, strict=True)
+        return values_of_layers([weight - start for weight, start in pairs])[..., 0]
+
+    @property
+    def lazy(self) -> np.ndarray:
+        """Where every layer is within 1/(2L) of its start, (records, batch) (BO-LB.3)."""
+        return np.max(self.lazy_distance, axis=-1) < 1 / (2 * self.depth)
+
+    @property
+    def later(self) -> np.ndarray:
+        """After the start, where bounds on growth are more than equalities, (records, 1)."""
+        return (self.moments > 0)[:, None]
 
     @cached_property
     def time(self) -> np.ndarray:
         """BO's time of each record, (records, batch)."""
-        context = self.context
-        scale = np.ones(context.batch) if context.is_flow else self._step_size
-        return context.moments[:, None] * scale / context.problem.samples
+        scale = np.ones(self.batch) if self.is_flow else self._step_size
+        return self.moments[:, None] * scale / self.problem.samples
 
     @cached_property
     def path(self) -> np.ndarray:
@@ -175,25 +201,30 @@ class Interpolation:
         Taken from the run where it recorded it. Else the sum over the left ends of the record
         intervals, an upper bound for a flow (ℒ falls), tight for close records.
         """
-        records = self.context.run.records
+        records = self.run.records
         if "path" in records:
             path = np.asarray(records["path"], dtype=np.float64)
-            return np.broadcast_to(path.reshape(len(path), -1), (len(path), self.context.batch))
+            return np.broadcast_to(path.reshape(len(path), -1), (len(path), self.batch))
         pieces = np.sqrt(self.loss[:-1]) * np.diff(self.time, axis=0)
         return np.concatenate([np.zeros_like(self.loss[:1]), np.cumsum(pieces, axis=0)])
 
     @property
     def _step_size(self) -> np.ndarray:
-        if self.context.run.learning_rate is None:
-            return np.zeros(self.context.batch)
-        return self.context.learning_rate
+        if self.run.learning_rate is None:
+            return np.zeros(self.batch)
+        return self.learning_rate
 
     # --- the initialisation ------------------------------------------------------------------
 
     @property
+    def ends(self) -> tuple[np.ndarray, np.ndarray]:
+        """W_1(0) and W_L(0), each (batch, …)."""
+        return self.initial[0], self.initial[-1]
+
+    @property
     def width(self) -> int:
         """m; for a simulated wide network that of the network it stands for."""
-        return int(self.context.run.evidence.get("width", self.context.widths[1]))
+        return int(self.run.evidence.get("width", self.widths[1]))
 
     @cached_property
     def scales(self) -> tuple[np.ndarray, np.ndarray]:
@@ -202,12 +233,12 @@ class Interpolation:
         RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry. A simulated wide
         network, of which only a part was formed, brings the scales of its entries with it.
         """
-        evidence = self.context.run.evidence
+        evidence = self.run.evidence
         if "width" in evidence:
             factor = np.sqrt(self.width) if self.constants.normalisation == "operator" else 1.0
-            alpha, beta = (np.full(self.context.batch, evidence[n]) for n in ("alpha", "beta"))
+            alpha, beta = (np.full(self.batch, evidence[n]) for n in ("alpha", "beta"))
             return alpha * factor, beta * factor
-        first, last = self.context.initial[0], self.context.initial[-1]
+        first, last = self.ends
         sizes = [np.linalg.norm(layer, axis=(-1, -2)) for layer in (first, last)]
         if self.constants.normalisation == "entry":
             counts = [layer.shape[-1] * layer.shape[-2] for layer in (first, last)]

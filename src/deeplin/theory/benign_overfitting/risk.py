@@ -67,10 +67,14 @@ def conditional_variance(problem: Problem, population: Population) -> float:
     The same for every interpolating network, whatever its depth, width and initialisation.
     """
     require_interpolation(problem, "the conditional variance")
+    return population.noise**2 * population.outputs * noise_cost(problem, population)
+
+
+def noise_cost(problem: Problem, population: Population) -> float:
+    """Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, from the singular vectors of X."""
     eigenvalues, vectors, _ = problem.spectrum
     spread = np.sum(vectors * population.apply(vectors), axis=0)
-    trace = float(np.sum(spread / (problem.samples * eigenvalues)))
-    return population.noise**2 * population.outputs * trace
+    return float(np.sum(spread / (problem.samples * eigenvalues)))
 
 
 def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSplit:
@@ -140,10 +144,12 @@ def random_start_bound(
     width: int,
     delta: float = 0.1,
     b: float = 1.0,
+    corrected: bool = False,
 ) -> RiskBound:
     """The bound of BO-T3.2, with Ξ from the initialisation alone.
 
-    Ξ ≤ (cα²s_k/n)[qβ² + L²(α+1/L)⁴λ_1n²/s_k² · (λ_1‖Θ*‖² + q + α²β²s_0 q log(n/δ)/m)].
+    Ξ ≤ (cα²s_k/n)[qβ² + L²(α+1/L)⁴λ_1n²/s_k² · (λ_1‖Θ*‖² + q + α²β²s_0 q log(n/δ)/m)] as printed;
+    `corrected` has (α+1/L)² in the place of (α+1/L)⁴ (errata E-19).
     """
     tail = _Tail.of(population, samples, b)
     n, q, L, m = tail.n, population.outputs, whole_number("depth", depth), float(width)
@@ -151,7 +157,7 @@ def random_start_bound(
     largest, s_0 = float(population.spectrum[0]), float(np.sum(population.spectrum))
     norm = float(np.linalg.norm(population.optimum))
     start = (a * last) ** 2 * s_0 * q * math.log(n / delta) / m
-    travel = L**2 * (a + 1 / L) ** 4 * largest * n**2 / tail.sum**2
+    travel = L**2 * (a + 1 / L) ** (2 if corrected else 4) * largest * n**2 / tail.sum**2
     xi = a**2 * tail.sum / n * (q * last**2 + travel * (largest * norm**2 + q + start))
     general = interpolation_bound(population, samples, 0.0, delta=delta, b=b)
     return RiskBound(general.bias, general.variance, xi)

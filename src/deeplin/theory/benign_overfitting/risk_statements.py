@@ -20,19 +20,20 @@ from deeplin.theory.benign_overfitting.data_statements import (
     with_constant,
 )
 from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks
-from deeplin.theory.context import Context
+from deeplin.theory.benign_overfitting.interpolation import Interpolation
+from deeplin.theory.benign_overfitting.risk import noise_cost
 from deeplin.theory.registry import Check, NotApplicable, statement
 
 
-def _interpolator(context: Context) -> np.ndarray:
+def _interpolator(context: Interpolation) -> np.ndarray:
     """Θ_min + Θ_⊥, (batch, d, q): the interpolator nearest to the trained map."""
     optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
-    return optimum + context.interpolation.perpendicular[-1]
+    return optimum + context.perpendicular[-1]
 
 
-def _split(context: Context) -> RiskSplit:
-    population = context.interpolation.require_population()
-    context.interpolation.require_wide_data()
+def _split(context: Interpolation) -> RiskSplit:
+    population = context.require_population()
+    context.require_wide_data()
     return risk_split(context.problem, population, _interpolator(context))
 
 
@@ -43,9 +44,9 @@ def _split(context: Context) -> RiskSplit:
     reference="BO, Section 2.2",
     formula=r"\mathrm{Risk}(\Theta)=\mathrm{Tr}\,(\Theta-\Theta^*)^\top\Sigma(\Theta-\Theta^*)",
 )
-def excess_risk(context: Context) -> Check:
+def excess_risk(context: Interpolation) -> Check:
     """Of the trained map; it is between 0 and λ_1‖Θ − Θ*‖²."""
-    population = context.interpolation.require_population()
+    population = context.require_population()
     theta = context.backward[0][-1]
     distance = np.sum((theta - population.optimum) ** 2, axis=(-1, -2))
     return Check(
@@ -63,13 +64,12 @@ def excess_risk(context: Context) -> Check:
     reference="BO, Lemma 4.1",
     formula=r"P_X\Theta=\Theta_{\min};\quad\|P_X\Theta-\Theta_{\min}\|\le\|Y-X\Theta\|/\sigma_{\min}(X)",
 )
-def inside_the_data(context: Context) -> Check:
+def inside_the_data(context: Interpolation) -> Check:
     """In its quantitative form, at every record: exact interpolation makes the right side 0."""
-    view = context.interpolation
-    view.require_wide_data()
+    context.require_wide_data()
     return Check(
         np.linalg.norm(context.coordinates, axis=(-1, -2)),
-        np.sqrt(view.loss) / view.smallest_singular,
+        np.sqrt(context.loss) / context.smallest_singular,
         scale=np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm,
         hypotheses=context.stays_finite(),
     )
@@ -79,111 +79,168 @@ def inside_the_data(context: Context) -> Check:
     "BO-L4.2",
     title="risk from the bias beside the data and the noise on it",
     kind="lemma",
-    reference="BO, Lemma 4.2",
+    reference="BO, Lemma 4.2 and its proof (for a factor q there see errata E-21)",
     formula=r"\mathrm{Risk}\le 2\mathrm{Tr}\,(\Theta^*-\Theta_\perp)^\top B(\Theta^*-\Theta_\perp)"
-    r"+2\mathrm{Tr}\,\Omega^\top C\Omega",
+    r"+2\mathrm{Tr}\,\Omega^\top C\Omega\le c\,\mathrm{Tr}(\cdot)+cq\log(q/\delta)\mathrm{Tr}\,C",
 )
-def risk_parts(context: Context) -> Check:
-    """For the interpolator nearest to the trained map."""
-    split = _split(context)
-    return Check(
-        np.atleast_1d(split.total)[None],
-        np.atleast_1d(split.bound)[None],
-        hypotheses=context.interpolation.interpolates(),
-    )
+def risk_parts(context: Interpolation) -> list[Check]:
+    """For the interpolator nearest to the trained map: as in the proof, then as printed."""
+    split, population = _split(context), context.require_population()
+    total = np.atleast_1d(split.total)[None]
+    q = population.outputs
+    chance = q * math.log(q / context.constants.delta)
+    missed = (np.atleast_1d(split.bound) / 2 - split.noise)[None]
+    # Tr(ΩᵀCΩ) is quadratic in the noise, whose size the printed bound takes as 1.
+    printed = missed + population.noise**2 * chance * noise_cost(context.problem, population)
+    hypotheses = context.interpolates()
+    return [
+        Check(total, np.atleast_1d(split.bound)[None], "of the proof", hypotheses=hypotheses),
+        with_constant(context, total, printed, "as printed", hypotheses=hypotheses),
+    ]
 
 
 @statement(
     "BO-T3.1",
     title="risk of any deep linear network trained to interpolation",
     kind="theorem",
-    reference="BO, Theorem 3.1",
+    reference="BO, Theorem 3.1, as a bound (errata E-20)",
     formula=r"\mathrm{Risk}\le c\big[\tfrac{s_k}{n}\|\Theta^*\|^2+q\log\tfrac q\delta"
-    r"(\tfrac kn+\tfrac n{R_k})+\tfrac{s_k}{n}\|\Theta_\perp\|^2\big]",
+    r"(\tfrac kn+\tfrac n{R_k})+\tfrac{s_k}{n}\|\Theta_\perp\|^2\big],\;\|\Theta_\perp\|\le"
+    r"\|\Theta_\perp(0)\|+LB^2\sqrt{\lambda_1n}\textstyle\int\sqrt{\mathcal L}",
 )
-def interpolation_risk(context: Context) -> Check:
-    """With the measured ‖Θ_⊥‖ in the place of its bound."""
-    view, split = context.interpolation, _split(context)
+def interpolation_risk(context: Interpolation) -> list[Check]:
+    """Bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
+    split = _split(context)
     finite_index(context)
-    bound = interpolation_bound(
-        view.require_population(),
-        context.problem.samples,
-        view.perpendicular_norm[-1],
-        delta=view.constants.delta,
-        b=view.constants.b,
+    largest = math.sqrt(context.require_population().spectrum[0] * context.problem.samples)
+    travelled = context.depth * context.bound[-1] ** 2 * largest * context.path[-1]
+    bound, by_path = (
+        interpolation_bound(
+            context.require_population(),
+            context.problem.samples,
+            norm,
+            delta=context.constants.delta,
+            b=context.constants.b,
+        )
+        for norm in (context.perpendicular_norm[-1], context.perpendicular_norm[0] + travelled)
     )
-    return _judged(context, split, bound, {})
+    hypotheses = context.interpolates() | _enough_samples(context)
+    along = hypotheses | context.under_flow()
+    return [
+        *_terms(context, split, bound, hypotheses),
+        _term(context, split.xi, by_path.xi, "Ξ by ∫√ℒ", along),
+    ]
+
+
+def _terms(
+    context: Interpolation, split: RiskSplit, bound: RiskBound, hypotheses: dict
+) -> list[Check]:
+    """Bias, variance and Ξ each with the smallest c of its own, and the total."""
+    return [
+        _term(context, split.bias, bound.bias, "bias", hypotheses),
+        _term(context, split.noise, bound.variance, "variance", hypotheses),
+        _term(context, split.xi, bound.xi, "Ξ", hypotheses),
+        _term(context, split.total, bound.total, "total", hypotheses),
+    ]
+
+
+def _term(context: Interpolation, left, right, part: str, hypotheses: dict) -> Check:
+    left, right = (np.broadcast_to(side, context.batch)[None] for side in (left, right))
+    return with_constant(context, left, right, part, hypotheses=hypotheses)
+
+
+def _enough_samples(context: Interpolation) -> dict:
+    """n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
+    first = effective_ranks(context.require_population().spectrum).small[0]
+    needed = max(first, finite_index(context), -math.log(context.constants.delta))
+    enough = context.problem.samples >= (context.constants.c or 1.0) * needed
+    return {"n ≥ c·max(r_0, k, log(1/δ))": enough}
 
 
 @statement(
     "BO-T3.2",
     title="risk from a random start",
     kind="theorem",
-    reference="BO, Theorem 3.2, with α and β as measured (errata E-6)",
+    reference="BO, Theorem 3.2, with α and β as measured (errata E-6); Ξ also corrected (E-19)",
     formula=r"\Xi\le\tfrac{c\alpha^2s_k}{n}\big[q\beta^2+L^2(\alpha+\tfrac1L)^4"
     r"\tfrac{\lambda_1n^2}{s_k^2}(\lambda_1\|\Theta^*\|^2+q+"
     r"\tfrac{\alpha^2\beta^2s_0q\log(n/\delta)}{m})\big]",
 )
-def random_start_risk(context: Context) -> Check:
-    """With Ξ bounded by the initialisation alone."""
-    view = context.interpolation
-    view.require_identity_middle()
-    split, k = _split(context), finite_index(context)
-    population, constants = view.require_population(), view.constants
-    alpha, beta = view.scales
-    n, m, L = context.problem.samples, view.width, context.depth
-    c, delta = constants.c or 1.0, constants.delta
-    bound = random_start_bound(
-        population, n, alpha=alpha, beta=beta, depth=L, width=m, delta=delta, b=constants.b
+def random_start_risk(context: Interpolation) -> list[Check]:
+    """Bias, variance, Ξ as printed and corrected, and the total, from the initialisation alone."""
+    context.require_identity_middle()
+    split = _split(context)
+    hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)
+    printed, corrected = (_start_bound(context, corrected) for corrected in (False, True))
+    return [
+        *_terms(context, split, printed, hypotheses),
+        _term(context, split.xi, corrected.xi, "Ξ corrected (E-19)", hypotheses),
+    ]
+
+
+def _start_bound(context: Interpolation, corrected: bool) -> RiskBound:
+    alpha, beta = context.scales
+    return random_start_bound(
+        context.require_population(),
+        context.problem.samples,
+        alpha=alpha,
+        beta=beta,
+        depth=context.depth,
+        width=context.width,
+        delta=context.constants.delta,
+        b=context.constants.b,
+        corrected=corrected,
     )
+
+
+def _random_start(context: Interpolation) -> dict:
+    """The conditions of BO-T3.2 on α, β and m, with the caller's c (1 if none)."""
+    population, c, delta = (
+        context.require_population(),
+        context.constants.c or 1.0,
+        context.constants.delta,
+    )
+    alpha, beta = context.scales
+    n, L, q = context.problem.samples, context.depth, population.outputs
     largest, s_0 = population.spectrum[0], np.sum(population.spectrum)
-    s_k = effective_ranks(population.spectrum).tail_sums[int(k)]
-    truth, q = np.linalg.norm(population.optimum), population.outputs
+    s_k = effective_ranks(population.spectrum).tail_sums[int(finite_index(context))]
+    truth = np.linalg.norm(population.optimum)
     reach = math.sqrt(L * n) * (math.sqrt(truth) * largest**0.25 + q**0.25)
     spread = L**2 * alpha**2 * largest * s_0 * n**2 * q * math.log(n / delta)
     with np.errstate(divide="ignore", invalid="ignore"):
         wide = np.maximum(population.dimension + q - math.log(delta), spread / (beta * s_k) ** 2)
-    conditions = {
+    return {
         "gradient flow": context.flow,
         "α ≤ 1": alpha <= 1,
         "β large enough": beta >= c * max(1.0, largest**0.25 * reach / math.sqrt(s_k)),
-        "width m large enough": m >= c * wide,
+        "width m large enough": context.width >= c * wide,
     }
-    return _judged(context, split, bound, conditions)
-
-
-def _judged(context: Context, split: RiskSplit, bound: RiskBound, conditions: dict) -> Check:
-    """Risk ≤ c·bound for an interpolating run, with enough samples for this c (1 if none)."""
-    view, n = context.interpolation, context.problem.samples
-    first = effective_ranks(view.require_population().spectrum).small[0]
-    needed = max(first, finite_index(context), -math.log(view.constants.delta))
-    enough = {"n ≥ c·max(r_0, k, log(1/δ))": n >= (view.constants.c or 1.0) * needed}
-    return with_constant(
-        context,
-        np.atleast_1d(split.total)[None],
-        np.broadcast_to(bound.total, context.batch)[None],
-        hypotheses=view.interpolates() | conditions | enough,
-    )
 
 
 @statement(
     "BO-C3.4",
-    title="risk for a spiked population and a small first layer",
+    title="risk for a spiked population, for some scales of the first and last layer",
     kind="corollary",
-    reference="BO, Corollary 3.4",
-    formula=r"\mathrm{Risk}\le c\big(\tfrac{\varepsilon d\|\Theta^*\|^2+qk\log(q/\delta)}n+"
-    r"\tfrac{nq\log(q/\delta)}d\big)",
+    reference="BO, Corollary 3.4 and its proof, which chooses α and β",
+    formula=r"\exists\alpha,\beta:\;\mathrm{Risk}\le c\big(\tfrac{\varepsilon d\|\Theta^*\|^2+"
+    r"qk\log(q/\delta)}n+\tfrac{nq\log(q/\delta)}d\big)",
 )
-def spike_risk(context: Context) -> Check:
-    """For the interpolator nearest to the trained map."""
-    view = context.interpolation
-    population = view.require_population()
-    require_spike(population.spectrum)
-    view.require_identity_middle()
-    split = _split(context)
-    bound = spike_bound(population, context.problem.samples, delta=view.constants.delta)
-    conditions = view.interpolates() | {"gradient flow": context.flow}
-    return with_constant(context, np.atleast_1d(split.total)[None], bound, hypotheses=conditions)
+def spike_risk(context: Interpolation) -> Check:
+    """With the α and β of the proof: β as in BO-T3.2, α so small that its Ξ is of lower order."""
+    population, n = context.require_population(), context.problem.samples
+    k, epsilon = require_spike(population.spectrum)
+    context.require_identity_middle()
+    split, d, c = _split(context), population.dimension, context.constants.c or 1.0
+    bound = spike_bound(population, n, delta=context.constants.delta)
+    rare = -math.log(context.constants.delta)
+    start = _start_bound(context, corrected=False)
+    conditions = _random_start(context) | {
+        "α so small that Ξ is of lower order": start.xi <= start.bias + start.variance,
+        "d ≥ cn": d >= c * n,
+        "n ≥ c·max(k + εd, log(1/δ))": n >= c * max(k + epsilon * d, rare),
+    }
+    hypotheses = context.interpolates() | conditions
+    return with_constant(context, np.atleast_1d(split.total)[None], bound, hypotheses=hypotheses)
 
 
 @statement(
@@ -194,17 +251,17 @@ def spike_risk(context: Context) -> Check:
     formula=r"|\sqrt{\mathrm{Risk}(\Theta)}-\sqrt{\mathrm{Risk}(\Theta_{\min})}|\le"
     r"\|\Sigma^{1/2}\Theta_\perp\|",
 )
-def follows_interpolant(context: Context) -> Check:
+def follows_interpolant(context: Interpolation) -> Check:
     """Benign or tempered alike: the difference is the part Ξ due to Θ_⊥, and vanishes with it."""
     split = _split(context)
-    population = context.interpolation.require_population()
+    population = context.require_population()
     least = population.risk(context.problem.optimum.reshape(population.optimum.shape))
     total = np.atleast_1d(split.total)
     return Check(
         np.abs(np.sqrt(total) - math.sqrt(least))[None],
         np.sqrt(np.atleast_1d(split.xi))[None],
         scale=np.sqrt(total)[None],
-        hypotheses=context.interpolation.interpolates(),
+        hypotheses=context.interpolates(),
     )
 
 
@@ -215,17 +272,16 @@ def follows_interpolant(context: Context) -> Check:
     reference="BO, Section 8 (Zou et al.)",
     formula=r"\Theta_\perp(t)=0",
 )
-def modified_identity(context: Context) -> Check:
+def modified_identity(context: Interpolation) -> Check:
     """For networks that copy the input to the first d units and read the last q."""
-    view = context.interpolation
-    view.require_identity_middle()
+    context.require_identity_middle()
     d, q, m = context.widths[0], context.widths[-1], context.widths[1]
     eye = np.eye(d + q)
     same = m == d + q and np.all(context.initial[0] == eye[:, :d])
     if not same or np.any(context.initial[-1] != eye[d:]) or context.readout is not None:
         raise NotApplicable("for the modified identity of width d + q")
     return Check(
-        view.perpendicular_norm,
+        context.perpendicular_norm,
         0.0,
         scale=context.problem.optimum_norm,
         hypotheses=context.stays_finite(),

@@ -1,0 +1,53 @@
+"""Where the printed text, the algebra behind it and the authors' own data differ.
+
+`errata.toml` is the only source: the page docs/errata.md, the list of the report and the tests are
+made from it.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Erratum(NamedTuple):
+    """What is printed and what we find; `pytest -k errata_E4` shows the evidence of E-4."""
+
+    identifier: str
+    title: str
+    where: str
+    printed: str
+    """In short; the paragraphs quote it in full."""
+    finding: str
+    """In one or two sentences."""
+    paragraphs: tuple[tuple[str, str], ...]
+    """Label and text of each paragraph of the page."""
+    tests: tuple[str, ...]
+
+
+_SOURCE = tomllib.loads(files(__name__).joinpath("errata.toml").read_text(encoding="utf-8"))
+
+ERRATA = tuple(
+    Erratum(
+        entry["id"],
+        entry["title"],
+        entry["where"],
+        entry["printed"],
+        entry["finding"],
+        tuple((label, text) for label, text in entry["paragraphs"]),
+        tuple(entry["tests"]),
+    )
+    for entry in _SOURCE["errata"]
+)
+
+
+def page() -> str:
+    """The page docs/errata.md; write it with `python -m deeplin.theory.errata docs/errata.md`."""
+    parts = ["# Errata", _SOURCE["introduction"].strip()]
+    for erratum in ERRATA:
+        parts.append(f"## {erratum.identifier} — {erratum.title}")
+        for label, text in erratum.paragraphs:
+            parts.append(f"**{label}.** {text.strip()}" if label else text.strip())
+        parts.append("**Tests.** " + ",\n".join(f"`{name}`" for name in erratum.tests) + ".")
+    return "\n\n".join(parts) + "\n"
