@@ -6,9 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from deeplin import sweep
+from deeplin import files, sweep
 from deeplin.cli import main
-from deeplin.sweep import session
 from deeplin.sweep.store import Store
 
 
@@ -111,7 +110,7 @@ def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(capsys, mon
     def refuse(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(session, "open", refuse, raising=False)
+    monkeypatch.setattr(files, "open", refuse, raising=False)
     code, _, err = command(capsys, "sweep", "--config", "mine.toml", "--workers", 0)
     assert code == 1
     assert "No space left on device" in err

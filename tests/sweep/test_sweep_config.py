@@ -2,19 +2,21 @@
 
 import hashlib
 import struct
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import jax
 import numpy as np
 import pytest
+import toy_experiment
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy_experiment import TOY, Toy
 
+from deeplin import sweep
 from deeplin.checks import InputError
 from deeplin.sweep import Experiment, Unit, find_experiment, from_json, run_key, run_keys, to_json
-from deeplin.sweep.config import build, canonical
+from deeplin.sweep.config import build, canonical, portable_json
 from deeplin.sweep.keys import coordinate_words
 
 
@@ -50,6 +52,60 @@ configs = st.builds(
 @given(configs)
 def test_a_config_survives_json_exactly(config):
     assert from_json(Outer, to_json(config)) == config
+
+
+@dataclass(frozen=True)
+class Bare:
+    numbers: tuple = (1, 2)
+
+
+@dataclass(frozen=True)
+class Listed:
+    numbers: list[float] = field(default_factory=lambda: [1.0])
+
+
+@dataclass(frozen=True)
+class Derived:
+    number: int = 1
+    twice: int = field(init=False, default=2)
+
+
+@dataclass(frozen=True)
+class Shifting:
+    number: int = 1
+
+    def __post_init__(self):
+        object.__setattr__(self, "number", self.number + 1)
+
+
+@dataclass(frozen=True)
+class Open:
+    anything: Any = None
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        (Bare(), r"numbers is annotated as tuple, .*tuple\[float, ...\]"),
+        (Listed(), r"numbers is annotated as list\[float\]"),
+        (Derived(), "unexpected keyword argument 'twice'"),
+        (Shifting(), "with another number"),
+    ],
+)
+def test_a_config_no_worker_could_rebuild_is_refused_before_the_first_unit(
+    tmp_path, monkeypatch, config, sentence
+):
+    experiment = replace(TOY, config=type(config), grid=(), units=lambda _: [Unit({})])
+    monkeypatch.setattr(toy_experiment, "HIDDEN", experiment, raising=False)
+    with pytest.raises(InputError, match=sentence):
+        sweep.run(experiment, config, tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_lists_and_whatever_json_holds_are_welcome():
+    for kind, config in ((Open, Open({"a": [1, "b"]})), (Inner, Inner("x", [1, 2]))):
+        again = from_json(kind, portable_json(kind, config))
+        assert canonical(again) == canonical(config)
 
 
 def test_equal_numbers_have_one_canonical_form():

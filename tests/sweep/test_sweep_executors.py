@@ -158,6 +158,25 @@ def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_pa
     assert outcome.computed == 3
 
 
+def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_path, monkeypatch):
+    monkeypatch.setattr("deeplin.sweep.cluster.LOOK_SECONDS", 0.01)
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as empty:
+        said = []
+
+        def answer(text, *_, **__):
+            said.append(text)
+            empty.scale(1)
+
+        monkeypatch.setattr("deeplin.sweep.cluster.warnings.warn", answer)
+        executor = sweep.Cluster(empty.scheduler_address)
+        outcome = sweep.run(TOY, Toy(), tmp_path, executor=executor)
+    assert outcome.computed == 4
+    assert said == [
+        f"no worker is connected to the scheduler at {executor.address}: 4 unit(s) wait for one. "
+        f"Start it with: dask worker {executor.address} --nthreads 1"
+    ]
+
+
 def test_a_scheduler_that_does_not_answer_is_an_input_error(tmp_path, monkeypatch):
     monkeypatch.setattr("deeplin.sweep.cluster.CONNECT_SECONDS", 0.2)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):

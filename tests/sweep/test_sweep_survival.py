@@ -90,7 +90,8 @@ def test_killed_at_twenty_random_moments_the_table_is_that_of_an_undisturbed_run
 @contextmanager
 def started(command, tmp_path):
     """A process in a folder of its own, dead afterwards whatever happens."""
-    variables = os.environ | {"PYTHONPATH": str(HERE), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    path = os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])
+    variables = os.environ | {"PYTHONPATH": path, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     with subprocess.Popen(
         [str(Path(sys.executable).parent / command[0]), *command[1:]],
         cwd=tmp_path,
@@ -174,15 +175,60 @@ def test_a_second_call_tries_only_what_failed(troubled):
     assert list(outcome.table()["run"]) == list(range(18))
 
 
-def test_workers_that_cannot_start_end_the_sweep_with_a_hint(tmp_path):
+@pytest.fixture
+def worker_program(tmp_path):
+    """Sets what worker processes start with: lines of a shell, then Python if they get there."""
     python = multiprocessing.spawn.get_executable()
-    multiprocessing.set_executable("/bin/false")
-    try:
-        with pytest.raises(sweep.ExecutorError, match="under `if __name__ == '__main__'"):
-            sweep.run(TOY, Toy(), tmp_path, executor=sweep.Processes(2))
-    finally:
-        multiprocessing.set_executable(python)
-    assert sweep.status(tmp_path).healthy
+
+    def replace(lines):
+        program = tmp_path / "python"
+        program.write_text(f'#!/bin/sh\n{lines}\nexec "{os.fsdecode(python)}" "$@"\n')
+        program.chmod(0o755)
+        multiprocessing.set_executable(str(program))
+
+    yield replace
+    multiprocessing.set_executable(python)
+
+
+@pytest.mark.parametrize(
+    ("lines", "sentence"),
+    [
+        ("exit 1", "exit code 1 while starting.*under `if __name__ == '__main__'"),
+        ("kill -9 $$", "10 worker processes in a row died while starting.*killed by signal 9"),
+    ],
+)
+def test_workers_that_never_come_end_the_sweep_with_true_advice(
+    tmp_path, worker_program, lines, sentence
+):
+    worker_program(f'case "$*" in *--multiprocessing-fork*) {lines};; esac')
+    with pytest.raises(sweep.ExecutorError, match=sentence):
+        sweep.run(TOY, Toy(), tmp_path / "sweep", executor=sweep.Processes(2))
+    assert sweep.status(tmp_path / "sweep").healthy
+
+
+def test_a_system_that_starts_no_process_ends_the_sweep_with_a_sentence(tmp_path, monkeypatch):
+    def refuse(*_):
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(multiprocessing.util, "spawnv_passfds", refuse)
+    with pytest.raises(sweep.ExecutorError, match=r"Resource temporarily unavailable.*use fewer"):
+        sweep.run(TOY, Toy(), tmp_path / "sweep", executor=sweep.Processes(2))
+
+
+def test_units_that_all_fail_alike_raise_one_error_and_are_tried_again(tmp_path):
+    config = write_config(tmp_path, "0 raise\n3 raise\n6 raise\n", count=9)
+    with pytest.raises(sweep.UnitsFailed, match="all 3 units failed alike: RuntimeError: trouble"):
+        sweep.run(TOY, config, tmp_path / "sweep")
+    (tmp_path / "trouble").write_text("0 raise\n6 raise\n")
+    outcome = sweep.run(TOY, config, tmp_path / "sweep")  # one came: it is not the experiment
+    assert (outcome.computed, len(outcome.failed)) == (1, 2)
+
+
+def test_units_that_fail_for_different_reasons_are_an_outcome(tmp_path):
+    config = write_config(tmp_path, "0 raise\n3 raise-other\n", count=6)
+    assert len(sweep.run(TOY, config, tmp_path / "sweep").failed) == 2
+    config = write_config(tmp_path, "0 raise\n", count=3)
+    assert len(sweep.run(TOY, config, tmp_path / "alone").failed) == 1
 
 
 @pytest.mark.parametrize(("where", "workers"), [("block", "0"), ("linger", "0"), ("block", "2")])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 import pandas as pd
 
@@ -50,6 +51,8 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
     kind = _trouble(config, first)
     if kind == "raise":
         raise RuntimeError(f"trouble in {first}")
+    if kind == "raise-other":
+        raise ValueError(f"trouble of another kind in {first}")
     if kind == "die" or (kind == "die-once" and computed(config.log).count(first) == 1):
         os.kill(os.getpid(), 9)
     if kind == "block":
@@ -106,3 +109,24 @@ TOY = Experiment(
 def computed(log: str | os.PathLike) -> list[int]:
     """The units that were computed, in order, by their `first`."""
     return [int(line.split()[1]) for line in Path(log).read_text().splitlines()]
+
+
+def draw_around(center: float, spread: float, rng: np.random.Generator) -> dict[str, float]:
+    """For `sweep.grid`: a random number, and the largest of three."""
+    draws = center + spread * rng.normal(size=3)
+    return {"first": draws[0], "largest": draws.max()}
+
+
+def squares(up_to: int) -> dict[str, np.ndarray]:
+    """For `sweep.grid`: several rows."""
+    return {"number": np.arange(up_to), "square": np.arange(up_to) ** 2}
+
+
+def key_bits(center: float, key: object, repetition: int) -> int:
+    """For `sweep.grid`: a number alone."""
+    return int(jax.random.key_data(key)[1]) + 0 * repetition
+
+
+def unlucky(center: float) -> float:
+    """For `sweep.grid`: fails always."""
+    raise ZeroDivisionError(f"division of {center} by zero")

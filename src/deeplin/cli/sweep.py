@@ -117,7 +117,7 @@ def run_resumably(
                 shard=shard,
                 progress=engine.show_progress(experiment.name),
             )
-    except (engine.StoreError, engine.ExecutorError) as error:
+    except (engine.StoreError, engine.ExecutorError, engine.UnitsFailed) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         typer.echo(f"deeplin: {reason}. {resume}", err=True)
         raise typer.Exit(1) from None

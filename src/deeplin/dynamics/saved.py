@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from importlib.metadata import version
@@ -15,6 +14,7 @@ import numpy as np
 from deeplin.checks import InputError, readable
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.saved_parts import known_parts, problem_of, run_of
+from deeplin.files import whole_file
 from deeplin.networks import Network, check_fits
 from deeplin.problems import Problem
 
@@ -42,9 +42,15 @@ def save_run(
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
     arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(run)}))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
-    _replace(path, lambda file: np.savez(file, allow_pickle=False, **arrays))
     text = json.dumps(manifest(problem, run) | dict(notes or {}), indent=2, default=_plain)
-    _replace(path.with_suffix(".json"), lambda file: file.write((text + "\n").encode()))
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_file(path) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        with whole_file(path.with_suffix(".json")) as file:
+            file.write(f"{text}\n".encode())
+    except OSError as error:
+        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}.") from error
     return path
 
 
@@ -138,21 +144,6 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
             raise InputError(f"{path!r} has type {array.dtype}, or stands there twice.")
         place[name] = array.item() if array.ndim == 0 else array
     return tree
-
-
-def _replace(path: Path, write: Any) -> None:
-    """Write to a temporary neighbour, then rename: a reader never sees half a file."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(temporary, "wb") as file:
-                write(file)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {str(path)!r}: {error.strerror or error}.") from error
 
 
 def _plain(value: Any) -> Any:

@@ -14,7 +14,7 @@ from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study
 from deeplin.figures.tables import Table
-from deeplin.sweep import Progress, Store, run
+from deeplin.sweep import Progress, Store, UnitsFailed, run
 from deeplin.sweep.config import digest
 
 
@@ -103,7 +103,10 @@ def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress
     config = dataclasses.replace(study.presets[preset], seed=seed)
     # The folder carries the config's hash: another seed or preset never meets these units.
     folder = results / f"{study.name}-{preset}-{digest(config, size=4).hex()}"
-    outcome = run(study.experiment, config, folder, progress=progress)
+    try:
+        outcome = run(study.experiment, config, folder, progress=progress)
+    except UnitsFailed as error:
+        outcome = error.outcome
     table = outcome.table()
     failures = tuple(f"{study.name}: {error}" for error in outcome.failed.values())
     return StudyResult(study, config, folder, table, failures, _computing_seconds(outcome.store))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +12,7 @@ from deeplin.checks import InputError
 from deeplin.figures.figure import Figure
 from deeplin.figures.running import FigureResult, PanelResult, StudyResult
 from deeplin.figures.style import draw, save
+from deeplin.files import whole_file
 from deeplin.sweep.config import to_plain
 from deeplin.sweep.environment import environment
 
@@ -48,7 +48,8 @@ def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": environment(),
         }
-        _replace(home / OUTCOME, json.dumps(outcome, indent=1, ensure_ascii=False))
+        with whole_file(home / OUTCOME) as file:
+            file.write(json.dumps(outcome, indent=1, ensure_ascii=False).encode())
     except OSError as error:
         raise InputError(
             f"cannot write the report into {report}: {error.strerror}; pass --out with a folder "
@@ -104,10 +105,3 @@ def _write_data(study: StudyResult, preset: str, folder: Path) -> dict[str, Any]
         "csv": f"data/{name}.csv",
         "config": to_plain(study.config),
     }
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file so that it is there entirely or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    temporary.replace(path)

@@ -10,6 +10,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from deeplin.figures.style import COLOURS, INK, PAPER, QUIET
+from deeplin.files import whole_file
 from deeplin.report.files import read_outcomes
 from deeplin.theory.errata import ERRATA
 
@@ -27,7 +28,8 @@ def write_page(report: Path, order: Sequence[str]) -> Path:
             svg = (report / panel["files"]["svg"]).read_text(encoding="utf-8")
             panel["picture"] = inline_svg(svg, panel["name"], panel["caption"])
     path = report / "index.html"
-    path.write_text(render(outcomes), encoding="utf-8")
+    with whole_file(path) as file:
+        file.write(render(outcomes).encode())
     return path
 
 

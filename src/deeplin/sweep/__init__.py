@@ -3,10 +3,11 @@
 from deeplin.interrupt import prompt_interrupt
 from deeplin.sweep.cluster import Cluster
 from deeplin.sweep.config import from_json, to_json
-from deeplin.sweep.engine import Outcome, run
+from deeplin.sweep.engine import Outcome, UnitsFailed, run
 from deeplin.sweep.executors import Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
 from deeplin.sweep.files import read_sweep
+from deeplin.sweep.functions import grid
 from deeplin.sweep.keys import coordinate_words, run_key, run_keys
 from deeplin.sweep.progress import Bar, Lines, Progress, show_progress
 from deeplin.sweep.session import Shard, StoreError
@@ -29,9 +30,11 @@ __all__ = [
     "Store",
     "StoreError",
     "Unit",
+    "UnitsFailed",
     "coordinate_words",
     "find_experiment",
     "from_json",
+    "grid",
     "prompt_interrupt",
     "read_sweep",
     "read_table",

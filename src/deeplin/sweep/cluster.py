@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import uuid
+import warnings
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from queue import Empty, SimpleQueue
 
 from deeplin.checks import InputError
+from deeplin.interrupt import check_interrupt
 from deeplin.sweep.executors import ExecutorError
 from deeplin.sweep.tasks import Result, Task, lost
 from deeplin.sweep.workers import Settings, execute_in_worker
 
 CONNECT_SECONDS = 15
+LOOK_SECONDS = 2.0
+"""How long nothing may arrive before a look at whether there is a worker at all."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,30 @@ class Cluster:
                 "for example tcp://127.0.0.1:8786."
             ) from error
         with client:
-            yield from self._collect(distributed, client, tasks)
+            yield from self._collect(client, tasks)
 
-    def _collect(self, distributed, client, tasks: Sequence[Task]) -> Generator[Result]:
+    def _next(self, client, arrived: SimpleQueue, waiting: int):
+        """The next future to arrive; says so once if there is nobody to compute it."""
+        silent = True
+        while True:
+            try:
+                return arrived.get(timeout=LOOK_SECONDS)
+            except Empty:
+                check_interrupt()
+            try:
+                alone = not client.nthreads()
+            except (OSError, TimeoutError) as error:
+                raise ExecutorError(f"the scheduler at {self.address} is gone ({error})") from error
+            if alone and silent:
+                silent = False
+                warnings.warn(
+                    f"no worker is connected to the scheduler at {self.address}: {waiting} unit(s) "
+                    f"wait for one. Start it with: dask worker {self.address} --nthreads 1",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+
+    def _collect(self, client, tasks: Sequence[Task]) -> Generator[Result]:
         # A name of its own for each call: dask would answer a repeated one from its memory.
         call, settings = uuid.uuid4().hex, Settings.here()
         waiting = {
@@ -51,8 +77,12 @@ class Cluster:
             ): task
             for task in tasks
         }
+        arrived = SimpleQueue()
+        for future in waiting:
+            future.add_done_callback(arrived.put)
         try:
-            for future in distributed.as_completed(list(waiting), loop=client.loop):
+            while waiting:
+                future = self._next(client, arrived, len(waiting))
                 task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
                 if future.status == "finished":
                     yield future.result()

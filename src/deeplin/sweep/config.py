@@ -52,6 +52,22 @@ def from_json(kind: type, text: str) -> Any:
     return build(kind, plain)
 
 
+def portable_json(kind: type, config: Any) -> str:
+    """The config as JSON, from which a worker is sure to get the same config of class `kind`."""
+    text = to_json(config)
+    try:
+        again = to_plain(from_json(kind, text))
+    except Exception as error:  # whatever a class of the user's raises
+        raise InputError(f"no worker could rebuild the config from JSON: {error}") from error
+    changed = [name for name, value in to_plain(config).items() if again.get(name) != value]
+    if changed:
+        raise InputError(
+            f"a worker would rebuild the config from JSON with another {_listed(changed)}; pass a "
+            f"{kind.__name__} whose fields are what it was called with."
+        )
+    return text
+
+
 def canonical(value: Any) -> str:
     """JSON with sorted keys in which equal numbers are written equally: 1 and 1.0 are one."""
 
@@ -86,6 +102,13 @@ def build(kind: Any, value: Any, where: str = "config") -> Any:
         return value
     if origin is tuple:
         return _build_tuple(arguments, value, where)
+    if kind is Any:
+        return value
+    if not isinstance(kind, type) or origin is not None or kind is tuple:
+        raise InputError(
+            f"{where} is annotated as {_name(kind)}, which does not say how to build it from JSON; "
+            "annotate numbers, strings, dataclasses, Literal, or tuple[float, ...] and the like."
+        )
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -140,6 +163,10 @@ def _build_tuple(arguments: tuple, value: Any, where: str) -> tuple:
         build(argument, entry, f"{where}[{k}]")
         for k, (argument, entry) in enumerate(zip(arguments, value, strict=True))
     )
+
+
+def _name(kind: Any) -> str:
+    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
 
 
 def _listed(names: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import closing
@@ -12,7 +13,8 @@ from typing import Any
 import pandas as pd
 
 from deeplin.checks import InputError
-from deeplin.sweep.config import to_json
+from deeplin.interrupt import check_interrupt, hearing
+from deeplin.sweep.config import portable_json
 from deeplin.sweep.environment import precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
@@ -51,6 +53,19 @@ class Outcome:
         return self.store.table()
 
 
+class UnitsFailed(RuntimeError):
+    """Every unit failed, and all alike: it is the experiment or the config, not some units."""
+
+    def __init__(self, outcome: Outcome):
+        self.outcome = outcome
+        unit, error = next(iter(outcome.failed.items()))
+        super().__init__(
+            f"all {len(outcome.failed)} units failed alike: {error} (traceback in "
+            f"{outcome.store.failed / unit}.json)"
+        )
+
+
+@hearing
 def run(
     experiment: Experiment,
     config: Any,
@@ -63,7 +78,8 @@ def run(
     """Compute what `folder` lacks of a sweep; interrupt and repeat the call as often as you like.
 
     Finished units are never computed again, a unit that raises is recorded with its traceback and
-    tried again by the next call, and the table does not depend on who computed what.
+    tried again by the next call, and the table does not depend on who computed what. When all
+    units fail alike, `UnitsFailed` is raised.
 
     ```python
     import deeplin as dl
@@ -83,7 +99,7 @@ def run(
     executor, shard, progress = executor or InProcess(), shard or Shard(), progress or Progress()
     units = experiment.identify(config, experiment.units(config), precision())
     chosen = shard.select(units)
-    reference, text = experiment.reference, to_json(config)
+    reference, text = experiment.reference, portable_json(experiment.config, config)
     failed: dict[str, str] = {}
     with open_session(folder, experiment, config, units, shard) as session:
         missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
@@ -102,7 +118,8 @@ def run(
                 if error:
                     failed[result.identifier] = error
                 progress.advance(result.identifier, error)
-    return Outcome(
+                check_interrupt()
+    outcome = Outcome(
         session.store,
         reused=len(chosen) - len(missing),
         computed=len(missing) - len(failed),
@@ -110,6 +127,15 @@ def run(
         set_aside=session.set_aside,
         seconds=time.perf_counter() - started,
     )
+    if _fail_alike(outcome):
+        raise UnitsFailed(outcome)
+    return outcome
+
+
+def _fail_alike(outcome: Outcome) -> bool:
+    """Whether nothing was ever finished and several units failed for one reason."""
+    kinds = {re.sub(r"[\d.e+-]+", "", error) for error in outcome.failed.values()}
+    return not outcome.reused and not outcome.computed and len(outcome.failed) > 1 == len(kinds)
 
 
 def _expected_seconds(experiment: Experiment, config: Any, units: Mapping[str, Unit]) -> float:

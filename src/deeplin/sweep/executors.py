@@ -13,11 +13,18 @@ from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
 from deeplin.checks import whole_number
+from deeplin.interrupt import check_interrupt
 from deeplin.sweep.tasks import Result, Task, execute, lost
 from deeplin.sweep.workers import Settings, execute_in_worker, threads_for_children
 
 DEATHS = 2
 """A unit whose worker process died this often is given up."""
+STILLBIRTHS = 10
+"""Worker processes that may be killed in a row, while starting, before the sweep ends."""
+LOOK_SECONDS = 1.0
+"""How long nothing may come before a look at the keyboard (Ctrl-C)."""
+FAREWELL_SECONDS = 10
+"""How long a worker that closed its pipe may take to end by itself."""
 
 
 class ExecutorError(RuntimeError):
@@ -46,7 +53,8 @@ class InProcess:
 class Processes:
     """Worker processes of this machine, started fresh (`spawn`): JAX does not survive a fork.
 
-    A worker that dies, whatever the reason, costs its unit another try and nothing else.
+    A worker that dies, whatever the reason, costs its unit another try and nothing else; one that
+    is killed while it starts is replaced.
     """
 
     workers: int = 2
@@ -56,24 +64,30 @@ class Processes:
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield results as workers deliver them; a worker stays in its bucket while it can."""
-        queue, deaths = _Buckets(tasks), Counter()
+        queue, deaths, nursery = _Buckets(tasks), Counter(), _Nursery()
         threads = max(1, (os.cpu_count() or 1) // self.workers)
-        workers = [_Worker(threads) for _ in range(min(self.workers, len(tasks)))]
+        workers: list[_Worker] = []
         try:
+            for _ in range(min(self.workers, len(tasks))):
+                workers.append(_Worker(threads))
             while workers:
-                ready = set(wait([worker.connection for worker in workers]))
+                ready = set(wait([worker.connection for worker in workers], LOOK_SECONDS))
+                check_interrupt()
                 for worker in [worker for worker in workers if worker.connection in ready]:
                     task, result = worker.task, worker.receive()
-                    if not worker.alive:
-                        workers.remove(worker)
+                    if worker.alive:
+                        nursery.came()
+                    elif task is None:
+                        nursery.mourn(worker)
+                    else:
                         result = _after_death(task, queue, deaths)
-                        if queue:
-                            workers.append(_Worker(threads))
-                    elif queue:
-                        worker.send(queue.take(task.bucket if task else None))
+                    if worker.alive and queue:
+                        worker.take_from(queue)
                     else:
                         workers.remove(worker)
                         worker.stop()
+                        if queue:
+                            workers.append(_Worker(threads))
                     if result is not None:
                         yield result
         finally:
@@ -81,18 +95,46 @@ class Processes:
                 worker.stop()
 
 
-def _after_death(task: Task | None, queue: _Buckets, deaths: Counter) -> Result | None:
+def _after_death(task: Task, queue: _Buckets, deaths: Counter) -> Result | None:
     """Give the unit of a dead worker another try, or give it up."""
-    if task is None:
-        raise ExecutorError(
-            "a worker process died while starting; its message is above. A script that sweeps with "
-            "processes must do so under `if __name__ == '__main__':`"
-        )
     deaths[task.identifier] += 1
     if deaths[task.identifier] == DEATHS:
         return lost(task, f"its worker process died {DEATHS} times (killed, or out of memory)")
     queue.add(task)
     return None
+
+
+class _Nursery:
+    """Counts the workers that died without a unit, to tell bad luck from a hopeless start.
+
+    What kills one of them (a person, a system short of memory) may spare the next. One that ends by
+    itself, before any other came, has met an error that every other would meet too.
+    """
+
+    def __init__(self):
+        self._any_came = False
+        self._deaths_in_a_row = 0
+
+    def came(self) -> None:
+        """A worker is there."""
+        self._any_came, self._deaths_in_a_row = True, 0
+
+    def mourn(self, worker: _Worker) -> None:
+        """Count a worker that died without a unit; raises when there is no hope left."""
+        self._deaths_in_a_row += 1
+        code = worker.exit_code
+        if code >= 0 and not self._any_came:
+            raise ExecutorError(
+                f"a worker process ended with exit code {code} while starting; its message is "
+                "above. A script that sweeps with processes must do so under "
+                "`if __name__ == '__main__':`"
+            )
+        if self._deaths_in_a_row == STILLBIRTHS:
+            end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+            raise ExecutorError(
+                f"{STILLBIRTHS} worker processes in a row died while starting, the last one {end}; "
+                "if memory is short, use fewer of them"
+            )
 
 
 class _Buckets:
@@ -127,19 +169,37 @@ class _Worker:
         self._process = context.Process(
             target=_serve, args=(theirs, Settings.here()), daemon=True, name="deeplin-worker"
         )
-        with threads_for_children(threads):
-            self._process.start()
-        theirs.close()
+        try:
+            with threads_for_children(threads):
+                self._process.start()
+        except OSError as error:
+            self.connection.close()
+            raise ExecutorError(
+                f"the system starts no worker process ({error.strerror}); use fewer of them"
+            ) from error
+        finally:
+            theirs.close()
 
-    def send(self, task: Task) -> None:
-        self.task = task
-        self.connection.send(task)
+    @property
+    def exit_code(self) -> int:
+        """Of a stopped worker; negative for the signal that killed it."""
+        return self._process.exitcode or 0
+
+    def take_from(self, queue: _Buckets) -> None:
+        """Give it a task, of the bucket it is in if there is one."""
+        task, self.task = queue.take(self.task.bucket if self.task else None), None
+        try:
+            self.connection.send(task)
+            self.task = task
+        except OSError:  # it has just died, as the next `receive` will notice
+            queue.add(task)
 
     def receive(self) -> Result | None:
         """The result, or None from a worker that has just started, or is found dead."""
         try:
             return self.connection.recv()
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # between two messages, or in the middle of one
+            self._process.join(FAREWELL_SECONDS)
             self.stop()
             self.alive = False
             return None

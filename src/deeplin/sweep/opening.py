@@ -18,7 +18,7 @@ from deeplin.sweep.config import to_plain
 from deeplin.sweep.environment import environment, precision
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.session import Session, Shard
-from deeplin.sweep.store import FORMAT, DamagedManifest, Store
+from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Store
 
 GATE_SECONDS = 120
 """How long to wait for another process that is just opening the folder."""
@@ -110,10 +110,11 @@ def _is_held(path: Path) -> bool:
 
 def _holder(store: Store, shard: str) -> str:
     headers = [line for line in store.journal() if line.get("shard") == shard]
-    if not headers:
+    try:
+        last = headers[-1]
+        return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
+    except (LookupError, TypeError):  # before its first line, or the line is damaged
         return "just starting"
-    last = headers[-1]
-    return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
 
 
 def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: list[str]) -> None:
@@ -176,14 +177,16 @@ def _describe(
     store: Store, experiment: Experiment, config: Any, units: Mapping[str, Unit]
 ) -> dict[str, Any]:
     """The manifest: what the sweep is, and a summary of every session so far."""
-    sessions: dict[str, dict[str, Any]] = {}
+    headers: dict[str, dict[str, Any]] = {}
+    ends: dict[str, list[dict[str, Any]]] = {}
     for line in store.journal():
-        entry = sessions.setdefault(line.pop("session"), {"finished": 0, "failed": 0})
+        session = line.pop("session")
+        header = headers.setdefault(session, {})
         if "outcome" in line:
-            entry[line["outcome"]] += 1
-            entry["unit_seconds"] = round(entry.get("unit_seconds", 0.0) + line["seconds"], 6)
+            ends.setdefault(session, []).append(line)
         else:
-            entry |= line
+            header |= line
+    sessions = {name: header | _tally(ends.get(name, [])) for name, header in headers.items()}
     return {
         "format": FORMAT,
         "experiment": experiment.name,
@@ -195,6 +198,12 @@ def _describe(
         "units": list(units),
         "sessions": sessions,
     }
+
+
+def _tally(ends: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many units ended how, and the time they took together."""
+    counts = {outcome: sum(end["outcome"] == outcome for end in ends) for outcome in OUTCOMES}
+    return counts | {"unit_seconds": round(sum(end["seconds"] for end in ends), 6)}
 
 
 def _now() -> str:

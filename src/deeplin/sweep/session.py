@@ -15,8 +15,9 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from deeplin.checks import InputError
+from deeplin.files import whole_file
 from deeplin.sweep.experiment import Unit
-from deeplin.sweep.store import Store, checksum
+from deeplin.sweep.store import Store, checksum, seal
 from deeplin.sweep.tasks import Result, describe_columns
 
 
@@ -118,7 +119,7 @@ class Session:
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""
-        self._write(self.store.manifest_path, _json_bytes(manifest))
+        self._write(self.store.manifest_path, _json_bytes({**manifest, "seal": seal(manifest)}))
 
     def move_aside(self, path: Path, reason: str) -> None:
         """Take a file that is not to be trusted out of the readers' way, and report it."""
@@ -144,23 +145,9 @@ class Session:
         return f"its columns ({columns}) differ from those of the other units ({self._columns})"
 
     def _write(self, path: Path, payload: bytes) -> None:
-        """Write under a temporary name, then rename: the file is there entirely or not at all.
-
-        Not forced to the disk: that would cost more than a small unit, and a file lost in a power
-        cut is noticed by its checksum and computed again.
-        """
-        temporary = os.path.join(self._temporary, path.name)
-        with self._explained(path):
-            try:
-                # Unbuffered: a small unit is one write, and every system call counts.
-                with open(temporary, "wb", buffering=0) as file:
-                    rest = memoryview(payload)
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                os.replace(temporary, path)
-            except OSError:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+        """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
+        with self._explained(path), whole_file(path, self._temporary) as file:
+            file.write(payload)
 
     @contextmanager
     def _explained(self, path: Path) -> Iterator[None]:

@@ -20,12 +20,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
@@ -34,8 +35,17 @@ import pyarrow.parquet as pq
 from deeplin.checks import InputError
 
 FORMAT = 1
-FIELDS = {"format", "experiment", "schema", "dtype", "config", "units"}
+FIELDS = {
+    "format": int,
+    "experiment": str,
+    "schema": int,
+    "dtype": str,
+    "config": dict,
+    "units": list,
+}
 """What a manifest cannot do without."""
+OUTCOMES = ("finished", "failed")
+"""How a unit can end, as a line of the journal says it."""
 
 
 class DamagedManifest(InputError):
@@ -93,18 +103,27 @@ class Store:
             text = self.manifest_path.read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        try:
-            manifest = json.loads(text)
-        except ValueError as error:
-            raise DamagedManifest(f"{self.manifest_path} is damaged ({error}).") from error
-        if not isinstance(manifest, dict) or FIELDS - set(manifest):
-            raise DamagedManifest(f"{self.manifest_path} is not the manifest of a sweep.")
-        if manifest["format"] != FORMAT:
+        manifest = _parsed(text)
+        if manifest is None:
+            raise DamagedManifest(self._damaged("is not the manifest of a sweep"))
+        version = manifest.get("format")
+        if isinstance(version, int) and version > FORMAT:
             raise InputError(
-                f"{self.manifest_path} has format {manifest['format']}, this version of deeplin "
-                f"knows {FORMAT}; use the version that wrote it."
+                f"{self.manifest_path} has format {version}, this version of deeplin knows "
+                f"{FORMAT}; use the version that wrote it, or remove this file if none did."
             )
+        whole = all(isinstance(manifest.get(name), kind) for name, kind in FIELDS.items())
+        if not whole or not all(isinstance(unit, str) for unit in manifest["units"]):
+            raise DamagedManifest(self._damaged("lacks what the manifest of a sweep holds"))
+        if manifest.pop("seal", None) not in (None, seal(manifest)):
+            raise DamagedManifest(self._damaged("was changed since it was written"))
         return manifest
+
+    def _damaged(self, how: str) -> str:
+        return (
+            f"{self.manifest_path} is damaged: it {how}. The call or command of the sweep makes it "
+            "again; finished units are kept."
+        )
 
     def inventory(self, known: frozenset[str] | None = None) -> Inventory:
         """Check every unit file; `known` are the ids that belong here (default: the manifest's)."""
@@ -140,23 +159,50 @@ class Store:
         return [_read_failure(path) for path in sorted(self.failed.glob("*.json"))]
 
     def journal(self) -> Iterator[dict[str, Any]]:
-        """Every line of every session: its header, then one line for each unit."""
+        """Every line of every session: its header, then one line for each unit.
+
+        A line that makes no sense is left out: a process that was killed, or found the disk full,
+        leaves half a line, and the journal only tells what happened, nothing depends on it.
+        """
         for path in sorted(self.sessions.glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8").splitlines():
-                # A process that was killed, or found the disk full, leaves half a line.
-                with suppress(json.JSONDecodeError):
-                    yield {"session": path.stem, **json.loads(line)}
+            with suppress(OSError):
+                lines = map(_parsed, path.read_bytes().splitlines())
+                yield from (line | {"session": path.stem} for line in lines if _makes_sense(line))
 
     def _unit_files(self) -> list[Path]:
         return sorted(self.units.iterdir()) if self.units.is_dir() else []
 
 
-def _read_failure(path: Path) -> dict[str, Any]:
+def seal(manifest: Mapping[str, Any]) -> str:
+    """A hash over a manifest, which tells a damaged one."""
+    text = json.dumps(manifest, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+
+def _parsed(text: bytes) -> dict[str, Any] | None:
+    """The JSON object that `text` is, or None."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        unreadable = f"the record of its failure is damaged ({error})"
-        return {"unit": path.stem, "coordinates": {}, "error": unreadable, "trace": ""}
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _makes_sense(line: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
+    """Whether a line of the journal is whole: a header, the end of a session, or that of a unit."""
+    if line is None or "outcome" not in line:
+        return line is not None
+    seconds = line.get("seconds")
+    told = line["outcome"] in OUTCOMES and isinstance(line.get("unit"), str)
+    return told and isinstance(seconds, int | float) and math.isfinite(seconds)
+
+
+def _read_failure(path: Path) -> dict[str, Any]:
+    unreadable = "the record of its failure is damaged"
+    record = {"unit": path.stem, "coordinates": {}, "error": unreadable, "trace": ""}
+    with suppress(OSError):
+        record |= _parsed(path.read_bytes()) or {}
+    return record | {"unit": path.stem}
 
 
 def _distrust(path: Path, identifier: str, rest: str, known: frozenset[str]) -> str | None:

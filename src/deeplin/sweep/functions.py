@@ -1,0 +1,208 @@
+"""A function of one's own over a grid of its arguments, as a sweep that survives interruption."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib
+import inspect
+import os
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deeplin.checks import InputError, whole_number
+from deeplin.sweep.engine import Outcome, run
+from deeplin.sweep.executors import Executor, InProcess, Processes
+from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.sweep.keys import coordinate_words, run_key
+from deeplin.sweep.progress import Progress
+from deeplin.sweep.session import Shard
+
+Seeded = Callable[..., Any]
+
+OWN: dict[str, Seeded] = {
+    "key": run_key,
+    "rng": lambda seed, **run: np.random.default_rng(coordinate_words(seed, **run)),
+    "repetition": lambda seed, repetition, **point: repetition,
+}
+"""Arguments that a function gets if it has them, each run its own."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What to sweep: a function, by name, over all combinations of `values`."""
+
+    function: str
+    """`module:name`, where workers import it from."""
+    code: str
+    """A hash of its source, but for comments and layout: other code has other results."""
+    values: Any
+    """Lists of values by argument."""
+    repetitions: int = 1
+    seed: int = 0
+
+
+def grid(
+    function: Callable[..., Any],
+    values: Mapping[str, Sequence[Any]],
+    folder: str | os.PathLike,
+    *,
+    repetitions: int = 1,
+    seed: int = 0,
+    executor: Executor | None = None,
+    shard: Shard | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Call `function` with every combination of `values`, and keep what it returns in one table.
+
+    It may return a number, columns by name (a dict of numbers or of equally long lists), or a
+    DataFrame. The table has a row for each call, or for each row returned, with the arguments and
+    the repetition beside it. An argument named `key` (JAX), `rng` (NumPy) or `repetition` gets a
+    value of the run's own, which depends on `seed`, the other arguments and the repetition only.
+
+    Finished calls are kept in `folder`: interrupt it, call it again, add values or repetitions,
+    and only what is missing is computed. `executor`, `shard` and `progress` as for `run`. Worker
+    processes import the function, so define it at the top level of a module or script.
+
+    ```python
+    def final_risk(scale, eta, key):
+        net = deeplin.initialize.gaussian(key, widths=(5, 5, 1), scale=scale)
+        return deeplin.gradient_descent(problem, net, eta, steps=1000).evidence["risk"]
+
+    outcome = deeplin.sweep.grid(
+        final_risk, {"scale": [0.1, 0.3], "eta": [0.01, 0.02]}, "results/mine", repetitions=8
+    )
+    outcome.table()
+    ```
+    """
+    reference = _reference(function)
+    executor = executor or InProcess()
+    if reference.startswith("__main__:") and not isinstance(executor, InProcess | Processes):
+        raise InputError(
+            f"{reference[9:]} is defined in a script, where other machines cannot find it; move it "
+            "to a module that they can import."
+        )
+    config = Grid(
+        reference,
+        _code(function),
+        _checked(function, values),
+        whole_number("repetitions", repetitions),
+        whole_number("seed", seed, minimum=0),
+    )
+    return run(GRID, config, folder, executor=executor, shard=shard, progress=progress)
+
+
+def units(config: Grid) -> list[Unit]:
+    """One unit for each combination of values and each repetition."""
+    points = [
+        dict(zip(config.values, point, strict=True)) for point in product(*config.values.values())
+    ]
+    return [
+        Unit({"point": point, "repetition": repetition})
+        for point in points
+        for repetition in range(config.repetitions)
+    ]
+
+
+def run_unit(config: Grid, unit: Unit) -> pd.DataFrame:
+    """Call the function once."""
+    function = _find(config.function)
+    point, repetition = unit.coordinates["point"], unit.coordinates["repetition"]
+    wanted = OWN.keys() & inspect.signature(function).parameters.keys()
+    own = {name: OWN[name](config.seed, **point, repetition=repetition) for name in wanted}
+    return _rows({**point, "repetition": repetition}, function(**point, **own))
+
+
+GRID = Experiment("grid", Grid, units, run_unit, grid=("values", "repetitions"))
+
+
+def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
+    """What a call returned as tidy rows, the run's coordinates first."""
+    named = returned if isinstance(returned, Mapping | pd.DataFrame) else {"value": returned}
+    columns = {str(name): np.asarray(column) for name, column in named.items()}
+    clash = sorted(columns.keys() & run.keys())
+    if clash:
+        raise InputError(
+            f"the function returns {', '.join(clash)}, which it was called with; rename."
+        )
+    if any(column.ndim > 1 for column in columns.values()):
+        raise InputError("the function returns an array with several axes; return columns by name.")
+    lengths = {len(column) for column in columns.values() if column.ndim}
+    if len(lengths) > 1:
+        raise InputError(
+            f"the function returns columns of lengths {sorted(lengths)}; make them one."
+        )
+    rows = max(lengths, default=1)
+    spread = {name: np.broadcast_to(column, rows) for name, column in columns.items()}
+    return pd.DataFrame({**run, **spread}, index=range(rows))
+
+
+def _reference(function: Callable[..., Any]) -> str:
+    """`module:name` of a function that can be imported from there."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
+    reference = f"{module}:{name}"
+    try:
+        found = _find(reference)
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if found is not function or not callable(function):
+        raise InputError(
+            f"workers cannot import {function!r} (looked for as {reference}); pass a function "
+            "defined by `def` at the top level of a module or script."
+        )
+    return reference
+
+
+def _find(reference: str) -> Callable[..., Any]:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _code(function: Callable[..., Any]) -> str:
+    """A hash of a function's syntax tree; empty where its source is not kept."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return ""
+    return hashlib.blake2b(ast.dump(tree).encode(), digest_size=8).hexdigest()
+
+
+def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) -> dict[str, list]:
+    """The values by argument, as plain lists; an error unless the function takes them."""
+    if not isinstance(values, Mapping) or not values:
+        raise InputError(f"values is {values!r}; pass lists of values by argument.")
+    taken = sorted(values.keys() & OWN.keys())
+    if taken:
+        raise InputError(f"values has {', '.join(taken)}, which every run gets of its own; rename.")
+    lists = {str(name): _listed(str(name), column) for name, column in values.items()}
+    signature = inspect.signature(function)
+    own = dict.fromkeys(OWN.keys() & signature.parameters.keys())
+    try:
+        signature.bind(**dict.fromkeys(lists), **own)
+    except TypeError as error:
+        raise InputError(
+            f"{getattr(function, '__name__', function)}{signature} cannot be called with "
+            f"{', '.join(lists)}: {error}."
+        ) from error
+    return lists
+
+
+def _listed(name: str, values: Any) -> list:
+    """Values of one argument; numbers are all whole or all floating, for they share a column."""
+    if isinstance(values, str) or not hasattr(values, "__iter__"):
+        raise InputError(f"values of {name} are {values!r}; pass a list.")
+    found = [value.item() if isinstance(value, np.generic) else value for value in values]
+    strange = [value for value in found if not isinstance(value, bool | int | float | str)]
+    if strange:
+        raise InputError(f"values of {name} have {strange[0]!r}; pass numbers or strings.")
+    if {type(value) for value in found} == {int, float}:
+        found = [float(value) for value in found]
+    if not found or any(value in found[:index] for index, value in enumerate(found)):
+        raise InputError(f"values of {name} are {found}; pass at least one, each once.")
+    return found

@@ -1,0 +1,157 @@
+"""`sweep.grid`: a function of one's own over a grid, against a plain loop."""
+
+import importlib
+import subprocess
+import sys
+from functools import partial
+from itertools import product
+
+import jax
+import numpy as np
+import pandas as pd
+import pytest
+from toy_experiment import draw_around, key_bits, squares, unlucky
+
+from deeplin import sweep
+from deeplin.checks import InputError
+from deeplin.sweep.functions import _code, _rows
+
+VALUES = {"center": [0.0, 10.0], "spread": np.array([1.0, 2.0, 4.0])}
+
+
+def plain_loop(repetitions, seed=0):
+    """The table by the definition: a call for each combination and repetition."""
+    rows = []
+    for center, spread, repetition in product(
+        VALUES["center"], VALUES["spread"].tolist(), range(repetitions)
+    ):
+        run = {"center": center, "spread": spread, "repetition": repetition}
+        rng = np.random.default_rng(sweep.coordinate_words(seed, **run))
+        rows.append(run | draw_around(center, spread, rng))
+    return pd.DataFrame(rows)
+
+
+def test_the_table_is_that_of_a_plain_loop(tmp_path):
+    outcome = sweep.grid(draw_around, VALUES, tmp_path, repetitions=2, seed=3)
+    assert (outcome.computed, outcome.complete) == (12, True)
+    pd.testing.assert_frame_equal(outcome.table(), plain_loop(2, seed=3), check_exact=True)
+
+
+def test_it_grows_and_goes_on_where_it_stopped(tmp_path):
+    sweep.grid(draw_around, {"center": [0.0], "spread": [1.0, 4.0]}, tmp_path)
+    outcome = sweep.grid(draw_around, VALUES, tmp_path, repetitions=2)
+    assert (outcome.reused, outcome.computed) == (2, 10)
+    pd.testing.assert_frame_equal(outcome.table(), plain_loop(2), check_exact=True)
+
+
+def test_a_function_may_return_a_number_or_several_rows(tmp_path):
+    table = sweep.grid(squares, {"up_to": [1, 3]}, tmp_path / "rows").table()
+    assert table["up_to"].tolist() == [1, 3, 3, 3]
+    assert table["square"].tolist() == [0, 0, 1, 4]
+    outcome = sweep.grid(key_bits, {"center": [0.5, 1]}, tmp_path / "number", repetitions=2)
+    expected = [
+        int(jax.random.key_data(sweep.run_key(0, center=center, repetition=r))[1])
+        for center in (0.5, 1.0)
+        for r in (0, 1)
+    ]
+    assert outcome.table()["value"].tolist() == expected
+    assert len(set(expected)) == 4
+
+
+def test_another_function_does_not_pass_for_this_one(tmp_path, monkeypatch):
+    sweep.grid(squares, {"up_to": [1, 3]}, tmp_path)
+    monkeypatch.setattr("deeplin.sweep.functions._code", lambda function: "edited")
+    with pytest.raises(InputError, match=r"different: code.*another folder"):
+        sweep.grid(squares, {"up_to": [1, 3]}, tmp_path)
+
+
+def test_comments_and_layout_do_not_make_another_function(tmp_path, monkeypatch):
+    codes = []
+    for number, body in enumerate(("return x+1", "return x + 1  # why", "return x + 2")):
+        (tmp_path / f"version_{number}.py").write_text(f"def function(x):\n    {body}\n")
+        monkeypatch.syspath_prepend(tmp_path)
+        codes.append(_code(importlib.import_module(f"version_{number}").function))
+    assert codes[0] == codes[1] != codes[2]
+
+
+SCRIPT = """
+from deeplin import sweep
+
+def double(x, repetition):
+    return {"twice": 2 * x + repetition}
+
+if __name__ == "__main__":
+    outcome = sweep.grid(
+        double, {"x": [1, 2]}, "results", repetitions=2, executor=sweep.Processes(1)
+    )
+    print(outcome.reused, outcome.computed, outcome.table()["twice"].tolist())
+"""
+
+
+def test_a_script_of_ten_lines_with_a_worker_process_goes_on_when_called_again(tmp_path):
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    for expected in ("0 4 [2, 3, 4, 5]", "4 0 [2, 3, 4, 5]"):
+        answer = subprocess.run(
+            [sys.executable, "mine.py"], cwd=tmp_path, capture_output=True, text=True
+        )
+        assert answer.stdout.strip() == expected, answer.stderr
+
+
+def test_when_every_call_fails_alike_the_error_is_raised(tmp_path):
+    with pytest.raises(sweep.UnitsFailed, match="all 2 units failed alike: ZeroDivisionError"):
+        sweep.grid(unlucky, {"center": [1.5, 2.0]}, tmp_path)
+
+
+def outer():
+    def inner(center):
+        return center
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("function", "values", "sentence"),
+    [
+        (squares, {}, "pass lists of values by argument"),
+        (squares, [1, 2], "pass lists of values by argument"),
+        (squares, {"up_to": 3}, "values of up_to are 3; pass a list"),
+        (squares, {"up_to": "abc"}, "pass a list"),
+        (squares, {"up_to": []}, "pass at least one"),
+        (squares, {"up_to": [1, 1.0]}, "each once"),
+        (squares, {"up_to": [(1, 2)]}, "pass numbers or strings"),
+        (squares, {"up_to": [float("nan")]}, "finite number"),
+        (squares, {"colour": [1]}, r"squares\(up_to.*cannot be called with colour"),
+        (draw_around, {"center": [1.0]}, "missing a required argument: 'spread'"),
+        (draw_around, {"center": [1.0], "spread": [1.0], "rng": [1]}, "every run gets of its own"),
+        (outer(), {"center": [1.0]}, "top level of a module"),
+        (lambda center: center, {"center": [1.0]}, "top level of a module"),
+        (partial(squares), {"up_to": [1]}, "top level of a module"),
+        (None, {"up_to": [1]}, "top level of a module"),
+    ],
+)
+def test_what_cannot_be_swept_is_an_input_error_before_anything_is_computed(
+    tmp_path, function, values, sentence
+):
+    with pytest.raises(InputError, match=sentence):
+        sweep.grid(function, values, tmp_path / "sweep")
+    assert not (tmp_path / "sweep" / "units").exists()
+
+
+def test_a_function_of_a_script_is_not_sent_to_other_machines(tmp_path, monkeypatch):
+    monkeypatch.setattr(squares, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "squares", squares, raising=False)
+    with pytest.raises(InputError, match="defined in a script"):
+        sweep.grid(squares, {"up_to": [1]}, tmp_path, executor=sweep.Cluster("tcp://127.0.0.1:9"))
+
+
+@pytest.mark.parametrize(
+    ("returned", "sentence"),
+    [
+        ({"up_to": 1}, "returns up_to, which it was called with"),
+        (np.zeros((2, 2)), "several axes"),
+        ({"a": [1, 2], "b": [1, 2, 3]}, r"lengths \[2, 3\]"),
+    ],
+)
+def test_what_is_no_table_is_refused(returned, sentence):
+    with pytest.raises(InputError, match=sentence):
+        _rows({"up_to": 1}, returned)
