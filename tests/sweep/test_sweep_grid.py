@@ -102,9 +102,9 @@ def test_when_every_call_fails_alike_the_error_is_raised(tmp_path):
         sweep.grid(unlucky, {"center": [1.5, 2.0]}, tmp_path)
 
 
-def outer():
+def outer(shift):
     def inner(center):
-        return center
+        return center + shift
 
     return inner
 
@@ -123,10 +123,10 @@ def outer():
         (squares, {"colour": [1]}, r"squares\(up_to.*cannot be called with colour"),
         (draw_around, {"center": [1.0]}, "missing a required argument: 'spread'"),
         (draw_around, {"center": [1.0], "spread": [1.0], "rng": [1]}, "every run gets of its own"),
-        (outer(), {"center": [1.0]}, "top level of a module"),
-        (lambda center: center, {"center": [1.0]}, "top level of a module"),
-        (partial(squares), {"up_to": [1]}, "top level of a module"),
-        (None, {"up_to": [1]}, "top level of a module"),
+        (outer(3.0), {"center": [1.0]}, "inner uses variables of the function around it"),
+        (lambda center: center, {"center": [1.0]}, "defined by `def`"),
+        (partial(squares), {"up_to": [1]}, "defined by `def`"),
+        (None, {"up_to": [1]}, "defined by `def`"),
     ],
 )
 def test_what_cannot_be_swept_is_an_input_error_before_anything_is_computed(
@@ -137,10 +137,19 @@ def test_what_cannot_be_swept_is_an_input_error_before_anything_is_computed(
     assert not (tmp_path / "sweep" / "units").exists()
 
 
+def test_in_this_process_a_function_need_not_be_importable(tmp_path):
+    space = {"__name__": "notebook"}
+    exec("def double(x):\n    return 2 * x\n", space)
+    table = sweep.grid(space["double"], {"x": [1, 2]}, tmp_path).table()
+    assert table["value"].tolist() == [2, 4]
+    with pytest.raises(InputError, match="workers cannot import double from notebook"):
+        sweep.grid(space["double"], {"x": [1]}, tmp_path, executor=sweep.Processes(1))
+
+
 def test_a_function_of_a_script_is_not_sent_to_other_machines(tmp_path, monkeypatch):
     monkeypatch.setattr(squares, "__module__", "__main__")
     monkeypatch.setattr(sys.modules["__main__"], "squares", squares, raising=False)
-    with pytest.raises(InputError, match="defined in a script"):
+    with pytest.raises(InputError, match="workers cannot import squares from __main__"):
         sweep.grid(squares, {"up_to": [1]}, tmp_path, executor=sweep.Cluster("tcp://127.0.0.1:9"))
 
 

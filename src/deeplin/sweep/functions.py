@@ -68,28 +68,24 @@ def grid(
 
     Finished calls are kept in `folder`: interrupt it, call it again, add values or repetitions,
     and only what is missing is computed. `executor`, `shard` and `progress` as for `run`. Worker
-    processes import the function, so define it at the top level of a module or script.
+    processes import the function: for them it must be at the top level of a module or script.
 
     ```python
-    def final_risk(scale, eta, key):
-        net = deeplin.initialize.gaussian(key, widths=(5, 5, 1), scale=scale)
-        return deeplin.gradient_descent(problem, net, eta, steps=1000).evidence["risk"]
+    import deeplin as dl
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
 
-    outcome = deeplin.sweep.grid(
-        final_risk, {"scale": [0.1, 0.3], "eta": [0.01, 0.02]}, "results/mine", repetitions=8
-    )
+    def final_risk(scale, eta, key):
+        net = dl.initialize.gaussian(key, widths=(5, 5, 1), scale=scale)
+        return dl.gradient_descent(problem, net, eta, steps=100).evidence["risk"]
+
+    values = {"scale": [0.1, 0.3], "eta": [0.01, 0.02]}
+    outcome = dl.sweep.grid(final_risk, values, "results/mine", repetitions=2)
     outcome.table()
     ```
     """
-    reference = _reference(function)
     executor = executor or InProcess()
-    if reference.startswith("__main__:") and not isinstance(executor, InProcess | Processes):
-        raise InputError(
-            f"{reference[9:]} is defined in a script, where other machines cannot find it; move it "
-            "to a module that they can import."
-        )
     config = Grid(
-        reference,
+        _reference(function, executor),
         _code(function),
         _checked(function, values),
         whole_number("repetitions", repetitions),
@@ -143,25 +139,46 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
     return pd.DataFrame({**run, **spread}, index=range(rows))
 
 
-def _reference(function: Callable[..., Any]) -> str:
-    """`module:name` of a function that can be imported from there."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")
-    reference = f"{module}:{name}"
-    try:
-        found = _find(reference)
-    except (ImportError, AttributeError, ValueError):
-        found = None
-    if found is not function or not callable(function):
+def _reference(function: Callable[..., Any], executor: Executor) -> str:
+    """`module:name` of a function, where whoever computes finds it."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
+    if not callable(function) or not name.replace(".<locals>", "").replace(".", "").isidentifier():
+        raise InputError(f"function is {function!r}; pass a function defined by `def`.")
+    if getattr(function, "__closure__", None):
         raise InputError(
-            f"workers cannot import {function!r} (looked for as {reference}); pass a function "
-            "defined by `def` at the top level of a module or script."
+            f"{name} uses variables of the function around it, which a later call could not check; "
+            "pass them as values, or define it at the top level."
+        )
+    reference = f"{module}:{name}"
+    if isinstance(executor, InProcess):
+        _HERE[reference] = function
+        return reference
+    local = module == "__main__" and not isinstance(executor, Processes)
+    if local or _import(reference) is not function:
+        raise InputError(
+            f"workers cannot import {name} from {module}; define it at the top level of a module "
+            f"that they can import{'' if local else ', or of the script'}."
         )
     return reference
 
 
+_HERE: dict[str, Callable[..., Any]] = {}
+"""Functions that this process was given: they need not be importable."""
+
+
 def _find(reference: str) -> Callable[..., Any]:
+    function = _HERE.get(reference) or _import(reference)
+    if function is None:
+        raise InputError(f"the function {reference} cannot be imported here.")
+    return function
+
+
+def _import(reference: str) -> Callable[..., Any] | None:
     module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError):
+        return None
 
 
 def _code(function: Callable[..., Any]) -> str:
