@@ -117,7 +117,7 @@ def write_config(tmp_path, trouble, **fields):
 def test_a_running_sweep_keeps_others_out_and_its_workers_die_with_it(tmp_path):
     config = write_config(tmp_path, "3 block\n6 block\n")
     log, folder = tmp_path / "log", tmp_path / "results" / "mine"
-    command = ["deeplin", "sweep", "--config", "mine.json", "--workers", "2"]
+    command = ["deeplin", "sweep", "mine.json", "--workers", "2"]
     with started(command, tmp_path) as process:
         wait_until(lambda: log.exists() and {3, 6} <= set(computed(log)))
         with pytest.raises(InputError, match=rf"process {process.pid} on .*wait for it, or pass"):
@@ -236,7 +236,7 @@ def test_ctrl_c_stops_at_once_wherever_it_comes_and_says_how_to_go_on(tmp_path, 
     """In compiled code, with a thread that does not end, and with worker processes."""
     config = write_config(tmp_path, f"6 {where}\n", count=9)
     log, folder = tmp_path / "log", tmp_path / "results" / "mine"
-    command = ["deeplin", "sweep", "--config", "mine.json", "--out", "results/mine"]
+    command = ["deeplin", "sweep", "mine.json", "--out", "results/mine"]
     command += ["--workers", workers] if workers != "0" else []
     with started(command, tmp_path) as process:
         wait_until(lambda: log.exists() and 6 in computed(log))
