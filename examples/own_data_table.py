@@ -70,7 +70,7 @@ def row(name: str, problem: dl.Problem, depth: int, seeds: int = SEEDS, steps: i
         problem, depth, initialization=starts, seeds=seeds, steps=steps, resolution=0.02
     )
     nets = starts(jax.random.split(jax.random.key(0), seeds))
-    goal = SETTLED * (problem.target_moment - problem.minimal_risk)
+    goal = SETTLED * problem.zero_gap
     below, above = (
         dl.gradient_descent(problem, nets, factor * measured.predicted, steps).evidence["gap"]
         <= goal

@@ -157,7 +157,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return run.network if reduction is None else reduction.lift(run.network)
 
     def _run(self, problem: Problem, start: Network) -> Run:
-        goal = self.tolerance * (problem.target_moment - problem.minimal_risk)
+        goal = self.tolerance * problem.zero_gap
         if self.solver == "flow":
             return gradient_flow(problem, start, gap=goal, max_steps=self.max_steps)
         return descend(problem, start, self.learning_rate, self.max_steps, gap=goal)

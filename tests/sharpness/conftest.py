@@ -5,7 +5,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 import deeplin as dl
-from deeplin.networks import backward_products, landscape
+from deeplin.networks import landscape
+from deeplin.networks.products import backward_products
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def minimizer():
         if readout is not None:
             net = dl.Network(net.weights, readout)
         optimum = jnp.asarray(problem.optimum).reshape(problem.dimension, -1)
-        rest = backward_products(net)[1]
+        rest = backward_products(net.weights, net.readout)[1]
         first = jnp.asarray(np.linalg.lstsq(rest.T, optimum.T)[0])
         return dl.Network((first, *net.weights[1:]), readout)
 

@@ -105,7 +105,7 @@ def _train(
             momentum=momentum,
             watch=live.watch,
             record_every=max(1, steps // records),
-            gap=TOLERANCE * (problem.target_moment - problem.minimal_risk),
+            gap=TOLERANCE * problem.zero_gap,
         )
     prediction = predict(problem, network, run.learning_rate, momentum)
     end = sharpness(problem, run.network)

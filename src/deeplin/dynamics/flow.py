@@ -21,12 +21,13 @@ from deeplin.dynamics.integrate import (
     evaluations,
     move,
 )
-from deeplin.dynamics.measure import imbalances, measure
+from deeplin.dynamics.measure import measure
 from deeplin.dynamics.objective import Objective, objective_of
 from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.interrupt import check_interrupt, hearing
 from deeplin.networks import Network
+from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
 
@@ -297,7 +298,7 @@ def _drift(networks: Network, initial: Network):
     """max_k ‖D_k − D_k(0)‖_F and the same relative to max_k ‖W_k‖² (FM-L1)."""
 
     def one(network, start):
-        pairs = zip(imbalances(network), imbalances(start), strict=True)
+        pairs = zip(imbalance(network.weights), imbalance(start.weights), strict=True)
         changes = [jnp.linalg.norm(now - then) for now, then in pairs]
         drift = jnp.max(jnp.stack([jnp.zeros(()), *changes]))
         size = jnp.max(jnp.stack([jnp.sum(weight**2) for weight in network.weights]))

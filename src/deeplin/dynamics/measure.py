@@ -13,7 +13,7 @@ from jaxtyping import Array
 
 from deeplin.checks import InputError
 from deeplin.dynamics.objective import Objective
-from deeplin.networks import Network
+from deeplin.networks import Network, products
 
 AGAINST_OPTIMUM = ("gap", "distance")
 BETWEEN_LAYERS = ("alignment", "conservation")
@@ -84,27 +84,20 @@ def _risks(risk, data, networks: Network) -> Array:
 
 
 def _gap(objective, networks, _initial) -> np.ndarray:
-    """R − R_min = Tr((Θ−Θ*)ᵀΣ̂(Θ−Θ*)) (FM-L8)."""
-    difference = _difference(objective, networks)
+    """R − R_min (FM-L8)."""
     covariance = np.asarray(objective.data[0].covariance)
-    return np.sum(difference * (covariance @ difference), axis=(-2, -1))
+    return products.gap(covariance, _difference(objective, networks))
 
 
 def _distance(objective, networks, _initial) -> np.ndarray:
     """‖Θ − Θ*‖², squared."""
-    return np.sum(_difference(objective, networks) ** 2, axis=(-2, -1))
+    return products.squared_distance(_difference(objective, networks))
 
 
 def _difference(objective, networks) -> np.ndarray:
-    """Θ − Θ*, (…, d, q), with Θ = W_1ᵀ…W_Lᵀp."""
-    last = networks.weights[-1]
-    if networks.readout is None:
-        product = np.eye(last.shape[-2], dtype=last.dtype)
-    else:
-        product = networks.readout[..., None]
-    for weight in reversed(networks.weights):
-        product = weight.mT @ product
-    return product - np.asarray(objective.data[0].optimum)
+    """Θ − Θ*, (…, d, q)."""
+    theta = products.product(networks.weights, networks.readout)
+    return theta - np.asarray(objective.data[0].optimum)
 
 
 def _layer_norms(_objective, networks, _initial) -> np.ndarray:
@@ -136,14 +129,9 @@ def _singular(weight: np.ndarray) -> tuple[np.ndarray, ...]:
 
 def _conservation(_objective, networks, initial) -> np.ndarray:
     """max_k ‖D_k − D_k(0)‖_F with D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow (FM-L1)."""
-    then = imbalances(jax.tree.map(np.asarray, initial))
-    pairs = zip(imbalances(networks), then, strict=True)
+    then = products.imbalance([np.asarray(weight) for weight in initial.weights])
+    pairs = zip(products.imbalance(networks.weights), then, strict=True)
     return np.max([np.linalg.norm(a - b, axis=(-2, -1)) for a, b in pairs], axis=0)
-
-
-def imbalances(network: Network) -> list[Any]:
-    """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1 (FM-L1), for any leading axes."""
-    return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(network.weights)]
 
 
 _MEASURES: dict[str, Callable[..., Any]] = {

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array
 
 from deeplin.checks import InputError
-from deeplin.networks import Network, data_risk, landscape, linear_risk
-from deeplin.networks.network import backward_products, forward_products
-from deeplin.networks.risk import gradient_of_product
-from deeplin.problems import Problem, Quadratic
+from deeplin.networks import Network, data_risk, gap_and_gradient, landscape, linear_risk
+from deeplin.problems import Problem
 
 Gradient = tuple[Array, ...]
 
@@ -50,15 +47,6 @@ class Autodiff:
             return self.risk(*data, Network(weights, network.readout, network.activation))
 
         return jax.value_and_grad(of_weights)(network.weights)
-
-
-def gap_and_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, Gradient]:
-    """R − R_min = ½⟨Θ − Θ*, g⟩ with g = 2Σ̂(Θ − Θ*), and the closed-form gradient (FM-grad)."""
-    backward = backward_products(network)
-    slope = gradient_of_product(quadratic, backward[0])
-    value = 0.5 * jnp.sum((backward[0] - quadratic.optimum) * slope)
-    forward = forward_products(network, slope)
-    return value, tuple(v @ u.T for v, u in zip(backward[1:], forward, strict=True))
 
 
 def objective_of(problem: Problem | Callable[[Network], Array], network: Network) -> Objective:

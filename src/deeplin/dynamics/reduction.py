@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,16 +11,9 @@ import numpy as np
 
 from deeplin.checks import InputError, require_float64
 from deeplin.networks import Network
+from deeplin.networks.products import product
 from deeplin.networks.risk import check_fits
 from deeplin.problems import Problem
-
-
-def pull_back(layers: Sequence[np.ndarray], columns: np.ndarray | None = None) -> np.ndarray:
-    """W_1ᵀ … W_LᵀC on the host, where a new shape costs no compilation; C = I if None."""
-    result = np.eye(layers[-1].shape[-2]) if columns is None else columns
-    for layer in reversed(layers):
-        result = np.swapaxes(layer, -1, -2) @ result
-    return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,8 +59,8 @@ class Reduction:
 
     def theta(self, network: Network) -> np.ndarray:
         """The product Θ of the full network, (d,) or (d, q), from reduced weights."""
-        readout = None if network.readout is None else np.asarray(network.readout)[..., None]
-        columns = pull_back([np.asarray(w) for w in self.compact(network).weights], readout)
+        readout = None if network.readout is None else np.asarray(network.readout)
+        columns = product([np.asarray(w) for w in self.compact(network).weights], readout)
         return columns[..., 0] if network.outputs == 1 else columns
 
     @cached_property

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.dynamics.reduction import in_coordinates, pull_back
+from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, Records, Run
 from deeplin.dynamics.width_free import ReducedStart
 from deeplin.networks import Network
+from deeplin.networks.products import product, squared_distance
 from deeplin.problems.population import Population
 from deeplin.sharpness import sharpness
 
@@ -65,7 +66,7 @@ class WideRun:
     def theta_perp(self) -> np.ndarray:
         """Θ_⊥ = (I − P_X)Θ, (d, q) (BO-L5.3)."""
         return self._each(
-            lambda run: run.start.perpendicular(pull_back(run.end.layers[1:])).reshape(
+            lambda run: run.start.perpendicular(product(run.end.layers[1:])).reshape(
                 run.start.problem.optimum.shape
             )
         )
@@ -227,7 +228,7 @@ class WideRun:
 
 def _inside(run: Outcome) -> np.ndarray:
     """P_XΘ = Q A_1ᵀV_1."""
-    inside = run.start.problem.spectrum.vectors @ pull_back(run.end.layers)
+    inside = run.start.problem.spectrum.vectors @ product(run.end.layers)
     return inside.reshape(run.start.problem.optimum.shape)
 
 
@@ -244,8 +245,8 @@ def _measured(run: Outcome, length: int) -> dict[str, np.ndarray]:
     gram = outside @ outside.T
     rows = []
     for moment in run.moments:
-        backward = pull_back(moment.layers[1:])
-        gap = moment.layers[0].T @ backward - problem.spectrum.coordinates
+        backward = product(moment.layers[1:])
+        difference = moment.layers[0].T @ backward - problem.spectrum.coordinates
         perpendicular = np.sum(backward * (gram @ backward))
         first = np.linalg.norm(moment.layers[0] @ moment.layers[0].T + gram, 2) ** 0.5
         norms = [first, *(np.linalg.norm(layer, 2) for layer in moment.layers[1:])]
@@ -254,7 +255,7 @@ def _measured(run: Outcome, length: int) -> dict[str, np.ndarray]:
                 "loss": moment.risk / q,
                 "path": moment.path,
                 "perpendicular": np.sqrt(max(perpendicular, 0.0)),
-                "distance": np.sum(gap**2) + max(perpendicular, 0.0),
+                "distance": squared_distance(difference) + max(perpendicular, 0.0),
                 "layer_norms": np.array(norms),
                 "bound": np.prod(np.maximum(norms, 1.0)),
             }

@@ -10,6 +10,7 @@ import pandas as pd
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.setting import Setting
+from deeplin.networks import distance_to_optimum
 from deeplin.sweep import Experiment, Unit
 
 
@@ -49,7 +50,7 @@ def run_unit(config: DepthSweep, unit: Unit) -> pd.DataFrame:
     problem = setting.data.problem
     initial = setting.networks(config.seed, runs, config.scale)
     trained = gradient_descent(problem, initial, rates, config.steps)
-    distance = np.sum((np.asarray(trained.network.product) - problem.optimum) ** 2, axis=-1)
+    distance = distance_to_optimum(problem, trained.network)
     settled = np.asarray(trained.status) != "diverged"
     return pd.DataFrame(runs).assign(
         learning_rate=rates,

@@ -14,7 +14,7 @@ import pandas as pd
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.setting import Setting, select_networks
-from deeplin.networks import Network
+from deeplin.networks import Network, distance_to_optimum
 from deeplin.networks.risk import landscape
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
@@ -82,7 +82,7 @@ def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
     ends = select_networks(settled, trained.network, nothing)
     before, after, error = _sharpness_before_and_after(data.problem, initial, ends)
     final = {
-        "distance": _distance(data.problem, trained.network),
+        "distance": distance_to_optimum(data.problem, trained.network),
         "risk": trained.evidence["risk"],
         "test_risk": _risk(data.test, trained.network),
         "sharpness": after,
@@ -116,13 +116,6 @@ def _sharpness_before_and_after(problem: Problem, initial: Network, final: Netwo
 def _risk(problem: Problem, networks: Network) -> np.ndarray:
     risk, data = landscape(problem, networks)
     return np.asarray(jax.vmap(partial(risk, data))(networks.with_batch()))
-
-
-def _distance(problem: Problem, networks: Network) -> np.ndarray:
-    """‖w − w*‖², defined for linear networks only."""
-    if networks.activation != "linear":
-        return np.full(networks.weights[0].shape[0], np.nan)
-    return np.sum((np.asarray(networks.product) - problem.optimum) ** 2, axis=-1)
 
 
 SCALE_SWEEP = Experiment("scale-sweep", ScaleSweep, units, run_unit, grid=("scales", "rates"))

@@ -74,7 +74,7 @@ def _regression(config: Contrast, depth: int) -> tuple[np.ndarray, np.ndarray]:
         network = setting.networks(config.seed, runs, config.scale)
     trained = gradient_descent(problem, network, rates, config.steps)
     settled = trained.status != "diverged"
-    gap = trained.evidence["gap"] / (problem.target_moment - problem.minimal_risk)
+    gap = trained.evidence["gap"] / problem.zero_gap
     return np.where(settled, gap, np.nan), trained.status
 
 

@@ -1,17 +1,13 @@
-"""Networks: weights, product, risk, gradients, initialisations, activations."""
+"""Networks: weights, products, risk, gradients, initialisations, activations."""
 
-from deeplin.networks import initialize
+from deeplin.networks import initialize, products
 from deeplin.networks.activations import ACTIVATIONS
-from deeplin.networks.network import (
-    Network,
-    backward_products,
-    forward_products,
-    stack,
-)
+from deeplin.networks.network import Network, stack
 from deeplin.networks.risk import (
     check_fits,
     data_risk,
-    gap,
+    distance_to_optimum,
+    gap_and_gradient,
     landscape,
     linear_gradient,
     linear_risk,
@@ -20,14 +16,14 @@ from deeplin.networks.risk import (
 __all__ = [
     "ACTIVATIONS",
     "Network",
-    "backward_products",
     "check_fits",
     "data_risk",
-    "forward_products",
-    "gap",
+    "distance_to_optimum",
+    "gap_and_gradient",
     "initialize",
     "landscape",
     "linear_gradient",
     "linear_risk",
+    "products",
     "stack",
 ]

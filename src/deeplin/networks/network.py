@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from deeplin.checks import InputError
 from deeplin.networks.activations import ACTIVATIONS
+from deeplin.networks.products import product
 
 
 class Network(eqx.Module):
@@ -72,10 +73,8 @@ class Network(eqx.Module):
 
         For a nonlinear network this is the product of its weights, not its input-output map.
         """
-        if self.batch is not None:
-            return jax.vmap(lambda net: net.product)(self.with_batch())
-        matrix = backward_products(self)[0]
-        return matrix[:, 0] if self.outputs == 1 else matrix
+        matrix = product(self.weights, self.readout)
+        return matrix[..., 0] if self.outputs == 1 else matrix
 
     def __call__(self, inputs: Float[Array, "n d"]) -> Float[Array, "n q"]:
         """Outputs on the rows of `inputs`, (n, q)."""
@@ -111,30 +110,6 @@ def stack(networks: Sequence[Network]) -> Network:
             f"ones: {sorted(str(shape[0]) for shape in shapes)}. Train each shape in its own call."
         )
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
-
-
-def backward_products(network: Network) -> list[Array]:
-    """V_k = W_{k+1}ᵀ … W_Lᵀ p for k = 0 … L, each (d_k, q); V_0 is the product, V_L the read-out.
-
-    Without a read-out the columns of the identity take the place of p.
-    """
-    last = network.weights[-1]
-    if network.readout is None:
-        columns = jnp.eye(last.shape[0], dtype=last.dtype)
-    else:
-        columns = network.readout[:, None]
-    products = [columns]
-    for weight in reversed(network.weights):
-        products.append(weight.T @ products[-1])
-    return products[::-1]
-
-
-def forward_products(network: Network, columns: Array) -> list[Array]:
-    """W_{k−1} … W_1 C for k = 1 … L, each (d_{k−1}, columns)."""
-    products = [columns]
-    for weight in network.weights[:-1]:
-        products.append(weight @ products[-1])
-    return products
 
 
 def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:

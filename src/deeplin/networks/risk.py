@@ -7,10 +7,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from deeplin.checks import InputError
-from deeplin.networks.network import Network, backward_products, forward_products
+from deeplin.networks import products
+from deeplin.networks.network import Network
 from deeplin.problems.problem import Problem, Quadratic
 
 
@@ -22,28 +24,35 @@ class Data(NamedTuple):
     minimal_risk: Float[Array, ""]
 
 
-def gap(quadratic: Quadratic, product: Float[Array, "d q"]) -> Array:
-    """R − R_min = Tr((Θ−Θ*)ᵀ Σ̂ (Θ−Θ*)) (FM-L8)."""
-    difference = product - quadratic.optimum
-    return jnp.sum(difference * (quadratic.covariance @ difference))
-
-
-def gradient_of_product(quadratic: Quadratic, product: Float[Array, "d q"]) -> Float[Array, "d q"]:
-    """g = ∇R¹(w) = 2Σ̂(w − w*) (FM-grad)."""
-    return 2 * quadratic.covariance @ (product - quadratic.optimum)
-
-
 def linear_risk(quadratic: Quadratic, network: Network) -> Array:
     """R(W) of a linear network, from the moments alone."""
-    return quadratic.minimal_risk + gap(quadratic, backward_products(network)[0])
+    theta = products.product(network.weights, network.readout)
+    return quadratic.minimal_risk + products.gap(quadratic.covariance, theta - quadratic.optimum)
+
+
+def gap_and_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, tuple[Array, ...]]:
+    """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad)."""
+    backward = products.backward_products(network.weights, network.readout)
+    difference = backward[0] - quadratic.optimum
+    slope = products.slope(quadratic.covariance, difference)
+    forward = products.forward_products(network.weights, slope)
+    gap = products.gap(quadratic.covariance, difference)
+    return gap, tuple(products.layer_gradients(backward, forward))
 
 
 def linear_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, ...]:
-    """∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-grad)."""
-    backward = backward_products(network)
-    slope = gradient_of_product(quadratic, backward[0])
-    forward = forward_products(network, slope)
-    return tuple(v @ u.T for v, u in zip(backward[1:], forward, strict=True))
+    """∇_k R for every layer of a linear network (FM-grad)."""
+    return gap_and_gradient(quadratic, network)[1]
+
+
+def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
+    """‖Θ − Θ*‖_F², squared, of each network; NaN for nonlinear ones, for which it means nothing."""
+    batch = networks.with_batch()
+    if batch.activation != "linear":
+        return np.full(len(batch.weights[0]), np.nan)
+    readout = None if batch.readout is None else np.asarray(batch.readout)
+    theta = products.product([np.asarray(weight) for weight in batch.weights], readout)
+    return products.squared_distance(theta - problem.optimum.reshape(problem.dimension, -1))
 
 
 def data_risk(data: Data, network: Network) -> Array:

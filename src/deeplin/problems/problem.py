@@ -187,8 +187,12 @@ class Problem:
         if self.inputs is not None and self.targets is not None:
             residual = self.targets - self.inputs @ self.optimum.reshape(self.dimension, -1)
             return float(np.sum(residual**2) / self.samples)
-        explained = np.sum(self.spectrum.eigenvalues[:, None] * self.spectrum.coordinates**2)
-        return max(self.target_moment - float(explained), 0.0)
+        return max(self.target_moment - self.zero_gap, 0.0)
+
+    @cached_property
+    def zero_gap(self) -> float:
+        """R_0 − R_min: the gap of the zero map, Tr(Θ*ᵀΣ̂Θ*), without a difference of large risks."""
+        return float(np.sum(self.spectrum.eigenvalues[:, None] * self.spectrum.coordinates**2))
 
     @property
     def smallest_eigenvalue(self) -> float:

@@ -14,7 +14,7 @@ import pandas as pd
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
-from deeplin.networks import Network, initialize
+from deeplin.networks import Network, distance_to_optimum, initialize
 from deeplin.problems import Problem, synthetic
 from deeplin.problems.reading import read_problem
 from deeplin.problems.tables import open_table
@@ -124,7 +124,7 @@ def run_unit(config: DescentSweep, unit: Unit) -> pd.DataFrame:
             "status": run.status,
             "steps": np.asarray(run.steps, dtype=np.int64),
             "risk": np.asarray(run.evidence["risk"], dtype=np.float64),
-            "distance": _squared_distance(problem, run.network),
+            "distance": distance_to_optimum(problem, run.network),
             "initial_sharpness": np.asarray(before.value, dtype=np.float64),
             "sharpness": np.asarray(after.value, dtype=np.float64),
             "sharpness_error": np.asarray(after.error, dtype=np.float64),
@@ -188,12 +188,3 @@ def _fingerprint(data: SyntheticData | TableData) -> str:
         with Path(path).open("rb") as file:
             content.update(hashlib.file_digest(file, "blake2b").digest())
     return content.hexdigest()
-
-
-def _squared_distance(problem: Problem, network: Network) -> np.ndarray:
-    """‖w − w*‖² of every run; without meaning, NaN, for a nonlinear network."""
-    batch = network.weights[0].shape[0]
-    if network.activation != "linear":
-        return np.full(batch, np.nan)
-    difference = np.asarray(network.product, dtype=np.float64) - problem.optimum
-    return np.sum(difference.reshape(batch, -1) ** 2, axis=1)

@@ -14,7 +14,7 @@ import numpy as np
 from deeplin.checks import InputError, require_float64
 from deeplin.dynamics.run import STOPPED, Run
 from deeplin.kernels.singular_values import extremes_of_layers, values_of_layers
-from deeplin.networks import Network, check_fits
+from deeplin.networks import Network, check_fits, products
 from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness, sharpness
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
@@ -73,30 +73,16 @@ class Context(RunView):
         return initialization_scale(self.run.initial.with_batch())
 
     @cached_property
-    def zero_gap(self) -> float:
-        """R_0 − R_min: the gap of the zero map."""
-        spectrum = self.problem.spectrum
-        return float(np.sum(spectrum.eigenvalues[:, None] * spectrum.coordinates**2))
-
-    @cached_property
     def gap_error(self) -> float:
         """How well a gap along an integrated flow is known: relative errors in Θ, squared."""
-        return self.flow_tolerance**2 * self.zero_gap if self.is_flow else 0.0
+        return self.flow_tolerance**2 * self.problem.zero_gap if self.is_flow else 0.0
 
     # --- along the run -----------------------------------------------------------------------
 
     @cached_property
     def backward(self) -> list[np.ndarray]:
         """V_k = W_{k+1}ᵀ…W_Lᵀp, k = 0 … L, each (records, batch, d_k, q)."""
-        last = self.widths[-1]
-        if self.readout is None:
-            start = np.broadcast_to(np.eye(last), (1, self.batch, last, last))
-        else:
-            start = self.readout[None, :, :, None]
-        products = [start]
-        for weight in reversed(self.weights):
-            products.append(np.swapaxes(weight, -1, -2) @ products[-1])
-        return products[::-1]
+        return products.backward_products(self.weights, self.readout)
 
     @cached_property
     def coordinates(self) -> np.ndarray:
@@ -111,36 +97,32 @@ class Context(RunView):
     def slope(self) -> np.ndarray:
         """g = 2Σ̂(Θ − Θ*), (records, batch, d, q) (FM-grad)."""
         spectrum = self.problem.spectrum
-        return 2 * spectrum.vectors @ (spectrum.eigenvalues[:, None] * self.coordinates)
+        return spectrum.vectors @ products.slope(spectrum.eigenvalues, self.coordinates)
 
     @cached_property
     def slope_squares(self) -> np.ndarray:
         """‖g‖², (records, batch)."""
-        eigenvalues = self.problem.spectrum.eigenvalues[:, None]
-        return np.sum((2 * eigenvalues * self.coordinates) ** 2, axis=(-1, -2))
+        slope = products.slope(self.problem.spectrum.eigenvalues, self.coordinates)
+        return np.sum(slope**2, axis=(-1, -2))
 
     @cached_property
     def gap(self) -> np.ndarray:
         """R − R_min, (records, batch) (FM-L8)."""
-        eigenvalues = self.problem.spectrum.eigenvalues[:, None]
-        return np.sum(eigenvalues * self.coordinates**2, axis=(-1, -2))
+        return products.gap(self.problem.spectrum.eigenvalues, self.coordinates)
 
     @cached_property
     def forward(self) -> list[np.ndarray]:
         """W_{k−1}…W_1 g, k = 1 … L, each (records, batch, d_{k−1}, q)."""
-        products = [self.slope]
-        for weight in self.weights[:-1]:
-            products.append(weight @ products[-1])
-        return products
+        return products.forward_products(self.weights, self.slope)
 
     @cached_property
     def gradient_squares(self) -> np.ndarray:
         """‖∇_k R‖_F², (records, batch, L)."""
         squares = []
         for left, right in zip(self.backward[1:], self.forward, strict=True):
-            outer, inner = (np.swapaxes(m, -1, -2) @ m for m in (left, right))
-            squares.append(np.sum(outer * np.swapaxes(inner, -1, -2), axis=(-1, -2)))
-        return np.stack(np.broadcast_arrays(*squares), axis=-1)
+            outer, inner = (matrix.mT @ matrix for matrix in (left, right))
+            squares.append(np.sum(outer * inner.mT, axis=(-1, -2)))
+        return np.stack(squares, axis=-1)
 
     @cached_property
     def gradient_scale(self) -> np.ndarray:
@@ -212,7 +194,7 @@ class Context(RunView):
     @cached_property
     def slack(self) -> np.ndarray:
         """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
-        return np.sqrt(self.gap[-1] / max(self.zero_gap, np.finfo(float).tiny))
+        return np.sqrt(self.gap[-1] / max(self.problem.zero_gap, np.finfo(float).tiny))
 
     @cached_property
     def distance_at_end(self) -> np.ndarray:

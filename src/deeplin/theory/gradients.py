@@ -28,8 +28,7 @@ def gradients(context: Context) -> Check:
     for record, network in ((0, context.run.initial), (-1, context.run.network)):
         measured = _autodiff(context.problem.quadratic, network.with_batch()).weights
         for k, layer in enumerate(measured):
-            left = context.backward[k + 1][record if len(context.backward[k + 1]) > 1 else 0]
-            closed = left @ np.swapaxes(context.forward[k][record], -1, -2)
+            closed = context.backward[k + 1][record] @ context.forward[k][record].mT
             errors.append(np.linalg.norm(np.asarray(layer) - closed, axis=(-1, -2)))
             sizes.append(context.gradient_scale[record, :, k])
     error, size = (np.stack(list(parts), axis=-1)[None] for parts in (errors, sizes))

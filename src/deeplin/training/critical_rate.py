@@ -111,7 +111,7 @@ def empirical_critical_rate(
     predicted = critical_learning_rate(problem, depth, momentum=momentum)
     keys = jax.random.split(jax.random.key(0) if key is None else key, seeds)
     starts = _starts(problem, depth, initialization, scale)(keys)
-    goal = SETTLED * (problem.target_moment - problem.minimal_risk)
+    goal = SETTLED * problem.zero_gap
     low, high = np.full(seeds, LOWEST * predicted), np.full(seeds, HIGHEST * predicted)
     found = np.zeros(seeds, bool)
     shares = np.arange(1, SECTIONS + 1) / (SECTIONS + 1)

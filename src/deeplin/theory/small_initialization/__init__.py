@@ -2,9 +2,8 @@
 
 from deeplin.theory.small_initialization.formulas import (
     LojasiewiczConstant,
-    imbalance,
     initialization_scale,
     lojasiewicz_constant,
 )
 
-__all__ = ["LojasiewiczConstant", "imbalance", "initialization_scale", "lojasiewicz_constant"]
+__all__ = ["LojasiewiczConstant", "initialization_scale", "lojasiewicz_constant"]

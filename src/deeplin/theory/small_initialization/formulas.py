@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.kernels.imbalance import subtract_squares
-from deeplin.kernels.singular_values import SMALL, values_of_layers
+from deeplin.kernels.singular_values import values_of_layers
 from deeplin.networks import Network
+from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
 
 
@@ -33,21 +31,6 @@ def initialization_scale(network: Network) -> Any:
     return float(epsilon) if network.batch is None else epsilon
 
 
-def imbalance(weights: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
-    return [_imbalance(lower, upper) for lower, upper in pairwise(weights)]
-
-
-def _imbalance(lower: np.ndarray, upper: np.ndarray) -> np.ndarray:
-    width = lower.shape[-2]
-    if max(*lower.shape[-2:], *upper.shape[-2:]) > SMALL:
-        return np.swapaxes(upper, -1, -2) @ upper - lower @ np.swapaxes(lower, -1, -2)
-    difference = np.empty((*lower.shape[:-1], width))
-    flat = (np.ascontiguousarray(w).reshape(-1, *w.shape[-2:]) for w in (lower, upper, difference))
-    subtract_squares(*flat)
-    return difference
-
-
 class LojasiewiczConstant(NamedTuple):
     """The constant μ of FM-T3 and the C that gives it."""
 
@@ -64,9 +47,8 @@ def lojasiewicz_constant(
     term grows with C and the second falls, so the best C is where they meet:
     (C − √(2ε)L)^{L−1}·C = b, solved by bisection for log(C − √(2ε)L).
     """
-    start = float(np.sum(problem.spectrum.eigenvalues * problem.spectrum.coordinates[:, 0] ** 2))
     size, Lambda = problem.optimum_norm, problem.largest_eigenvalue
-    progress = start - np.asarray(early_gap, dtype=np.float64)
+    progress = problem.zero_gap - np.asarray(early_gap, dtype=np.float64)
     b = np.minimum(np.maximum(progress, 0) / (4 * Lambda * size), size)
     floor = np.sqrt(2 * np.asarray(epsilon, dtype=np.float64)) * depth
     with np.errstate(divide="ignore", invalid="ignore"):

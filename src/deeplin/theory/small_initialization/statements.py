@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from deeplin.networks.products import imbalance, layer_gradients
 from deeplin.theory.context import Context
 from deeplin.theory.registry import Check, NotApplicable, statement, value
 from deeplin.theory.small_initialization import (
-    imbalance,
     lojasiewicz_constant,
 )
 
@@ -46,7 +46,7 @@ def first_assumption(context: Context) -> list[Check]:
     context.require_vector()
     gradient = np.sqrt(np.sum(context.initial_gradient_squares, axis=-1))
     return [
-        Check(context.initial_gap[None], context.zero_gap, "R(W(0)) ≤ R_0"),
+        Check(context.initial_gap[None], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
         Check(np.finfo(float).tiny, gradient[None], "∇R(W(0)) ≠ 0"),
     ]
 
@@ -98,10 +98,7 @@ def conservation(context: Context) -> list[Check]:
 def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
     """‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F from the record before, (records, batch, L−1)."""
     rate = context.learning_rate[:, None, None]
-    gradients = [
-        left @ np.swapaxes(right, -1, -2)
-        for left, right in zip(context.backward[1:], context.forward, strict=True)
-    ]
+    gradients = layer_gradients(context.backward, context.forward)
     predicted = [rate**2 * square for square in imbalance(gradients)]
     errors = [
         np.linalg.norm(np.diff(level, axis=0) - step[:-1], axis=(-1, -2))

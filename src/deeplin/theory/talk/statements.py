@@ -39,7 +39,7 @@ def residual_form(context: Context) -> Check:
     measured = _branch_gradients(context.problem.quadratic, branches, network.readout)
     errors = []
     for k, gradient in enumerate(measured):
-        closed = context.backward[k + 1][-1] @ np.swapaxes(context.forward[k][-1], -1, -2)
+        closed = context.backward[k + 1][-1] @ context.forward[k][-1].mT
         errors.append(np.linalg.norm(np.asarray(gradient) - closed, axis=(-1, -2)))
     return Check(
         np.stack(errors, axis=-1)[None],

@@ -1,0 +1,97 @@
+"""The linear algebra of a linear network, written once for NumPy and JAX arrays alike.
+
+Weights W_1 … W_L may carry any leading axes (batch; records, batch); the read-out p then has the
+same or fewer of them. V_k = W_{k+1}ᵀ…W_Lᵀp are the backward products, Θ = V_0 is the product, and
+Δ = Θ − Θ* its difference from the optimum. Without a read-out the columns of the identity take the
+place of p.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+
+A = TypeVar("A", np.ndarray, jax.Array)
+NARROW = 8
+"""Widths up to which the kernel for the imbalance is at least twice as fast as NumPy."""
+
+
+def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]:
+    """V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
+    products = [_columns(weights, readout)]
+    for weight in reversed(weights):
+        products.append(weight.mT @ products[-1])
+    return products[::-1]
+
+
+def product(weights: Sequence[A], readout: A | None = None) -> A:
+    """Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
+    result = _columns(weights, readout)
+    for weight in reversed(weights):
+        result = weight.mT @ result
+    return result
+
+
+def forward_products(weights: Sequence[A], columns: A) -> list[A]:
+    """W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C)."""
+    products = [columns]
+    for weight in weights[:-1]:
+        products.append(weight @ products[-1])
+    return products
+
+
+def slope(covariance: A, difference: A) -> A:
+    """g = ∇R¹(Θ) = 2Σ̂Δ, (…, d, q) (FM-grad).
+
+    Σ̂ is a matrix; or the vector of its eigenvalues, where Δ is given in their eigenbasis.
+    """
+    curvature = 2 * covariance
+    return curvature @ difference if curvature.ndim == 2 else curvature[:, None] * difference
+
+
+def gap(covariance: A, difference: A) -> A:
+    """R − R_min = Tr(ΔᵀΣ̂Δ) = ½⟨Δ, g⟩ (FM-L8); Σ̂ as for `slope`."""
+    return 0.5 * (difference * slope(covariance, difference)).sum(axis=(-2, -1))
+
+
+def squared_distance(difference: A) -> A:
+    """‖Δ‖_F², squared as everywhere in the papers."""
+    return (difference**2).sum(axis=(-2, -1))
+
+
+def layer_gradients(backward: Sequence[A], forward: Sequence[A]) -> list[A]:
+    """∇_k R = V_k (W_{k−1}…W_1 g)ᵀ for k = 1 … L, from the products of all layers (FM-grad)."""
+    return [v @ u.mT for v, u in zip(backward[1:], forward, strict=True)]
+
+
+def imbalance(weights: Sequence[A]) -> list[A]:
+    """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
+    return [_imbalance(lower, upper) for lower, upper in pairwise(weights)]
+
+
+def _imbalance(lower: A, upper: A) -> A:
+    narrow = max(*lower.shape[-2:], *upper.shape[-2:]) <= NARROW
+    if not (narrow and isinstance(lower, np.ndarray) and lower.dtype == np.float64):
+        return upper.mT @ upper - lower @ lower.mT
+    from deeplin.kernels.compiling import call  # numba: only where it is used
+    from deeplin.kernels.imbalance import subtract_squares
+
+    difference = np.empty((*lower.shape[:-1], lower.shape[-2]))
+    flat = (np.ascontiguousarray(w).reshape(-1, *w.shape[-2:]) for w in (lower, upper, difference))
+    call(subtract_squares, *flat)
+    return difference
+
+
+def _columns(weights: Sequence[A], readout: A | None) -> Any:
+    """V_L: p as a column, or the identity, with the leading axes of the weights."""
+    last = weights[-1]
+    arrays = last.__array_namespace__()
+    if readout is None:
+        columns = arrays.eye(last.shape[-2], dtype=last.dtype)
+    else:
+        columns = readout[..., None]
+    return arrays.broadcast_to(columns, (*last.shape[:-2], *columns.shape[-2:]))
