@@ -180,6 +180,8 @@ def _settled(context: Context) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
         needed = np.log(NEAR / np.finfo(float).eps) / growth
-    near = np.logical_and.accumulate((context.gap <= NEAR**2 * context.zero_gap)[::-1])[::-1]
+    near = np.logical_and.accumulate((context.gap <= NEAR**2 * context.problem.zero_gap)[::-1])[
+        ::-1
+    ]
     since = np.where(near, context.moments[:, None], np.inf).min(axis=0)
     return (context.moments[-1] - since >= needed) & (context.gap[-1] > 0)
