@@ -1,0 +1,206 @@
+"""Learning rates at which mini-batch descent settles: at one minimiser, and at best (X-10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from deeplin.checks import InputError, finite_array, whole_number
+from deeplin.networks import Network, check_fits
+from deeplin.problems import Problem
+from deeplin.theory.minimizers.minimal_sharpness import flattest_network, minimal_sharpness
+from deeplin.theory.minimizers.thresholds import check_momentum
+from deeplin.theory.stochastic.envelope import AlignedFamily, flattest
+from deeplin.theory.stochastic.second_moment import SecondMoment
+
+INTERPOLATES = 1e-8
+"""‖residual‖/‖y‖ up to which the data count as interpolated."""
+AT_MINIMUM = 1e-6
+"""‖X(w − w*)‖/‖y‖ up to which a network counts as a minimiser."""
+
+
+@dataclass(frozen=True)
+class StochasticSharpness:
+    """S_B(K): the second moment of mini-batch descent is stable exactly up to (2+2β)/S_B."""
+
+    value: float
+    upper: float
+    """An upper bound of S_B(K); `value` is a lower bound."""
+    batch_size: int
+    momentum: float
+
+    @property
+    def critical_learning_rate(self) -> float:
+        """(2+2β)/S_B."""
+        return (2 + 2 * self.momentum) / self.value
+
+
+def stochastic_sharpness(
+    problem: Problem,
+    network: Network | Any,
+    batch_size: int,
+    *,
+    momentum: float = 0.0,
+    linearized: bool = False,
+) -> StochasticSharpness:
+    """S_B at an interpolating minimiser, one output, batches drawn without replacement (X-10).
+
+    S_B(K) = max over symmetric N of 2[(p/n)Σ_i(x_iᵀNx_i)² + (1−p) tr Σ̂NΣ̂N]/tr(Σ̂NK^{-1}N), with
+    p = (n−B)/(B(n−1)) and K = Σ_k‖v_k‖²A_kᵀA_k of the network. B = n gives the sharpness.
+
+    Arguments:
+        network: a linear network at a minimiser, or K itself (d×d).
+        batch_size: B; every step draws its rows afresh.
+        momentum: heavy-ball β, also exact.
+        linearized: allow R_min > 0. Descent at a constant rate then does not settle; the value
+            says up to which rate the second moment of the network linearised here stays bounded.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    network = dl.theory.minimal_sharpness(problem, depth=3).minimizer
+    s = dl.theory.stochastic_sharpness(problem, network, batch_size=10)
+    assert s.value > dl.sharpness(problem, network).value
+    ```
+    """
+    B = _check(problem, batch_size, linearized)
+    beta = check_momentum(momentum)
+    basis = problem.spectrum.vectors
+    if isinstance(network, Network):
+        kernel = _kernel(problem, network, basis)
+    else:
+        given = finite_array("K", network, (2,))
+        if given.shape != (problem.dimension,) * 2:
+            raise InputError(
+                f"K has shape {given.shape}; pass a network, or K = JJᵀ of shape "
+                f"({problem.dimension}, {problem.dimension})."
+            )
+        kernel = basis.T @ (given + given.T) @ basis / 2
+    if np.linalg.eigvalsh(kernel)[0] <= 0:
+        raise InputError("K is not positive definite on the data; pass K = JJᵀ of a minimiser.")
+    top = SecondMoment(_rows(problem), kernel, B, beta).top()
+    return StochasticSharpness(top.value, top.upper, B, beta)
+
+
+@dataclass(frozen=True)
+class MinimalStochasticSharpness:
+    """S_min(B), the least S_B of any minimiser, inside a certified interval."""
+
+    lower: float
+    """No minimiser has a smaller S_B: certified by the cuts, to rounding."""
+    exact: float
+    """S_B of `minimizer`, the least value found."""
+    upper: float
+    """A certified upper bound of S_B of `minimizer`."""
+    batch_size: int
+    depth: int
+    suffix_norm: float
+    """t = ‖W_2ᵀ…W_Lᵀp‖ of the minimiser that attains it."""
+    optimum: Float[np.ndarray, "d 1"] = field(repr=False)
+    readout: Float[np.ndarray, "m"] | None = field(repr=False)
+
+    @property
+    def critical_learning_rate(self) -> float:
+        """2/S_min(B): above it the second moment grows at every minimiser."""
+        return 2 / self.exact
+
+    @cached_property
+    def minimizer(self) -> Network:
+        """The network that attains it: rank-one, aligned."""
+        return flattest_network(self.optimum, self.depth, self.suffix_norm, readout=self.readout)
+
+
+def minimal_stochastic_sharpness(
+    problem: Problem,
+    depth: int,
+    batch_size: int,
+    readout: Any = None,
+    *,
+    tolerance: float = 1e-7,
+) -> MinimalStochasticSharpness:
+    """S_min(B) = min over t of S_B(t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ), certified (X-10).
+
+    One output and R_min = 0. `tolerance` is the relative width wanted of [lower, exact].
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    s = dl.theory.minimal_stochastic_sharpness(problem, depth=3, batch_size=10)
+    assert s.lower <= s.exact <= s.upper
+    ```
+    """
+    B = _check(problem, batch_size, linearized=False)
+    full = minimal_sharpness(problem, depth, readout)
+    L, norm = full.depth, full.readout_norm
+    t = full.suffix_norm
+    if B == problem.samples:
+        lower = value = upper = full.exact
+    elif L == 1:
+        top = SecondMoment(_rows(problem), norm**2 * np.eye(problem.rank), B).top()
+        lower, value, upper = top.value, top.value, top.upper
+    else:
+        eigenvalues, _, coordinates = problem.spectrum
+        family = AlignedFamily(_rows(problem), eigenvalues, coordinates[:, 0], L, norm, B)
+        found = flattest(family, float(np.log(t)), tolerance)
+        lower, value, upper, t = found.lower, found.value, found.upper, float(np.exp(found.tau))
+    return MinimalStochasticSharpness(
+        lower, value, upper, B, L, t, problem.optimum.reshape(-1, 1), full.readout
+    )
+
+
+def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
+    """B, if the result speaks about this problem."""
+    problem.require_single_target("the threshold of mini-batch descent")
+    problem.require_signal("the threshold of mini-batch descent")
+    _, targets = problem.require_data("the threshold of mini-batch descent")
+    B = whole_number("batch_size", batch_size)
+    if B > problem.samples:
+        raise InputError(
+            f"batch_size is {B} and the problem has {problem.samples} samples; pass at most that."
+        )
+    missed = problem.minimal_risk / float(np.mean(targets**2))
+    if B < problem.samples and missed > INTERPOLATES**2 and not linearized:
+        raise InputError(
+            f"mini-batch descent at a constant rate does not settle here: R_min is "
+            f"{problem.minimal_risk:.3g}, not 0, so single batches keep pushing at every minimiser. "
+            "Pass batch_size=None for the full batch, or linearized=True to stochastic_sharpness "
+            "for the rate up to which the second moment stays bounded near one minimiser."
+        )
+    return B
+
+
+def _rows(problem: Problem) -> np.ndarray:
+    """The rows of X in the eigenbasis of Σ̂, (n, r)."""
+    inputs, _ = problem.require_data("the threshold of mini-batch descent")
+    return inputs @ problem.spectrum.vectors
+
+
+def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray:
+    """K = Σ_k‖v_k‖²A_kᵀA_k on the row space, for a network at a minimiser."""
+    if network.batch is not None or network.activation != "linear":
+        raise InputError("pass one linear network, without a batch axis.")
+    check_fits(problem, network)
+    weights = [np.asarray(weight, np.float64) for weight in network.weights]
+    v = np.ones(1) if network.readout is None else np.asarray(network.readout, np.float64)
+    squares = []
+    for weight in reversed(weights):
+        squares.append(float(v @ v))
+        v = weight.T @ v
+    eigenvalues, _, coordinates = problem.spectrum
+    missed = eigenvalues @ (basis.T @ v - coordinates[:, 0]) ** 2
+    if missed > AT_MINIMUM**2 * float(eigenvalues @ coordinates[:, 0] ** 2):
+        raise InputError(
+            f"the network is not at a minimiser: its risk is {missed:.3g} above R_min. Train it "
+            "further, or pass theory.minimal_sharpness(problem, depth).minimizer."
+        )
+    forward, kernel = basis, 0.0
+    for weight, square in zip(weights, reversed(squares), strict=True):
+        kernel = kernel + square * forward.T @ forward
+        forward = weight @ forward
+    return np.asarray(kernel)
