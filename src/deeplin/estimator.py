@@ -17,7 +17,8 @@ from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.reduction import reduce
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.minimizers import balanced_network, critical_learning_rate
+from deeplin.theory import critical_learning_rate
+from deeplin.theory.minimizers import balanced_network
 from deeplin.training.recipe import default_width, descend, starting_network
 
 SOLVERS = ("descent", "flow", "closed_form")

@@ -14,7 +14,7 @@ from deeplin.theory import (
     minimal_sharpness,
     minimizer_lower_bound,
 )
-from deeplin.theory.minimizers import largest_eigenvalue_of_update
+from deeplin.theory.secular import largest_eigenvalue_of_update
 
 
 def dense_sharpness(problem, network):
@@ -272,6 +272,6 @@ def test_bad_input_is_named(problem, arguments, message):
 def test_undefined_problems_are_named(rng):
     X = rng.normal(size=(10, 3))
     with pytest.raises(dl.InputError, match="one target"):
-        minimal_sharpness(dl.Problem.from_data(X, X), 2)
+        minimal_sharpness(dl.Problem.from_data(X, X), 2, readout=np.ones(3))
     with pytest.raises(dl.InputError, match="undefined"):
         minimal_sharpness(dl.Problem.from_data(X, np.zeros(10)), 2)

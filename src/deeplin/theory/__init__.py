@@ -19,11 +19,13 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
 )
 from deeplin.theory.benign_overfitting.interpolation import Constants
 from deeplin.theory.certificate import Certificate, certify
+from deeplin.theory.critical_rate import critical_learning_rate, layerwise_sharpness
 from deeplin.theory.minimizers import (
     MinimalSharpness,
+    MinimalTrace,
     balanced_sharpness,
-    critical_learning_rate,
     minimal_sharpness,
+    minimal_trace,
     minimizer_lower_bound,
 )
 from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement, statement
@@ -38,32 +40,55 @@ from deeplin.theory.residual_initialization import (
     smallest_admissible_depth,
 )
 from deeplin.theory.small_initialization import initialization_scale, lojasiewicz_constant
+from deeplin.theory.stochastic import (
+    MinimalStochasticSharpness,
+    StochasticSharpness,
+    minimal_stochastic_sharpness,
+    stochastic_sharpness,
+)
 from deeplin.theory.talk import logistic_descent
+from deeplin.theory.thresholds import stability_limit
+from deeplin.theory.weight_decay import (
+    CriticalWeightDecay,
+    DecayedMinimum,
+    critical_weight_decay,
+    decayed_minimum,
+)
 
 __all__ = [
     "STATEMENTS",
     "Certificate",
     "Check",
     "Constants",
+    "CriticalWeightDecay",
+    "DecayedMinimum",
     "EffectiveRanks",
     "MinimalSharpness",
+    "MinimalStochasticSharpness",
+    "MinimalTrace",
     "NotApplicable",
     "RiskBound",
     "RiskSplit",
     "Statement",
+    "StochasticSharpness",
     "admissible_range",
     "balanced_sharpness",
     "certify",
     "conditional_variance",
     "critical_learning_rate",
+    "critical_weight_decay",
+    "decayed_minimum",
     "effective_index",
     "effective_ranks",
     "initialization_scale",
     "interpolation_bound",
+    "layerwise_sharpness",
     "log_failure_probability",
     "logistic_descent",
     "lojasiewicz_constant",
     "minimal_sharpness",
+    "minimal_stochastic_sharpness",
+    "minimal_trace",
     "minimizer_lower_bound",
     "minimum_norm_interpolant",
     "noise_scale",
@@ -75,7 +100,9 @@ __all__ = [
     "risk_split",
     "smallest_admissible_depth",
     "spike_bound",
+    "stability_limit",
     "statement",
+    "stochastic_sharpness",
 ]
 
 

@@ -17,7 +17,7 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def largest_eigenvalue_of_update(
-    diagonal: Float[np.ndarray, "r"], squares: Float[np.ndarray, "r"]
+    diagonal: Float[np.ndarray, " r"], squares: Float[np.ndarray, " r"]
 ) -> float:
     """λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation Σ b_i²/(x − D_i) = 1.
 
@@ -43,7 +43,7 @@ def largest_eigenvalue_of_update(
 
 
 def largest_eigenvalue_of_arrow(
-    diagonal: Float[np.ndarray, "r"], border: Float[np.ndarray, "r"], corner: float
+    diagonal: Float[np.ndarray, " r"], border: Float[np.ndarray, " r"], corner: float
 ) -> float:
     """λ_max of [[diag(D), b], [bᵀ, c]], by x − c = Σ b_i²/(x − D_i) above every D_i and c."""
     floor = max(float(diagonal.max()), corner)

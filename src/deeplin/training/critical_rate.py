@@ -15,7 +15,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, initialize
 from deeplin.problems import Problem
-from deeplin.theory.minimizers import critical_learning_rate, minimal_sharpness
+from deeplin.theory import critical_learning_rate, minimal_sharpness
 
 SETTLED = 1e-8
 """A run has settled when it ends with this part of R_0 − R_min, or less."""

@@ -11,7 +11,7 @@ from deeplin.dynamics import Run
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness
-from deeplin.theory.minimizers import balanced_curvature, balanced_sharpness, minimal_sharpness
+from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness
 
 FLATTEST_MARGIN = 1e-6
 """Relative slack of S ≥ S_min at a run that ends near a minimiser, not in it."""
@@ -89,9 +89,7 @@ def predict(
         learning_rate=learning_rate,
         largest_stable_sharpness=(2 + 2 * momentum) / learning_rate,
         minimal_sharpness=minimal_sharpness(problem, L, readout).exact if single else None,
-        balanced_sharpness=(
-            balanced_sharpness(problem, L, readout) if single else balanced_curvature(problem, L)
-        ),
+        balanced_sharpness=(balanced_sharpness(problem, L, readout if single else None)),
     )
 
 

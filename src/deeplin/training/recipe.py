@@ -14,7 +14,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network, initialize
 from deeplin.problems import Problem
-from deeplin.theory.minimizers import balanced_curvature, balanced_network, balanced_sharpness
+from deeplin.theory.minimizers import balanced_network, balanced_sharpness
 
 INITIALIZATIONS = ("gaussian", "zero_layer", "residual", "identity", "balanced")
 RETRIES = 20
@@ -74,7 +74,7 @@ def default_width(problem: Problem) -> int:
 def automatic_learning_rate(problem: Problem, network: Network) -> float:
     """1/S_bal: half of the largest rate that is stable where small initialisations end (X-3)."""
     if network.readout is None:
-        return 1 / balanced_curvature(problem, network.depth)
+        return 1 / balanced_sharpness(problem, network.depth)
     return 1 / balanced_sharpness(problem, network.depth, np.asarray(network.readout))
 
 

@@ -1,22 +1,24 @@
-"""How flat a minimizer can be, and which learning rates that allows (FM Section 3, X-1 to X-3)."""
+"""How flat a minimizer can be (FM Section 3, X-1 to X-3, X-7, X-8)."""
 
-from deeplin.theory.minimizers.balanced import balanced_curvature, balanced_network
+from deeplin.theory.minimizers.balanced import (
+    balanced_factors,
+    balanced_network,
+    balanced_sharpness,
+)
 from deeplin.theory.minimizers.minimal_sharpness import (
     MinimalSharpness,
-    balanced_sharpness,
-    critical_learning_rate,
-    largest_eigenvalue_of_update,
     minimal_sharpness,
     minimizer_lower_bound,
 )
+from deeplin.theory.minimizers.trace import MinimalTrace, minimal_trace
 
 __all__ = [
     "MinimalSharpness",
-    "balanced_curvature",
+    "MinimalTrace",
+    "balanced_factors",
     "balanced_network",
     "balanced_sharpness",
-    "critical_learning_rate",
-    "largest_eigenvalue_of_update",
     "minimal_sharpness",
+    "minimal_trace",
     "minimizer_lower_bound",
 ]

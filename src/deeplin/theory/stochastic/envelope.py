@@ -7,8 +7,8 @@ bound for all t at once, a cut,
     S_B(K_t) ≥ c t²/(A − κ(t)B),   c = 2⟨N, E(N)⟩, A = tr Σ̂N², B = ŵᵀNΣ̂Nŵ, κ = b/(1+b),
 
 b = (L−1)(‖p‖/t)^{2/(L−1)}‖w*‖²/t². In τ = log t the slope of the logarithm of a cut lies between
-−2/(L−1) and 2, so the least value of the highest cut is known from its values on a grid. No convexity
-is needed.
+−2/(L−1) and 2, so the least value of the highest cut is known from its values on a grid. No
+convexity is needed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class AlignedFamily:
     """The kernels K_t on the row space: rows (n×r), Σ̂ = diag(ℓ), coordinates of w*, L, ‖p‖, B."""
 
     rows: Float[np.ndarray, "n r"]
-    eigenvalues: Float[np.ndarray, "r"]
-    coordinates: Float[np.ndarray, "r"]
+    eigenvalues: Float[np.ndarray, " r"]
+    coordinates: Float[np.ndarray, " r"]
     depth: int
     norm: float
     batch_size: int
@@ -65,7 +65,7 @@ class AlignedFamily:
             float(self.eigenvalues @ (N @ w) ** 2),
         )
 
-    def heights(self, cuts: list[Cut], tau: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    def heights(self, cuts: list[Cut], tau: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """The logarithm of the highest cut at each τ."""
         c, A, B = np.array([(cut.top, cut.whole, cut.along) for cut in cuts]).T[..., None]
         b = self.ratio(tau) * float(np.sum(self.coordinates**2)) * np.exp(-2 * tau)
@@ -116,11 +116,10 @@ def _reach(family: AlignedFamily, cuts: list[Cut], level: float, tau: float) -> 
     """An interval outside which the cuts are above this level."""
     ends = []
     for step in (-1.0, 1.0):
-        end = tau + step
         # the first cut grows to the left and every cut to the right, at constant rates in the end
-        while family.heights(cuts, np.array([end]))[0] <= level:
-            end += step
-        ends.append(end)
+        while family.heights(cuts, np.array([tau + step]))[0] <= level:
+            step *= 2
+        ends.append(tau + step)
     return ends[0], ends[1]
 
 

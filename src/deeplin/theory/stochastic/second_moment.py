@@ -1,4 +1,4 @@
-"""The second moment of mini-batch descent at a minimiser, as one symmetric eigenvalue problem (X-10).
+"""The second moment of mini-batch descent at a minimiser: a symmetric eigenvalue problem (X-10).
 
 Beside a minimiser one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write
 K = GGᵀ and choose G so that A = GᵀΣ̂G = diag(a). With rows x̃_i = Gᵀx_i the mean of (A_b N A_b) over
@@ -55,17 +55,20 @@ class SecondMoment:
         self.rows = rows @ self.basis
         self.levels = singular**2 / len(rows)
         """a, the eigenvalues of A."""
-        self.middle = (self.levels[:, None] + self.levels) / 2
+        self.middle = np.add.outer(self.levels, self.levels) / 2
+        noise = (1 + momentum) / (1 - momentum) * self.share
+        gaps = np.subtract.outer(self.levels, self.levels) ** 2
+        products = np.multiply.outer(self.levels, self.levels)
+        self.noise = noise
+        """The factor of the mean over single rows in E …"""
+        self.rest = (1 - noise) * products - momentum / (1 - momentum) ** 2 * gaps
+        """… and of N_ij beside it."""
 
     def mean(self, N: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
         """2E(N)."""
-        beta, p = self.momentum, self.share
-        products = np.multiply.outer(self.levels, self.levels)
         spread = np.einsum("ij,ij->i", self.rows @ N, self.rows)
-        noise = p * ((self.rows.T * spread) @ self.rows / len(self.rows) - products * N)
-        gaps = np.subtract.outer(self.levels, self.levels) ** 2
-        drift = products - beta / (1 - beta) ** 2 * gaps
-        return 2 * ((1 + beta) / (1 - beta) * noise + drift * N)
+        single = (self.rows.T * spread) @ self.rows / len(self.rows)
+        return 2 * (self.noise * single + self.rest * N)
 
     def top(self, start: Float[np.ndarray, "r r"] | None = None) -> TopMoment:
         """The largest eigenvalue, with bounds; `start` is a guess of N in the rows' coordinates."""
@@ -90,13 +93,8 @@ class SecondMoment:
         weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
         scale = weight / np.sqrt(self.middle[upper])
         features = self.rows[:, upper[0]] * self.rows[:, upper[1]] * scale
-        beta, p = self.momentum, self.share
-        products = np.multiply.outer(self.levels, self.levels)[upper]
-        gaps = np.subtract.outer(self.levels, self.levels)[upper] ** 2
-        noise = (1 + beta) / (1 - beta) * p
-        rest = (1 - noise) * products - beta / (1 - beta) ** 2 * gaps
-        matrix = noise * features.T @ features / len(self.rows)
-        matrix[np.diag_indices_from(matrix)] += rest / self.middle[upper]
+        matrix = self.noise * features.T @ features / len(self.rows)
+        matrix[np.diag_indices_from(matrix)] += self.rest[upper] / self.middle[upper]
         last = len(matrix) - 1
         _, vectors = eigh(matrix, subset_by_index=(last, last))
         entries = vectors[:, 0] / (weight * np.sqrt(self.middle[upper]))
@@ -121,7 +119,8 @@ class SecondMoment:
         inverse = np.linalg.inv(self.basis)
         first = np.eye(r) if start is None else inverse @ start @ inverse.T
         operator = LinearOperator((r * r, r * r), matvec=product, dtype=np.float64)  # pyright: ignore[reportCallIssue]
-        _, vectors = eigsh(operator, k=1, which="LA", v0=(first * root).reshape(-1), tol=1e-12)
+        guess = (first * root).reshape(-1)
+        _, vectors = eigsh(operator, k=1, which="LA", v0=guess, tol=1e-12)  # pyright: ignore[reportArgumentType]
         N = vectors.reshape(r, r) / root
         N = (N + N.T) / 2
         return N if np.trace(N) >= 0 else -N
@@ -154,7 +153,7 @@ def noise_share(samples: int, batch_size: int) -> float:
 
 def _triangle(rows: np.ndarray) -> np.ndarray:
     """A matrix with the same Gram matrix and no more rows than columns."""
-    return np.linalg.qr(rows, mode="r") if len(rows) > rows.shape[1] else rows
+    return np.asarray(np.linalg.qr(rows, mode="r")) if len(rows) > rows.shape[1] else rows
 
 
 def _largest_quotient(image: np.ndarray, positive: np.ndarray) -> float:

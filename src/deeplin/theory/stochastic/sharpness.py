@@ -13,9 +13,9 @@ from deeplin.checks import InputError, finite_array, whole_number
 from deeplin.networks import Network, check_fits
 from deeplin.problems import Problem
 from deeplin.theory.minimizers.minimal_sharpness import flattest_network, minimal_sharpness
-from deeplin.theory.minimizers.thresholds import check_momentum
 from deeplin.theory.stochastic.envelope import AlignedFamily, flattest
 from deeplin.theory.stochastic.second_moment import SecondMoment
+from deeplin.theory.thresholds import check_momentum
 
 INTERPOLATES = 1e-8
 """‖residual‖/‖y‖ up to which the data count as interpolated."""
@@ -68,7 +68,7 @@ def stochastic_sharpness(
     assert s.value > dl.sharpness(problem, network).value
     ```
     """
-    B = _check(problem, batch_size, linearized)
+    size = _check(problem, batch_size, linearized)
     beta = check_momentum(momentum)
     basis = problem.spectrum.vectors
     if isinstance(network, Network):
@@ -83,8 +83,8 @@ def stochastic_sharpness(
         kernel = basis.T @ (given + given.T) @ basis / 2
     if np.linalg.eigvalsh(kernel)[0] <= 0:
         raise InputError("K is not positive definite on the data; pass K = JJᵀ of a minimiser.")
-    top = SecondMoment(_rows(problem), kernel, B, beta).top()
-    return StochasticSharpness(top.value, top.upper, B, beta)
+    top = SecondMoment(_rows(problem), kernel, size, beta).top()
+    return StochasticSharpness(top.value, top.upper, size, beta)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class MinimalStochasticSharpness:
     suffix_norm: float
     """t = ‖W_2ᵀ…W_Lᵀp‖ of the minimiser that attains it."""
     optimum: Float[np.ndarray, "d 1"] = field(repr=False)
-    readout: Float[np.ndarray, "m"] | None = field(repr=False)
+    readout: Float[np.ndarray, " m"] | None = field(repr=False)
 
     @property
     def critical_learning_rate(self) -> float:
@@ -135,22 +135,22 @@ def minimal_stochastic_sharpness(
     assert s.lower <= s.exact <= s.upper
     ```
     """
-    B = _check(problem, batch_size, linearized=False)
+    size = _check(problem, batch_size, linearized=False)
     full = minimal_sharpness(problem, depth, readout)
-    L, norm = full.depth, full.readout_norm
-    t = full.suffix_norm
-    if B == problem.samples:
+    L, t = full.depth, full.suffix_norm
+    norm = 1.0 if full.readout is None else float(np.linalg.norm(full.readout))
+    if size == problem.samples:
         lower = value = upper = full.exact
     elif L == 1:
-        top = SecondMoment(_rows(problem), norm**2 * np.eye(problem.rank), B).top()
+        top = SecondMoment(_rows(problem), norm**2 * np.eye(problem.rank), size).top()
         lower, value, upper = top.value, top.value, top.upper
     else:
         eigenvalues, _, coordinates = problem.spectrum
-        family = AlignedFamily(_rows(problem), eigenvalues, coordinates[:, 0], L, norm, B)
+        family = AlignedFamily(_rows(problem), eigenvalues, coordinates[:, 0], L, norm, size)
         found = flattest(family, float(np.log(t)), tolerance)
         lower, value, upper, t = found.lower, found.value, found.upper, float(np.exp(found.tau))
     return MinimalStochasticSharpness(
-        lower, value, upper, B, L, t, problem.optimum.reshape(-1, 1), full.readout
+        lower, value, upper, size, L, t, problem.optimum.reshape(-1, 1), full.readout
     )
 
 
@@ -159,20 +159,20 @@ def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
     problem.require_single_target("the threshold of mini-batch descent")
     problem.require_signal("the threshold of mini-batch descent")
     _, targets = problem.require_data("the threshold of mini-batch descent")
-    B = whole_number("batch_size", batch_size)
-    if B > problem.samples:
+    size = whole_number("batch_size", batch_size)
+    if size > problem.samples:
         raise InputError(
-            f"batch_size is {B} and the problem has {problem.samples} samples; pass at most that."
+            f"batch_size is {size} and there are {problem.samples} samples; pass at most that."
         )
     missed = problem.minimal_risk / float(np.mean(targets**2))
-    if B < problem.samples and missed > INTERPOLATES**2 and not linearized:
+    if size < problem.samples and missed > INTERPOLATES**2 and not linearized:
         raise InputError(
-            f"mini-batch descent at a constant rate does not settle here: R_min is "
-            f"{problem.minimal_risk:.3g}, not 0, so single batches keep pushing at every minimiser. "
-            "Pass batch_size=None for the full batch, or linearized=True to stochastic_sharpness "
+            "mini-batch descent at a constant rate does not settle here: R_min is "
+            f"{problem.minimal_risk:.3g}, not 0, so batches keep pushing at every minimiser. Pass "
+            "batch_size=None for the full batch, or linearized=True to stochastic_sharpness "
             "for the rate up to which the second moment stays bounded near one minimiser."
         )
-    return B
+    return size
 
 
 def _rows(problem: Problem) -> np.ndarray:

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.checks import InputError, positive_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
+from deeplin.theory.architecture import Architecture, architecture
+from deeplin.theory.minimizers.balanced import balanced_factors
 from deeplin.theory.secular import largest_eigenvalue_of_arrow
+from deeplin.theory.thresholds import stability_limit
 from deeplin.theory.weight_decay.path import RidgePath
 
 WHITE = 1e-9
@@ -36,20 +39,18 @@ class DecayedMinimum:
     """The minimiser is the zero network."""
     product: Float[np.ndarray, "d q"] = field(repr=False)
     """Θ, the map of the minimiser (transposed, as `Problem.optimum`)."""
-    readout: Float[np.ndarray, "m"] | None = field(repr=False)
+    readout: Float[np.ndarray, " m"] | None = field(repr=False)
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
-        """2/S_λ, or its value with momentum: above it descent on F leaves every global minimiser."""
-        from deeplin.theory.minimizers.thresholds import stability_limit
-
+        """2/S_λ, or as momentum has it: above it descent on F leaves every global minimiser."""
         return stability_limit(momentum, nesterov=nesterov) / self.sharpness
 
     @cached_property
     def network(self) -> Network:
         """The minimiser, with hidden layers as wide as the larger of inputs and outputs."""
-        return self.with_width(max(self.product.shape))
+        return self.attaining()
 
-    def with_width(self, hidden: int) -> Network:
+    def attaining(self, hidden: int | None = None) -> Network:
         """The minimiser with hidden layers of this width: all layers share the singular values."""
         return balanced_factors(self.product, self.depth, hidden, self.readout)
 
@@ -71,18 +72,22 @@ def decayed_minimum(
     assert z.objective > z.risk > 0 and not z.collapsed
     ```
     """
-    L, vector, norm = _architecture(problem, depth, readout)
+    net = architecture(problem, depth, readout, "the minimiser with weight decay")
     decay = positive_number("weight_decay", weight_decay)
-    scaled = decay * norm ** (-2 / L)
+    L, scaled = net.depth, decay * net.norm ** (-2 / net.depth)
     if problem.outputs == 1:
-        shrunk = _shrunk(problem.spectrum.eigenvalues, problem.spectrum.coordinates[:, 0], L, scaled)
+        shrunk = _shrunk(
+            problem.spectrum.eigenvalues, problem.spectrum.coordinates[:, 0], L, scaled
+        )
         product = problem.spectrum.vectors @ shrunk[:, None]
     else:
         level = _white_level(problem)
         left, values, right = np.linalg.svd(problem.spectrum.coordinates, full_matrices=False)
-        sizes = [_shrunk(np.array([level]), values[i : i + 1], L, scaled)[0] for i in range(len(values))]
+        sizes = [
+            _shrunk(np.array([level]), values[i : i + 1], L, scaled)[0] for i in range(len(values))
+        ]
         product = problem.spectrum.vectors @ (left * np.array(sizes)) @ right
-    return _assemble(problem, L, decay, product, vector)
+    return _assemble(problem, net, decay, product)
 
 
 @dataclass(frozen=True)
@@ -109,35 +114,15 @@ def critical_weight_decay(problem: Problem, depth: int, readout: Any = None) -> 
     assert dl.theory.decayed_minimum(problem, 3, 1.01 * critical.value).collapsed
     ```
     """
-    L, _, norm = _architecture(problem, depth, readout)
+    net = architecture(problem, depth, readout, "the critical weight decay")
     eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs == 1:
-        path = RidgePath(eigenvalues, coordinates[:, 0], L)
+        path = RidgePath(eigenvalues, coordinates[:, 0], net.depth)
     else:
         top = np.linalg.norm(coordinates, ord=2)
-        path = RidgePath(np.array([_white_level(problem)]), np.array([top]), L)
+        path = RidgePath(np.array([_white_level(problem)]), np.array([top]), net.depth)
     value, jump = path.collapse()
-    return CriticalWeightDecay(value * norm ** (2 / L), jump)
-
-
-def balanced_factors(
-    product: Float[np.ndarray, "d q"],
-    depth: int,
-    hidden: int,
-    readout: Float[np.ndarray, "m"] | None = None,
-) -> Network:
-    """The layers of equal singular values whose product is this map: least Σ‖W_k‖_F²."""
-    size = 1.0 if readout is None else float(np.linalg.norm(readout))
-    right, values, left = np.linalg.svd(product / size, full_matrices=False)
-    rank = int(np.count_nonzero(values > np.finfo(float).eps * max(product.shape) * values[0]))
-    if depth > 1 and hidden < rank:
-        raise InputError(
-            f"width is {hidden}, but the minimiser has rank {rank}; pass a width of at least {rank}."
-        )
-    last = left[:rank].T if readout is None else np.outer(readout / size, left[:rank, 0])
-    bases = [right[:, :rank], *[np.eye(hidden)[:, :rank]] * (depth - 1), last]
-    share = values[:rank] ** (1 / depth)
-    return Network([bases[k + 1] * share @ bases[k].T for k in range(depth)], readout)
+    return CriticalWeightDecay(value * net.norm ** (2 / net.depth), jump)
 
 
 def _shrunk(eigenvalues: np.ndarray, coordinates: np.ndarray, L: int, decay: float) -> np.ndarray:
@@ -150,27 +135,27 @@ def _shrunk(eigenvalues: np.ndarray, coordinates: np.ndarray, L: int, decay: flo
 
 
 def _assemble(
-    problem: Problem, L: int, decay: float, product: np.ndarray, vector: np.ndarray | None
+    problem: Problem, net: Architecture, decay: float, product: np.ndarray
 ) -> DecayedMinimum:
-    norm = 1.0 if vector is None else float(np.linalg.norm(vector))
+    L = net.depth
     eigenvalues, vectors, coordinates = problem.spectrum
     missing = vectors.T @ product - coordinates
     risk = problem.minimal_risk + float(np.sum(eigenvalues[:, None] * missing**2))
-    singular = np.linalg.svd(product / norm, compute_uv=False)
+    singular = np.linalg.svd(product / net.norm, compute_uv=False)
     return DecayedMinimum(
         weight_decay=decay,
         depth=L,
         objective=risk + decay * L * float(np.sum(singular ** (2 / L))),
         risk=risk,
-        sharpness=2 * decay + _curvature_of_risk(problem, L, decay, product, norm),
+        sharpness=2 * decay + _curvature_of_risk(problem, net, decay, product),
         collapsed=not np.any(product),
         product=product,
-        readout=vector,
+        readout=net.readout,
     )
 
 
 def _curvature_of_risk(
-    problem: Problem, L: int, decay: float, product: np.ndarray, norm: float
+    problem: Problem, net: Architecture, decay: float, product: np.ndarray
 ) -> float:
     """S_λ − 2λ = λ_max(∇²R) at the minimiser.
 
@@ -179,6 +164,7 @@ def _curvature_of_risk(
     c = ‖p‖^{2/L}‖w‖^{2−2/L}: D_i = 2cℓ_i, b_i = √(L−1)(2cℓ_i − 2λ)u_i, and the corner
     2c(L−1)uᵀΣ̂u + 2λ(2−L). Elsewhere it has eigenvalues −2λ, 0 and 2λ; 2λ is among these too.
     """
+    L, norm = net.depth, net.norm
     eigenvalues, vectors, coordinates = problem.spectrum
     if not np.any(product):
         pull = float(np.linalg.norm(eigenvalues[:, None] * coordinates, ord=2))
@@ -186,7 +172,7 @@ def _curvature_of_risk(
     if L == 1:
         return 2 * norm**2 * float(eigenvalues[0])
     if problem.outputs > 1:
-        return sharpness(problem, balanced_factors(product, L, max(product.shape))).value
+        return sharpness(problem, balanced_factors(product, L)).value
     w = vectors.T @ product[:, 0]
     size = float(np.linalg.norm(w))
     u, c = w / size, norm ** (2 / L) * size ** (2 - 2 / L)
@@ -207,16 +193,3 @@ def _white_level(problem: Problem) -> float:
             "column of Y."
         )
     return (high + low) / 2
-
-
-def _architecture(problem: Problem, depth: int, readout: Any):
-    L = whole_number("depth", depth)
-    problem.require_signal("the minimiser with weight decay")
-    if readout is None:
-        return L, None, 1.0
-    problem.require_single_target("a network with a read-out")
-    p = finite_array("readout", readout, (1,))
-    norm = float(np.linalg.norm(p))
-    if norm == 0:
-        raise InputError("readout is zero; pass a vector p ≠ 0.")
-    return L, p, norm

@@ -1,8 +1,8 @@
 """The ridge path, on which every global minimiser with weight decay lies (X-9).
 
 For one output and a given product w the least Σ‖W_k‖_F² is L(‖w‖/‖p‖)^{2/L} (balanced, rank one,
-aligned), so F = R + λΣ‖W_k‖_F² becomes R(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L}. Among all w of one norm
-the risk is least on the path w(μ) = (Σ̂ + μI)^{-1}Σ̂w*, and on the path dR = −2μN dN with N = ‖w(μ)‖.
+aligned), so F = R + λΣ‖W_k‖_F² becomes R(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L}. Among all w of one
+norm the risk is least on the path w(μ) = (Σ̂ + μI)^{-1}Σ̂w*, where dR = −2μN dN with N = ‖w(μ)‖.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ so a pair of roots between two points would differ by less than 1e-7 in the obje
 class RidgePath:
     """N(μ) and R(w(μ)) from the eigenvalues ℓ_i > 0 of Σ̂ and the coordinates w*_i."""
 
-    eigenvalues: Float[np.ndarray, "r"]
-    coordinates: Float[np.ndarray, "r"]
+    eigenvalues: Float[np.ndarray, " r"]
+    coordinates: Float[np.ndarray, " r"]
     depth: int
 
-    def shrunk(self, mu: float) -> Float[np.ndarray, "r"]:
+    def shrunk(self, mu: float) -> Float[np.ndarray, " r"]:
         """The coordinates of w(μ)."""
         return self.eigenvalues * self.coordinates / (self.eigenvalues + mu)
 
-    def norms(self, mu: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    def norms(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """N(μ)."""
         shares = self.eigenvalues / (self.eigenvalues + mu[:, None])
         return np.sqrt(shares**2 @ self.coordinates**2)
 
-    def gains(self, mu: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    def gains(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """R(0) − R(w(μ)) = Σ ℓ_i w*_i² (1 − (μ/(ℓ_i+μ))²), without cancellation for large μ."""
         shares = self.eigenvalues / (self.eigenvalues + mu[:, None])
         return (shares * (2 - shares)) @ (self.eigenvalues * self.coordinates**2)
 
-    def strength(self, mu: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
+    def strength(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """μN^{2−2/L}: the weight decay λ' for which w(μ) is stationary."""
         return mu * self.norms(mu) ** (2 - 2 / self.depth)
 
@@ -93,11 +93,11 @@ class RidgePath:
         best = int(np.argmax(ratios))
         return float(ratios[best]), float(norms[best])
 
-    def _surplus(self, mu: Float[np.ndarray, "m"]) -> Float[np.ndarray, "m"]:
-        """LμN² − (R(0) − R(w(μ))): where it grows through zero the ratio of `collapse` is largest."""
+    def _surplus(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
+        """LμN² − (R(0) − R(w(μ))): the ratio of `collapse` is largest where it grows through 0."""
         return self.depth * mu * self.norms(mu) ** 2 - self.gains(mu)
 
-    def _grid(self, first: float) -> Float[np.ndarray, "m"]:
+    def _grid(self, first: float) -> Float[np.ndarray, " m"]:
         # a little beyond both ends, which may themselves be the roots looked for
         low, high = np.log(first) - SPACING, np.log(self.last) + SPACING
         return np.exp(np.linspace(low, high, 2 + max(0, int((high - low) / SPACING))))

@@ -1,0 +1,53 @@
+"""Which networks a result speaks about: depth and read-out, checked once."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from deeplin.checks import InputError, finite_array, whole_number
+from deeplin.problems import Problem
+
+
+class Architecture(NamedTuple):
+    """L layers, and the fixed read-out p or None where the last layer is the output."""
+
+    depth: int
+    readout: Float[np.ndarray, " m"] | None
+
+    @property
+    def norm(self) -> float:
+        """‖p‖, 1 without a read-out."""
+        return 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
+
+
+def architecture(problem: Problem, depth: int, readout: Any, quantity: str) -> Architecture:
+    """Check that `quantity` is defined for this problem, depth and read-out."""
+    L = whole_number("depth", depth)
+    problem.require_signal(quantity)
+    if readout is None:
+        return Architecture(L, None)
+    problem.require_single_target(f"{quantity} of a network with a read-out")
+    p = finite_array("readout", readout, (1,))
+    if not np.any(p):
+        raise InputError("readout is zero; pass a vector p ≠ 0.")
+    return Architecture(L, p)
+
+
+def numerical_rank(singular: Float[np.ndarray, " k"], size: int) -> int:
+    """How many singular values (largest first) of a matrix with this larger side are not zero."""
+    return int(np.count_nonzero(singular > np.finfo(float).eps * size * singular[0]))
+
+
+def require_width(hidden: int, rank: int, depth: int) -> int:
+    """A width of the hidden layers at which a map of this rank is possible."""
+    width = whole_number("width", hidden)
+    if depth > 1 and width < rank:
+        raise InputError(
+            f"the hidden layers have width {width}, but the solution has rank {rank}: no such "
+            "network is a minimiser (the formula stays a lower bound). "
+            f"Pass a width of at least {rank}."
+        )
+    return width

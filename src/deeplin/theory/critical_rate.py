@@ -1,0 +1,94 @@
+"""The critical learning rate, whatever the optimiser: the largest at which training can settle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from deeplin.checks import InputError, positive_number
+from deeplin.problems import Problem
+from deeplin.theory.minimizers.minimal_sharpness import layer_rates, minimal_sharpness
+from deeplin.theory.stochastic import minimal_stochastic_sharpness
+from deeplin.theory.thresholds import check_momentum, stability_limit
+from deeplin.theory.weight_decay import decayed_minimum
+
+
+def critical_learning_rate(
+    problem: Problem,
+    depth: int,
+    readout: Any = None,
+    *,
+    momentum: float = 0.0,
+    nesterov: bool = False,
+    batch_size: int | None = None,
+    weight_decay: float = 0.0,
+) -> float:
+    """The learning rate above which training cannot settle in any (global) minimiser.
+
+    | optimiser | critical rate | result |
+    |---|---|---|
+    | gradient descent | 2/S_min | X-2, X-7 |
+    | heavy ball β | (2+2β)/S_min | |
+    | Nesterov β | (2+2β)/((1+2β)S_min) | |
+    | weight decay λ | 2 (with momentum as above) over S_λ | X-9 |
+    | batches of B rows, R_min = 0, one output | 2/S_min(B) | X-10 |
+    | layer-wise rates | bounds their *geometric mean* | X-11 |
+
+    Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimiser
+    (`stochastic_sharpness`), but the flattest one is not known; with weight decay they do not
+    settle at a constant rate.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    rate = dl.theory.critical_learning_rate(problem, depth=10, momentum=0.9)
+    assert dl.theory.critical_learning_rate(problem, depth=10, batch_size=10) < rate
+    ```
+    """
+    beta = check_momentum(momentum)
+    decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
+    if batch_size is not None and batch_size != problem.samples:
+        _require_plain(beta, decay)
+        found = minimal_stochastic_sharpness(problem, depth, batch_size, readout)
+        return found.critical_learning_rate
+    if decay > 0:
+        curvature = decayed_minimum(problem, depth, decay, readout).sharpness
+    else:
+        curvature = minimal_sharpness(problem, depth, readout).exact
+    return stability_limit(beta, nesterov=nesterov) / curvature
+
+
+def layerwise_sharpness(problem: Problem, rates: Any, readout: Any = None) -> float:
+    """The smallest λ_max of the Hessian preconditioned by rates η_1 … η_L, over minimisers (X-11).
+
+    It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can settle exactly where it is at most 2
+    (2+2β with momentum), so only the geometric mean of the rates matters. The network that
+    attains it is `minimal_sharpness(problem, L).attaining(rates=rates)`.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    one, other = (dl.theory.layerwise_sharpness(problem, rates) for rates in ([4, 1], [1, 4]))
+    assert np.isclose(one, other)
+    ```
+    """
+    given = layer_rates(rates)
+    minimal = minimal_sharpness(problem, len(given), readout)
+    return float(np.exp(np.mean(np.log(given)))) * minimal.exact
+
+
+def _require_plain(momentum: float, decay: float) -> None:
+    if decay > 0:
+        raise InputError(
+            f"mini-batch descent with weight_decay = {decay:g} does not settle at a constant rate: "
+            "its minimiser does not interpolate the data. Pass weight_decay=0 or batch_size=None."
+        )
+    if momentum > 0:
+        raise InputError(
+            f"the flattest minimiser for mini-batches with momentum = {momentum:g} is not known; "
+            "pass momentum=0, or a minimiser of your choice to "
+            "theory.stochastic_sharpness(problem, network, batch_size, momentum=...)."
+        )

@@ -1,0 +1,226 @@
+"""X-9: the global minimiser with weight decay, its sharpness, and where it collapses."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+from plain_descent import gap_after
+from scipy.optimize import minimize
+
+import deeplin as dl
+from deeplin.theory import (
+    balanced_sharpness,
+    critical_learning_rate,
+    critical_weight_decay,
+    decayed_minimum,
+)
+from deeplin.theory.secular import largest_eigenvalue_of_arrow
+
+
+def make_problem(seed=0, n=20, d=3, spread=5.0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 1 / spread, d)
+    return dl.Problem.from_data(X, X @ rng.normal(size=d) + 0.3 * rng.normal(size=n))
+
+
+def white_problem(q=2):
+    rng = np.random.default_rng(4)
+    X = np.linalg.qr(rng.normal(size=(12, 3)))[0] * np.sqrt(6.0)
+    return dl.Problem.from_data(X, X @ rng.normal(size=(3, q)) + 0.1 * rng.normal(size=(12, q)))
+
+
+def objective_of(problem, decay, unravel, readout):
+    """F on the rows of the data, as a function of the flat weights."""
+
+    def objective(x):
+        weights = unravel(x)
+        outputs = dl.Network(weights, readout)(problem.inputs)
+        fit = jnp.sum((outputs - problem.targets) ** 2) / problem.samples
+        return fit + decay * sum(jnp.sum(weight**2) for weight in weights)
+
+    return objective
+
+
+def directly_minimised(problem, depth, decay, readout=None, seeds=5):
+    """The best of several descents on F over all weights: its value, and its sharpness."""
+    last = problem.outputs if readout is None else len(readout)
+    widths = (problem.dimension, *[3] * (depth - 1), last)
+    shapes = [(widths[k + 1], widths[k]) for k in range(depth)]
+    _, unravel = ravel_pytree([jnp.zeros(shape) for shape in shapes])
+    objective = objective_of(problem, decay, unravel, readout)
+    slopes = jax.jit(jax.value_and_grad(objective))
+    runs = []
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        start = rng.normal(size=sum(a * b for a, b in shapes))
+        runs.append(
+            minimize(
+                lambda x: tuple(map(np.asarray, slopes(x))),
+                start,
+                jac=True,
+                method="BFGS",
+                options={"gtol": 1e-11, "maxiter": 3000},
+            )
+        )
+    best = min(runs, key=lambda run: run.fun)
+    return best.fun, np.linalg.eigvalsh(jax.hessian(objective)(best.x))[-1]
+
+
+CASES = [(1, 0.05), (2, 0.001), (2, 0.2), (2, 0.9), (3, 0.01), (3, 0.1), (3, 0.5), (4, 0.05)]
+
+
+@pytest.mark.parametrize("readout", [None, np.array([0.6, 1.0])], ids=["plain", "readout"])
+@pytest.mark.parametrize(("depth", "decay"), CASES)
+def test_the_minimum_is_what_direct_minimisation_finds(depth, decay, readout):
+    problem = make_problem()
+    z = decayed_minimum(problem, depth, decay, readout)
+    value, curvature = directly_minimised(problem, depth, decay, readout)
+    assert z.objective == pytest.approx(value, rel=1e-10)
+    # BFGS knows the weights to the root of the precision of F
+    assert z.sharpness == pytest.approx(curvature, rel=1e-6)
+
+
+@pytest.mark.parametrize(("depth", "decay"), [(2, 0.05), (3, 0.05), (4, 0.05), (3, 5.0)])
+def test_the_network_has_the_objective_and_the_sharpness(depth, decay):
+    problem = make_problem()
+    z = decayed_minimum(problem, depth, decay)
+    for network in (z.network, z.attaining(hidden=1)):
+        flat, unravel = ravel_pytree(network.weights)
+        objective = objective_of(problem, decay, unravel, None)
+        assert float(objective(flat)) == pytest.approx(z.objective, rel=1e-13)
+        assert np.linalg.norm(jax.grad(objective)(flat)) < 1e-12
+        values = np.linalg.eigvalsh(jax.hessian(objective)(flat))
+        assert values[-1] == pytest.approx(z.sharpness, rel=1e-12)
+        assert values[0] > -1e-12
+    assert z.collapsed == (decay == 5.0)
+
+
+@pytest.mark.parametrize(("depth", "decay"), [(2, 0.1), (2, 0.6), (3, 0.1), (3, 3.0)])
+def test_several_outputs_on_white_data(depth, decay):
+    problem = white_problem()
+    z = decayed_minimum(problem, depth, decay)
+    value, curvature = directly_minimised(problem, depth, decay)
+    assert z.objective == pytest.approx(value, rel=1e-10)
+    assert z.sharpness == pytest.approx(curvature, rel=1e-6)
+
+
+def test_several_outputs_on_other_data_are_refused(rng):
+    X = rng.normal(size=(20, 3))
+    problem = dl.Problem.from_data(X, X[:, :2])
+    for call in (
+        lambda: decayed_minimum(problem, 2, 0.1),
+        lambda: critical_weight_decay(problem, 2),
+    ):
+        with pytest.raises(dl.InputError, match="white"):
+            call()
+
+
+@pytest.mark.parametrize("depth", [2, 3, 6])
+def test_sharpness_tends_to_the_balanced_one(depth):
+    problem = make_problem()
+    balanced = balanced_sharpness(problem, depth)
+    distances = [
+        abs(decayed_minimum(problem, depth, decay).sharpness / balanced - 1)
+        for decay in (1e-3, 1e-5, 1e-7)
+    ]
+    assert distances[0] > 10 * distances[1] > 100 * distances[2]
+    assert distances[2] < 1e-5
+
+
+@pytest.mark.parametrize("readout", [None, np.array([0.6, 1.0])])
+def test_two_layers_collapse_continuously_at_the_norm_of_the_cross_moment(readout):
+    problem = make_problem()
+    norm = 1.0 if readout is None else np.linalg.norm(readout)
+    critical = critical_weight_decay(problem, 2, readout)
+    assert critical.value == pytest.approx(norm * np.linalg.norm(problem.cross_moment), rel=1e-12)
+    assert critical.jump == 0
+    just_below = decayed_minimum(problem, 2, (1 - 1e-6) * critical.value, readout)
+    assert 0 < np.linalg.norm(just_below.product) < 1e-4
+    assert decayed_minimum(problem, 2, (1 + 1e-12) * critical.value, readout).collapsed
+
+
+@pytest.mark.parametrize("depth", [3, 4, 10])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_deeper_networks_jump_to_zero(depth, seed):
+    problem = make_problem(seed, spread=30.0)
+    critical = critical_weight_decay(problem, depth)
+    below = decayed_minimum(problem, depth, (1 - 1e-9) * critical.value)
+    above = decayed_minimum(problem, depth, (1 + 1e-9) * critical.value)
+    assert not below.collapsed
+    assert above.collapsed
+    assert np.linalg.norm(below.product) == pytest.approx(critical.jump, rel=1e-6)
+    # both are minimisers there, so the objective does not jump
+    assert below.objective == pytest.approx(above.objective, rel=1e-8)
+    assert above.sharpness == 2 * above.weight_decay
+
+
+def test_the_critical_decay_is_the_largest_ratio_of_gain_and_cost():
+    """Against a search over all products w, not only those on the ridge path."""
+    problem = make_problem(2)
+    sigma, w = problem.covariance, problem.optimum
+
+    def negative_ratio(x):
+        gain = w @ sigma @ w - (x - w) @ sigma @ (x - w)
+        return -gain / (4 * np.linalg.norm(x) ** (2 / 4))
+
+    found = minimize(negative_ratio, 0.8 * w, method="Nelder-Mead", options={"fatol": 1e-14})
+    assert critical_weight_decay(problem, 4).value == pytest.approx(-found.fun, rel=1e-10)
+
+
+def test_several_minima_on_the_path_are_told_apart():
+    """Two inputs of very different power: weak decay keeps both, strong decay one or none."""
+    sigma = np.diag([1.0, 1e-4])
+    problem = dl.Problem.from_moments(sigma, sigma @ [1.0, 60.0], 10.0, samples=10)
+    for decay in np.geomspace(1e-4, 1.0, 25):
+        z = decayed_minimum(problem, 3, decay)
+        grid = np.geomspace(1e-8, 1e4, 200_001)  # ridge strengths, searched without roots
+        shares = np.diag(sigma) / (np.diag(sigma) + grid[:, None])
+        products = shares * [1.0, 60.0]
+        risks = problem.minimal_risk + ((products - [1.0, 60.0]) ** 2) @ np.diag(sigma)
+        costs = risks + decay * 3 * np.linalg.norm(products, axis=1) ** (2 / 3)
+        best = min(costs.min(), problem.target_moment)
+        assert z.objective <= best * (1 + 1e-12)
+        assert z.objective == pytest.approx(best, rel=1e-6)  # the grid is fine to 1e-4, squared
+
+
+@pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.8, False), (0.8, True)])
+@pytest.mark.parametrize("depth", [2, 3])
+def test_descent_with_decay_settles_only_below_the_critical_rate(depth, momentum, nesterov):
+    problem, decay = make_problem(spread=1.5), 0.02
+    rate = critical_learning_rate(
+        problem, depth, momentum=momentum, nesterov=nesterov, weight_decay=decay
+    )
+    z = decayed_minimum(problem, depth, decay)
+    assert z.critical_learning_rate(momentum, nesterov=nesterov) == rate
+    below, above = (
+        gap_after(
+            problem,
+            z.network,
+            factor * rate,
+            4000,
+            momentum=momentum,
+            nesterov=nesterov,
+            decay=decay,
+        )
+        for factor in (0.97, 1.03)
+    )
+    assert below < 1e-16 < 1e-6 < above
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_arrow_matrices(seed):
+    rng = np.random.default_rng(seed)
+    diagonal = rng.choice([0.0, 1.0, 1.0, 2.0], size=5)
+    border = rng.normal(size=5) * rng.choice([0.0, 1e-8, 1.0], size=5)
+    corner = float(rng.normal()) * 3
+    matrix = np.block([[np.diag(diagonal), border[:, None]], [border[None], np.array([[corner]])]])
+    expected = np.linalg.eigvalsh(matrix)[-1]
+    found = largest_eigenvalue_of_arrow(diagonal, border, corner)
+    assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("decay", [0.0, -1.0, np.nan])
+def test_bad_decay_is_named(problem, decay):
+    with pytest.raises(dl.InputError, match="weight_decay"):
+        decayed_minimum(problem, 2, decay)
