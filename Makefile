@@ -5,10 +5,12 @@ STAMP := .venv/.ready
 BASE := .venv/.ready-base
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
+KILLS ?= 1000
+SEED ?= 0
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup reproduce paper test coverage lint format bench bench-compare docs pictures explore clean
+.PHONY: help setup reproduce paper test torture coverage lint format bench bench-compare docs pictures explore clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -32,6 +34,9 @@ paper: $(BASE) ## reproduce every figure with the papers' full protocol (resumab
 
 test: setup ## run the whole test suite
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+torture: setup ## kill -9 small sweeps KILLS times (SEED) at every stage, compare every table
+	$(BIN)/python tests/sweep/torture.py --kills $(KILLS) --seed $(SEED)
 
 coverage: setup ## the tests with the lines they reach: a table, and htmlcov/index.html
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=deeplin --cov-report=term --cov-report=html

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -19,16 +21,28 @@ from deeplin.sweep import Experiment, Unit, coordinate_words
 
 @dataclass(frozen=True)
 class Toy:
-    """Random draws in groups of `per_unit`, each group `seconds` long, with trouble on demand."""
+    """Random draws in groups of `per_unit`, with trouble on demand."""
 
     count: int = 12
     per_unit: int = 3
     seed: int = 0
-    seconds: float = 0.0
     log: str = ""
     """A file that gets a line for every computation."""
     trouble: str = ""
     """A file with lines `first kind`, read anew for each unit so that trouble can be cured."""
+
+
+SAFETY_SECONDS = 120
+"""For what should happen soon: only a failure takes so long."""
+
+
+def wait_until(condition: Callable[[], Any]) -> Any:
+    """Wait for what other processes do; the value of the condition is returned."""
+    started = time.monotonic()
+    while not (value := condition()):
+        assert time.monotonic() - started < SAFETY_SECONDS, "this never happened"
+        time.sleep(0.002)
+    return value
 
 
 def units(config: Toy) -> list[Unit]:
@@ -48,6 +62,8 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
     if config.log:
         with Path(config.log).open("a") as log:
             log.write(f"{os.getpid()} {first}\n")
+    if hasattr(sys.modules.get("sitecustomize"), "reach"):  # under torture
+        sys.modules["sitecustomize"].reach("unit")
     kind = _trouble(config, first)
     if kind == "raise":
         raise RuntimeError(f"trouble in {first}")
@@ -59,12 +75,11 @@ def run_unit(config: Toy, unit: Unit) -> pd.DataFrame:
         wait_for_ever_in_compiled_code()
     if kind == "linger":
         threading.Thread(target=wait_for_ever_in_compiled_code).start()
-        time.sleep(3600)
+        threading.Event().wait()
     if kind == "meet":
         wait_until(lambda: len(computed(config.log)) > 1)
     if kind == "columns":  # other than those of the first unit kept, so there must be one
         wait_until(lambda: any(Path(config.log).parent.rglob("units/*.parquet")))
-    time.sleep(config.seconds)
     runs = range(first, last)
     draws = [np.random.default_rng(coordinate_words(config.seed, run=r)).normal() for r in runs]
     rows = {
@@ -85,15 +100,6 @@ def wait_for_ever_in_compiled_code() -> None:
     system.pthread_mutex_lock(mutex)
 
 
-def wait_until(come: Callable[[], bool]) -> None:
-    """Wait for what other processes do, at most a minute."""
-    for _ in range(6000):
-        if come():
-            return
-        time.sleep(0.01)
-    raise TimeoutError("nobody came")
-
-
 def _trouble(config: Toy, first: int) -> str:
     if not config.trouble or not Path(config.trouble).exists():
         return ""
@@ -101,9 +107,7 @@ def _trouble(config: Toy, first: int) -> str:
     return next((kind for where, kind in lines if int(where) == first), "")
 
 
-TOY = Experiment(
-    "toy", Toy, units, run_unit, grid=("count", "per_unit", "seconds", "log", "trouble")
-)
+TOY = Experiment("toy", Toy, units, run_unit, grid=("count", "per_unit", "log", "trouble"))
 
 
 def computed(log: str | os.PathLike) -> list[int]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numba
 import numpy as np
 from filelock import FileLock
 
@@ -60,6 +59,8 @@ def _kind(argument: Any) -> Any:
 
 def thread_count() -> int:
     """Threads a kernel may use: NUMBA_NUM_THREADS (sweep workers set it), else the cores."""
+    import numba  # slow to import: only where kernels are used
+
     return numba.config.NUMBA_NUM_THREADS  # pyright: ignore
 
 
