@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deeplin.problems.reading import read_problem
     from deeplin.sharpness import sharpness, sharpness_along
     from deeplin.theory import certify
-    from deeplin.training import diagnose
+    from deeplin.training import diagnose, train
 
     __version__: str
 
@@ -54,6 +54,7 @@ __all__ = [
     "simulate_wide",
     "sweep",
     "theory",
+    "train",
     "training",
 ]
 
@@ -78,6 +79,7 @@ _HOMES = {
     "save_run": "deeplin.dynamics.saved",
     "sharpness_along": "deeplin.sharpness",
     "simulate_wide": "deeplin.dynamics",
+    "train": "deeplin.training",
 }
 """Where each public name lives; imported when it is first asked for."""
 

@@ -1,6 +1,17 @@
 """The command line. Importing a command's module registers it on the application."""
 
-from deeplin.cli import bench, certify, cite, diagnose, explore, reproduce, status, sweep, train
+from deeplin.cli import (
+    bench,
+    certify,
+    cite,
+    diagnose,
+    explore,
+    predict,
+    reproduce,
+    status,
+    sweep,
+    train,
+)
 from deeplin.cli.app import app, main
 
 __all__ = [
@@ -11,6 +22,7 @@ __all__ = [
     "diagnose",
     "explore",
     "main",
+    "predict",
     "reproduce",
     "status",
     "sweep",

@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from deeplin.cli import optimizer_options
 from deeplin.cli import table_options as table
-from deeplin.cli.app import app, prepare_computing, seed_option
+from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 
 
 @app.command()
@@ -21,6 +22,12 @@ def diagnose(
         str | None, typer.Option(help="Fixed read-out p: its entries 1,0,0, or its norm.")
     ] = None,
     width: Annotated[int | None, typer.Option(help="Hidden width of the scales reported.")] = None,
+    momentum: optimizer_options.Momentum = 0.0,
+    nesterov: optimizer_options.Nesterov = False,
+    batch_size: optimizer_options.BatchSize = None,
+    weight_decay: optimizer_options.WeightDecay = 0.0,
+    reduction: optimizer_options.Reduction = "mean",
+    half: optimizer_options.Half = False,
     ignore: table.Ignore = None,
     keep: table.Keep = None,
     encode: table.Encode = False,
@@ -39,7 +46,10 @@ def diagnose(
     table.require_source(source)
     prepare_computing()
     from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
+    from deeplin.training import Optimizer
     from deeplin.training.diagnosis import diagnose as diagnose_problem
+
+    optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
 
     reading = table.read(
         source, target, ignore, standardize, intercept, missing, memory, cluster, keep, encode
@@ -47,16 +57,20 @@ def diagnose(
     found = diagnose_problem(
         reading.problem,
         depths,
+        optimizer=optimizer,
         readout=vector,
         names=reading.inputs,
+        targets=reading.targets,
         notes=reading.notes,
         width=width,
         seed=seed,
     )
     if html is not None:
-        page = as_page(found, f"{Path(source).name}: {reading.targets[0]}")
+        page = as_page(found, f"{Path(source).name}: {', '.join(reading.targets)}")
         table.write_file(html, lambda path: path.write_text(page, encoding="utf-8"))
     if plot is not None:
         table.write_file(plot, lambda path: draw_diagnosis(found).savefig(path, dpi=160))
-    values = found.as_json()
-    typer.echo(json.dumps(values, ensure_ascii=False, indent=2) if as_json else as_text(found))
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
+    else:
+        typer.echo(as_text(found, text_width()))

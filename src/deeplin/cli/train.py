@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.cli import optimizer_options
 from deeplin.cli import table_options as table
-from deeplin.cli.app import app, prepare_computing, seed_option
+from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
     from deeplin.dynamics import Run
     from deeplin.problems.reading import Reading
+    from deeplin.training import Optimizer
 
-TOLERANCE = 1e-10
-"""Training ends when R − R_min is at most this part of what there is to explain."""
 RECORDS = 400
 """Records along a run, as long as their weights together stay below `KEPT` numbers."""
 KEPT = 2**25
@@ -35,7 +37,12 @@ def train(
     ] = "gaussian",
     scale: Annotated[float | None, typer.Option(help="Scale of the initialisation.")] = None,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
-    momentum: Annotated[float, typer.Option(help="Heavy-ball coefficient.")] = 0.0,
+    momentum: optimizer_options.Momentum = 0.0,
+    nesterov: optimizer_options.Nesterov = False,
+    batch_size: optimizer_options.BatchSize = None,
+    weight_decay: optimizer_options.WeightDecay = 0.0,
+    reduction: optimizer_options.Reduction = "mean",
+    half: optimizer_options.Half = False,
     steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
     ignore: table.Ignore = None,
     keep: table.Keep = None,
@@ -57,21 +64,27 @@ def train(
     table.require_source(source)
     prepare_computing()
     from deeplin.dynamics.saved import check_run_path, save_run
+    from deeplin.report.training import as_text
+    from deeplin.training import Optimizer
 
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
+    optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
         reading = table.read(
             source, target, ignore, standardize, intercept, missing, memory, cluster, keep, encode
         )
-        run, report = _train(reading, start, _rate(learning_rate), momentum, steps, seed)
-    settings = {"learning_rate": learning_rate, "seed": seed, **start}
+        run, report = _train(reading, start, _rate(learning_rate), optimizer, steps, seed)
+    settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(optimizer)}
     settings |= {"standardize": standardize, "intercept": intercept, "missing": missing}
     kept = save_run(out, reading.problem, run, notes={"settings": settings, **report})
     report["run"] = str(kept)
-    typer.echo(json.dumps(report, ensure_ascii=False, indent=2) if as_json else _text(report))
-    if run.status != "converged" or report["came_true"] is False:
+    if as_json:
+        typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+    else:
+        typer.echo(as_text(report, text_width()))
+    if report["came_true"] is False or not report["done"]:
         raise typer.Exit(1)
 
 
@@ -80,19 +93,27 @@ def _rate(text: str) -> Any:
 
 
 def _train(
-    reading: Reading, start: dict[str, Any], rate: Any, momentum: float, steps: int, seed: int
+    reading: Reading,
+    start: dict[str, Any],
+    rate: Any,
+    optimizer: Optimizer,
+    steps: int,
+    seed: int,
 ) -> tuple[Run, dict[str, Any]]:
     """Train while showing it, compare with the prediction, and say everything in one report."""
     import jax
 
     from deeplin.cli.live import LiveTraining
     from deeplin.sharpness import sharpness
+    from deeplin.training.diagnosis import conditioning
+    from deeplin.training.explained import r_squared, r_squared_left_out
     from deeplin.training.prediction import judge, predict
     from deeplin.training.recipe import descend, starting_network
 
     problem = reading.problem
     problem.require_signal("what to train for")
-    network = starting_network(problem, jax.random.key(seed), **start)
+    first, batches = jax.random.split(jax.random.key(seed))
+    network = starting_network(problem, first, **start)
     size = sum(weight.size for weight in network.weights)
     records = max(2, min(KEPT // size, RECORDS))
     with LiveTraining(whole_number("steps", steps)) as live:
@@ -101,26 +122,35 @@ def _train(
             network,
             rate,
             steps,
+            optimizer=optimizer,
+            key=batches,
             announce=live.restart,
-            momentum=momentum,
             watch=live.watch,
             record_every=max(1, steps // records),
-            gap=TOLERANCE * problem.zero_gap,
         )
-    prediction = predict(problem, network, run.learning_rate, momentum)
+    used = float(np.mean(run.learning_rate)) / optimizer.loss_factor(problem)
+    prediction = predict(problem, network, used, optimizer)
     end = sharpness(problem, run.network)
     verdict = judge(prediction, run, end)
+    centered = bool(np.any(reading.preparation.centre[-problem.outputs :] != 0))
+    left_out = r_squared_left_out(problem, centered=centered)
     coefficients, intercepts = reading.in_table_units(run.network.product)
     return run, {
         "data": list(reading.notes),
+        "advice": conditioning(problem.condition_number),
         "inputs": list(reading.inputs),
+        "columns": [list(column) for column in reading.columns],
         "targets": list(reading.targets),
         "status": run.status,
         "steps": run.steps,
-        "learning_rate": run.learning_rate,
+        "done": run.status == "converged" or (run.status == "stopped" and not prediction.settles),
+        "optimizer": str(optimizer),
+        "learning_rate": used,
         "critical_learning_rate": prediction.critical_learning_rate,
         "risk": run.evidence["risk"],
         "minimal_risk": problem.minimal_risk,
+        "r_squared": _each(reading, r_squared(problem, run.network.product)),
+        "r_squared_left_out": _each(reading, left_out),
         "sharpness": float(end.value),
         "minimal_sharpness": prediction.minimal_sharpness,
         "balanced_sharpness": prediction.balanced_sharpness,
@@ -132,14 +162,6 @@ def _train(
     }
 
 
-def _text(report: dict[str, Any]) -> str:
-    lines = [
-        *(f"- {note}" for note in report["data"]),
-        f"- Prediction: {report['prediction']}.",
-        f"- After training, {report['verdict']}.",
-        f"- Risk {report['risk']:.6g}, at best {report['minimal_risk']:.6g}; small initialisations "
-        f"end at sharpness S_bal = {report['balanced_sharpness']:.4g}.",
-        f"- Kept in {report['run']}; check every statement on it with: "
-        f"deeplin certify {report['run']}",
-    ]
-    return "\n".join(lines)
+def _each(reading: Reading, values: np.ndarray | None) -> dict[str, float]:
+    """One value for each target by its name."""
+    return {} if values is None else dict(zip(reading.targets, values.tolist(), strict=True))

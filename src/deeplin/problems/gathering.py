@@ -88,7 +88,7 @@ class _Part:
         )
 
 
-def _parts(pieces: Iterable[Piece], plan: Plan) -> Iterator[_Part]:
+def parts_of(pieces: Iterable[Piece], plan: Plan) -> Iterator[_Part]:
     """The pieces of a table, chunk by chunk."""
     for piece in pieces:
         before = 0
@@ -99,7 +99,7 @@ def _parts(pieces: Iterable[Piece], plan: Plan) -> Iterator[_Part]:
 
 def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
     """The rows themselves while they fit into `memory` bytes, else their moments; rows left out."""
-    parts = _parts(table.pieces, plan)
+    parts = parts_of(table.pieces, plan)
     kept: list[np.ndarray] = []
     size = left_out = 0
     for part in parts:
@@ -194,7 +194,7 @@ def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, 
 
 def _sum_of(pieces: list[Piece], plan: Plan) -> Sum:
     """What one worker does."""
-    return _merged(_summed(_parts(pieces, plan)))
+    return _merged(_summed(parts_of(pieces, plan)))
 
 
 @contextmanager

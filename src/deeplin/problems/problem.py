@@ -227,6 +227,16 @@ class Problem:
             jnp.asarray(self.covariance), jnp.asarray(optimum), jnp.asarray(self.minimal_risk)
         )
 
+    def only_target(self, index: int) -> Problem:
+        """The same inputs with one of the targets alone."""
+        if self.inputs is not None and self.targets is not None:
+            return Problem.from_data(self.inputs, self.targets[:, index])
+        d, moments = self.dimension, self._moments
+        at = d + index
+        return Problem.from_moments(
+            moments[:d, :d], moments[:d, at], moments[at, at], samples=self.samples
+        )
+
     # --- preconditions -----------------------------------------------------------------------
 
     def require_signal(self, quantity: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, whole_number
-from deeplin.problems.choosing import choose
-from deeplin.problems.formats import WHOLE
-from deeplin.problems.gathering import Plan, gather, gather_on_cluster
+from deeplin.problems.choosing import choose, listed
+from deeplin.problems.formats import WHOLE, Column
+from deeplin.problems.gathering import Plan, gather, gather_on_cluster, parts_of
 from deeplin.problems.preparation import Preparation, prepare
 from deeplin.problems.problem import Problem
 from deeplin.problems.tables import open_table
@@ -33,6 +33,8 @@ class Reading:
     preparation: Preparation
     notes: tuple[str, ...]
     """One sentence for each thing that was done to the table or is worth knowing about it."""
+    columns: tuple[Column, ...] = ()
+    """The columns of the table, or categories in them, behind `inputs`."""
 
     def in_table_units(self, coefficients: Any) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (d×q) of the prepared inputs as coefficients and intercepts of the table's.
@@ -100,4 +102,19 @@ def read_problem(
     )
     dropped = [f"Rows left out because a value is missing: {left_out}."] if left_out else []
     notes = (*table.notes, *choice.notes, *dropped, *found)
-    return Reading(problem, kept, tuple(targets), preparation, notes)
+    behind = tuple(column for column in choice.inputs if column.label in kept)
+    return Reading(problem, kept, tuple(targets), preparation, notes, behind)
+
+
+def stream_rows(source: str | Path, columns: Sequence[Column]) -> Iterator[np.ndarray]:
+    """The named columns of a table as matrices, chunk after chunk; a missing value is refused."""
+    table = open_table(source)
+    absent = [column.name for column in columns if column.name not in table.columns]
+    if absent:
+        raise InputError(
+            f"{str(source)!r} has no column {listed(absent)}; its columns are "
+            f"{listed(list(table.columns))}."
+        )
+    plan = Plan(tuple(columns), 0, max(1, CHUNK // len(columns)), "refuse")
+    for part in parts_of(table.pieces, plan):
+        yield part.complete_rows()

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import io
+import textwrap
+from collections.abc import Iterable
 from typing import Any
 
 import jinja2
 import matplotlib as mpl
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from deeplin.figures import style
+from deeplin.training.advice import Optimizer
 from deeplin.training.diagnosis import Diagnosis
 
 HEADINGS = {
@@ -22,8 +26,8 @@ HEADINGS = {
     "upper": "upper",
     "balanced_sharpness": "S_bal",
     "critical_learning_rate": "critical rate",
-    "suggested_learning_rate": "suggested rate",
-    "largest_scale": "largest scale",
+    "suggested_learning_rate": "rate to use",
+    "largest_scale": "FM-A2 scale",
 }
 SHOWN_WEIGHTS = 12
 TICKS = (1, 2, 3, 5, 10, 20, 40, 100)
@@ -69,13 +73,14 @@ def draw_spectrum(diagnosis: Diagnosis, ax: Axes) -> None:
 
 
 def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
-    """2/S_min with the bracket of FM-T2, and 2/S_bal, against depth."""
+    """The critical learning rate and the one to use, against depth; the bracket of FM-T2."""
     table = diagnosis.depths.sort_values("depth")
     depth = table["depth"]
+    ax.plot(depth, table["critical_learning_rate"], **style.look(0), label="critical rate")
+    ax.plot(depth, table["suggested_learning_rate"], **style.look(1), label="rate to use")
     bracket = 2 / table["upper"], 2 / table["lower"]
-    ax.fill_between(depth, *bracket, alpha=0.2, color=style.COLOURS[0], lw=0, label="FM-T2 bracket")
-    ax.plot(depth, table["critical_learning_rate"], **style.look(0), label="2/S_min (critical)")
-    ax.plot(depth, 2 / table["balanced_sharpness"], "--", color=style.COLOURS[1], label="2/S_bal")
+    if len(diagnosis.targets) == 1 and diagnosis.optimizer == Optimizer():
+        ax.fill_between(depth, *bracket, alpha=0.2, color=style.COLOURS[0], lw=0, label="FM-T2")
     ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
     ax.set_title("Above the critical rate descent cannot settle")
     ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
@@ -86,15 +91,36 @@ def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
 
 def depth_table(diagnosis: Diagnosis) -> pd.DataFrame:
     """The depths with short headings, numbers to four digits."""
-    table = diagnosis.depths.rename(columns=HEADINGS)
+    shown = diagnosis.depths.dropna(axis="columns", how="all")
+    table = shown.rename(columns=HEADINGS)
     shown = {name: table[name].map(_number) for name in table if name != "depth"}
     return table.assign(**shown)
 
 
 def weight_table(diagnosis: Diagnosis) -> pd.DataFrame:
     """The largest coefficients of w*."""
-    largest = sorted(diagnosis.optimum.items(), key=lambda item: -abs(item[1]))[:SHOWN_WEIGHTS]
-    return pd.DataFrame([{"input": name, "coefficient": _number(w)} for name, w in largest])
+    rows = [(name, np.atleast_1d(w)) for name, w in diagnosis.optimum.items()]
+    largest = sorted(rows, key=lambda row: -np.abs(row[1]).max())[:SHOWN_WEIGHTS]
+    single = len(diagnosis.targets) == 1
+    columns = ("coefficient",) if single else diagnosis.targets
+    return pd.DataFrame(
+        [{"input": name, **dict(zip(columns, map(_number, w), strict=True))} for name, w in largest]
+    )
+
+
+def target_table(diagnosis: Diagnosis) -> pd.DataFrame | None:
+    """Each of several targets with a network of its own, at the greatest depth."""
+    if len(diagnosis.targets) == 1:
+        return None
+    rows = []
+    for name, value in diagnosis.r_squared.items():
+        row = {"target": name, "R²": _number(value)}
+        if name in diagnosis.alone:
+            advice = diagnosis.alone[name][-1]
+            row["critical rate"] = _number(advice.critical_learning_rate)
+            row["rate to use"] = _number(advice.learning_rate)
+        rows.append(row)
+    return pd.DataFrame(rows)
 
 
 def overfitting_table(diagnosis: Diagnosis) -> pd.DataFrame | None:
@@ -120,21 +146,44 @@ def overfitting_table(diagnosis: Diagnosis) -> pd.DataFrame | None:
 
 def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
     """Every table with its heading."""
+    depth = diagnosis.advice[-1].depth
     named = [
         ("By depth", depth_table(diagnosis)),
+        (f"Each target alone, at depth {depth}", target_table(diagnosis)),
         ("Largest coefficients of w*", weight_table(diagnosis)),
         ("Interpolation", overfitting_table(diagnosis)),
     ]
     return [(heading, table) for heading, table in named if table is not None]
 
 
-def as_text(diagnosis: Diagnosis) -> str:
-    """The diagnosis for a terminal or a log."""
-    parts = ["\n".join(f"- {sentence}" for sentence in diagnosis.summary)]
-    if diagnosis.notes:
-        parts.append("About the data\n" + "\n".join(f"- {note}" for note in diagnosis.notes))
+def details(diagnosis: Diagnosis) -> list[str]:
+    """What the answer rests on, with the symbols of the tables."""
+    eigenvalues = f"rank {diagnosis.rank}, Λ/λ = {diagnosis.condition_number:.3g}"
+    facts = [
+        f"Σ̂ = XᵀX/n: {eigenvalues}; ‖w*‖ = {diagnosis.optimum_norm:.4g}; "
+        f"R_min = {diagnosis.minimal_risk:.4g}, R_0 = {diagnosis.zero_risk:.4g}."
+    ]
+    if diagnosis.scale_obstacle is not None and len(diagnosis.targets) == 1:
+        facts.append(
+            "The theory of small initialisation (FM-A2) does not cover these data: "
+            f"{diagnosis.scale_obstacle}. Training is not affected."
+        )
+    return facts
+
+
+def as_text(diagnosis: Diagnosis, width: int = 80) -> str:
+    """The diagnosis for a terminal or a log: the answer first, wrapped at words."""
+    answer, *others = diagnosis.summary
+    parts = [textwrap.fill(answer, width), *_bullets("", others, width)]
+    parts += _bullets("About the data", diagnosis.notes, width)
+    parts += _bullets("Details", details(diagnosis), width)
     parts += [f"{name}\n{table.to_string(index=False)}" for name, table in tables(diagnosis)]
     return "\n\n".join(parts)
+
+
+def _bullets(heading: str, sentences: Iterable[str], width: int) -> list[str]:
+    lines = [textwrap.fill(f"- {it}", width, subsequent_indent="  ") for it in sentences]
+    return ["\n".join([heading, *lines] if heading else lines)] if lines else []
 
 
 def as_page(diagnosis: Diagnosis, title: str) -> str:
@@ -144,7 +193,11 @@ def as_page(diagnosis: Diagnosis, title: str) -> str:
     with mpl.rc_context(look):
         draw_diagnosis(diagnosis).savefig(picture, format="svg", metadata={"Date": None})
     drawn = picture.getvalue()
-    texts = {"Summary": diagnosis.summary, "About the data": diagnosis.notes}
+    texts = {
+        "Answer": diagnosis.summary,
+        "About the data": diagnosis.notes,
+        "Details": details(diagnosis),
+    }
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(PAGE).render(
         title=title,

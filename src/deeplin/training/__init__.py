@@ -1,21 +1,19 @@
-"""What uses the theory to train: a recipe, a prediction, a measured critical rate, a diagnosis."""
+"""What uses the theory to train: advice, a recipe, a prediction, a measured rate, a diagnosis."""
 
+from deeplin.training.advice import Advice, Optimizer, advise
 from deeplin.training.critical_rate import CriticalRate, empirical_critical_rate
 from deeplin.training.diagnosis import Diagnosis, diagnose
 from deeplin.training.prediction import Prediction, Verdict, judge, predict
-from deeplin.training.recipe import (
-    automatic_learning_rate,
-    default_width,
-    descend,
-    starting_network,
-)
+from deeplin.training.recipe import default_width, descend, starting_network, train
 
 __all__ = [
+    "Advice",
     "CriticalRate",
     "Diagnosis",
+    "Optimizer",
     "Prediction",
     "Verdict",
-    "automatic_learning_rate",
+    "advise",
     "default_width",
     "descend",
     "diagnose",
@@ -23,4 +21,5 @@ __all__ = [
     "judge",
     "predict",
     "starting_network",
+    "train",
 ]

@@ -13,12 +13,16 @@ import pandas as pd
 from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness
+from deeplin.theory import balanced_sharpness, minimal_sharpness
 from deeplin.theory.small_initialization import initialization_scale
+from deeplin.training.advice import Advice, Optimizer, advise
+from deeplin.training.explained import r_squared
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
 from deeplin.training.recipe import default_width
 
 DEPTHS = (2, 3, 5, 10, 20, 40)
+ILL_CONDITIONED = 1e4
+"""Λ/λ from which descent needs more steps than the default of `train` (20 000) to get there."""
 DRAWS = 20
 """Random initialisations that must all meet FM-A2 at the scale that is reported."""
 
@@ -33,44 +37,63 @@ class Diagnosis:
     condition_number: float
     smallest_eigenvalue: float
     largest_eigenvalue: float
-    alignment: float
+    alignment: float | None
+    """a = ŵᵀΣ̂ŵ; defined for one target."""
     optimum_norm: float
     minimal_risk: float
     zero_risk: float
     """The risk of predicting zero, R_0."""
+    targets: tuple[str, ...]
+    r_squared: dict[str, float]
+    """1 − R_min/Var(y) of each target: the part of its variance that a linear map explains."""
     width: int
-    """Hidden width for which the initialisation scales are given."""
+    """Hidden width for which the initialization scales are given."""
+    optimizer: Optimizer
+    advice: tuple[Advice, ...] = field(repr=False)
+    """The learning rate for each depth, with remarks."""
+    alone: dict[str, tuple[Advice, ...]] = field(repr=False)
+    """The same for each of several targets with a network of its own."""
     eigenvalues: np.ndarray = field(repr=False)
-    optimum: dict[str, float] = field(repr=False)
-    """w*, by the name of the input."""
+    optimum: dict[str, Any] = field(repr=False)
+    """w* by the name of the input; for several targets a list of one number each."""
     depths: pd.DataFrame = field(repr=False)
     """One row for each depth: FM-T2 bracket, S_min, S_bal, learning rates, admissible scale."""
     scale_obstacle: str | None
-    """Why no initialisation scale is admissible under FM-A2, if none is."""
+    """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
     overfitting: Overfitting | None
     """Effective ranks and errors of the minimum-norm interpolant, for d > n."""
     notes: tuple[str, ...]
     """What was done to the table, and what is worth knowing about it."""
 
     @property
-    def explained(self) -> float:
-        """1 − R_min/R_0: the part of the target's second moment that a linear map explains."""
-        return 1 - self.minimal_risk / self.zero_risk
+    def answer(self) -> str:
+        """The learning rate to use, in one plain sentence."""
+        return _answer(self.advice, self.optimizer, len(self.targets))
 
     @property
     def summary(self) -> tuple[str, ...]:
-        """The answers in plain words."""
-        return tuple(_facts(self) + _rates(self) + _interpolation(self) + _advice(self))
+        """The answers in plain words, the most useful first."""
+        remarks = tuple(dict.fromkeys(r for advice in self.advice for r in advice.remarks))
+        return (
+            self.answer,
+            *remarks,
+            *_explained(self),
+            *_interpolation(self),
+            *conditioning(self.condition_number),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Plain values only; infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["optimizer"] = asdict(self.optimizer)
+        values["advice"] = [asdict(advice) for advice in self.advice]
+        values["alone"] = {name: [asdict(it) for it in found] for name, found in self.alone.items()}
         over = self.overfitting
         values |= {
             "eigenvalues": self.eigenvalues.tolist(),
             "depths": self.depths.to_dict(orient="records"),
             "overfitting": None if over is None else asdict(over) | {"verdict": over.verdict},
-            "explained": self.explained,
+            "answer": self.answer,
             "summary": self.summary,
         }
         return _plain(values)
@@ -80,36 +103,43 @@ def diagnose(
     problem: Problem,
     depths: Iterable[int] = DEPTHS,
     *,
+    optimizer: Optimizer | None = None,
     readout: Any = None,
     names: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
     notes: Iterable[str] = (),
     width: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Which learning rates can work on this problem, at which depth, and why.
 
-    For every depth: the bracket of FM-T2, the exact S_min (X-2), the critical learning rate
-    2/S_min, S_bal (X-3) and the largest scale of a Gaussian initialisation that meets FM-A2. With
-    more inputs than samples also the effective ranks and bounds of BO.
+    For every depth: the exact S_min (X-2, X-7), S_bal (X-3), the critical learning rate of the
+    optimizer and the one to use; for one target the bracket of FM-T2 and the largest scale of a
+    Gaussian initialization that meets FM-A2. With more inputs than samples also the effective ranks
+    and bounds of BO.
 
     ```python
     import deeplin as dl, numpy as np
-    from deeplin.training.diagnosis import diagnose
+    from deeplin.training import Optimizer, diagnose
     X = np.random.default_rng(0).normal(size=(50, 5))
-    report = diagnose(dl.Problem.from_data(X, X @ np.ones(5)), depths=[2, 10])
-    report.depths, report.summary
+    problem = dl.Problem.from_data(X, X @ np.ones(5))
+    report = diagnose(problem, depths=[2, 10], optimizer=Optimizer(momentum=0.9))
+    report.answer, report.depths
     ```
     """
-    problem.require_single_target("the diagnosis")
     problem.require_signal("the diagnosis")
     levels = [whole_number("each depth", depth) for depth in depths]
     if not levels:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
+    chosen = optimizer or Optimizer()
+    advice = tuple(advise(problem, L, chosen, readout=readout) for L in levels)
     obstacle = _scale_obstacle(problem, readout)
-    rows = [_row(problem, L, readout, hidden, seed, obstacle is None) for L in levels]
-    w = problem.optimum.reshape(-1)
+    rows = [_row(problem, it, readout, hidden, seed, obstacle is None) for it in advice]
+    w = problem.optimum.reshape(problem.dimension, -1)
     labels = [f"x{k + 1}" for k in range(len(w))] if names is None else names
+    columns = [f"y{k + 1}" for k in range(problem.outputs)] if targets is None else targets
+    weights = w[:, 0].tolist() if problem.outputs == 1 else w.tolist()
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
     return Diagnosis(
         samples=problem.samples,
@@ -118,13 +148,18 @@ def diagnose(
         condition_number=problem.condition_number,
         smallest_eigenvalue=problem.smallest_eigenvalue,
         largest_eigenvalue=problem.largest_eigenvalue,
-        alignment=problem.alignment,
+        alignment=problem.alignment if problem.outputs == 1 else None,
         optimum_norm=problem.optimum_norm,
         minimal_risk=problem.minimal_risk,
         zero_risk=problem.target_moment,
+        targets=tuple(columns),
+        r_squared=dict(zip(columns, r_squared(problem).tolist(), strict=True)),
         width=hidden,
+        optimizer=chosen,
+        advice=advice,
+        alone=_alone(problem, columns, levels, chosen),
         eigenvalues=problem.spectrum.eigenvalues,
-        optimum=dict(zip(labels, w.tolist(), strict=True)),
+        optimum=dict(zip(labels, weights, strict=True)),
         depths=pd.DataFrame(rows),
         scale_obstacle=obstacle,
         overfitting=_overfitting(problem) if interpolates else None,
@@ -132,19 +167,33 @@ def diagnose(
     )
 
 
-def _row(problem: Problem, depth: int, readout, width: int, seed: int, admissible: bool) -> dict:
+def _alone(
+    problem: Problem, names: Sequence[str], depths: list[int], optimizer: Optimizer
+) -> dict[str, tuple[Advice, ...]]:
+    """Advice for each of several targets that has a signal, with a network of its own."""
+    if problem.outputs == 1:
+        return {}
+    parts = {name: problem.only_target(k) for k, name in enumerate(names)}
+    return {
+        name: tuple(advise(part, L, optimizer) for L in depths)
+        for name, part in parts.items()
+        if part.optimum_norm > 0
+    }
+
+
+def _row(problem: Problem, advice: Advice, readout, width: int, seed: int, small: bool) -> dict:
+    depth = advice.depth
     flattest = minimal_sharpness(problem, depth, readout)
-    balanced = balanced_sharpness(problem, depth, readout)
     return {
         "depth": depth,
         "lower": flattest.lower,
         "minimal_sharpness": flattest.exact,
         "upper": flattest.upper,
-        "balanced_sharpness": balanced,
-        "critical_learning_rate": 2 / flattest.exact,
-        "suggested_learning_rate": 1 / balanced,
+        "balanced_sharpness": balanced_sharpness(problem, depth, readout),
+        "critical_learning_rate": advice.critical_learning_rate,
+        "suggested_learning_rate": advice.learning_rate,
         "largest_scale": (
-            admissible_scale(problem.dimension, depth, width, seed) if admissible else None
+            admissible_scale(problem.dimension, depth, width, seed) if small else None
         ),
     }
 
@@ -165,6 +214,8 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
 
 def _scale_obstacle(problem: Problem, readout: Any) -> str | None:
     """Which hypothesis of FM-A2 no initialisation can meet, if any."""
+    if problem.outputs > 1:
+        return "FM-A2 is about networks with one output"
     if readout is not None:
         return "FM-A2 is about networks whose last layer is the output, without a read-out"
     if problem.rank < problem.dimension:
@@ -183,31 +234,28 @@ def _overfitting(problem: Problem) -> Overfitting | None:
 # --- in words ----------------------------------------------------------------------------------
 
 
-def _facts(it: Diagnosis) -> list[str]:
-    return [
-        f"{it.samples} samples of {it.dimension} inputs, of rank {it.rank}; the eigenvalues of Σ̂ "
-        f"span a factor of {it.condition_number:.3g}.",
-        f"The best linear map explains {it.explained:.1%} of the target's second moment "
-        f"(R_min = {it.minimal_risk:.4g}) and has norm ‖w*‖ = {it.optimum_norm:.4g}.",
-    ]
+def _answer(advice: Sequence[Advice], optimizer: Optimizer, outputs: int) -> str:
+    ends = advice if len(advice) == 1 else (advice[0], advice[-1])
+    rates = " and ".join(f"{it.learning_rate:.3g} at depth {it.depth}" for it in ends)
+    limits = " and ".join(f"{it.critical_learning_rate:.3g}" for it in ends)
+    several = f", summed over the {outputs} targets," if outputs > 1 else ""
+    beyond = "nothing can settle" if ends[0].certain else "the mean square error cannot settle"
+    plural = "respectively " if len(ends) > 1 else ""
+    return (
+        f"Use learning rate {rates} with {optimizer}{several or ';'} "
+        f"{'and ' if several else ''}above {limits} {plural}{beyond}."
+    )
 
 
-def _rates(it: Diagnosis) -> list[str]:
-    first, last = it.depths.iloc[0], it.depths.iloc[-1]
-    sentences = [
-        f"At depth {row['depth']:.0f} gradient descent cannot settle with a learning rate above "
-        f"{row['critical_learning_rate']:.3g}; start with {row['suggested_learning_rate']:.3g}."
-        for row in ([first] if len(it.depths) == 1 else [first, last])
-    ]
-    if it.scale_obstacle is None:
-        sentences.append(
-            f"Gaussian weights of width {it.width} are small enough for the theory of small "
-            f"initialisation up to a scale of {last['largest_scale']:.2g} at depth "
-            f"{last['depth']:.0f} (FM-A2)."
-        )
+def _explained(it: Diagnosis) -> list[str]:
+    size = f"{it.samples} samples of {it.dimension} inputs"
+    if len(it.targets) == 1:
+        name, value = next(iter(it.r_squared.items()))
+        part = f"R² = {value:.3g}: {size} explain {max(value, 0):.1%} of the variance of {name}"
     else:
-        sentences.append(f"No initialisation scale is admissible under FM-A2: {it.scale_obstacle}.")
-    return sentences
+        each = ", ".join(f"{name} {value:.3g}" for name, value in it.r_squared.items())
+        part = f"R² from {size}: {each}"
+    return [f"{part}, at best (least squares)."]
 
 
 def _interpolation(it: Diagnosis) -> list[str]:
@@ -215,32 +263,35 @@ def _interpolation(it: Diagnosis) -> list[str]:
     if over is None:
         return []
     ratio = over.leave_one_out / over.zero_error
-    sentences = [
-        f"There are more inputs than samples, so networks interpolate. On a sample left out, the "
-        f"minimum-norm interpolant has {ratio:.2g} times the error of predicting zero."
-    ]
-    if math.isinf(over.tail.index):
-        sentences.append(
-            "No tail of the spectrum is flat enough for benign overfitting (k = ∞): noise in the "
-            "target will hurt. Regularise or stop early."
-        )
-    else:
-        sentences.append(
-            f"Interpolation looks {over.verdict}: beyond k = {over.tail.index:.0f} directions the "
-            f"effective rank is {over.tail.large_rank:.3g}, and fitting the noise costs about "
-            f"{over.noise_cost:.2g} of its variance."
-        )
-    return sentences
-
-
-def _advice(it: Diagnosis) -> list[str]:
-    if it.condition_number > 1e4:
+    measured = (
+        "There are more inputs than samples, so networks fit them exactly. On samples left out, "
+        f"that solution (of minimal norm) errs {ratio:.2g} times as much as predicting zero"
+    )
+    spectrum = (
+        "no tail of the spectrum is flat enough for benign overfitting (k = ∞)"
+        if math.isinf(over.tail.index)
+        else f"beyond k = {over.tail.index:.0f} directions the effective rank is "
+        f"{over.tail.large_rank:.3g}, so fitting the noise costs about {over.noise_cost:.2g} of "
+        "its variance"
+    )
+    if not over.beats_zero:
         return [
-            "The problem is ill-conditioned: the slowest direction needs about "
-            f"{it.condition_number:.1g} times the steps of the fastest. Standardise the inputs if "
-            "they are not (--standardize), or drop nearly dependent ones."
+            f"{measured}: these inputs do not predict the target, and interpolating cannot be "
+            f"called benign whatever the spectrum allows ({spectrum})."
         ]
-    return []
+    advice = "" if over.verdict == "benign" else " Regularise or stop early."
+    return [f"{measured}.", f"Interpolation looks {over.verdict}: {spectrum}.{advice}"]
+
+
+def conditioning(condition_number: float) -> list[str]:
+    """Advice where the directions of the data need very different numbers of steps."""
+    if condition_number <= ILL_CONDITIONED:
+        return []
+    return [
+        "The problem is ill-conditioned: the slowest direction needs about "
+        f"{condition_number:.1g} times the steps of the fastest. Standardise the inputs if they "
+        "are not (--standardize), or drop nearly dependent ones."
+    ]
 
 
 def _plain(value: Any) -> Any:

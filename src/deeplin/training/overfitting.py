@@ -14,6 +14,7 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number
 from deeplin.problems import Problem
+from deeplin.training.explained import leave_one_out_errors
 
 FLAT_EDGE = 1.1
 """A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""
@@ -50,9 +51,18 @@ class Overfitting:
     variance: float
     """log(q/δ) σ² (k/n + n/R_k) (BO-T3.1 at c = 1), σ² over all targets, at most leave_one_out."""
 
+    beats_zero: bool = True
+    """On samples left out the interpolant is better than predicting zero: paired test, 5 %."""
+
     @property
     def verdict(self) -> str:
-        """`benign`, `tempered` or `harmful`, from the cost of fitting the noise."""
+        """`benign`, `tempered` or `harmful`; the error on samples left out decides first.
+
+        The spectrum only bounds what fitting the noise adds. Where the interpolant is no better
+        than predicting zero on samples it has not seen, it is `harmful` whatever the spectrum.
+        """
+        if not self.beats_zero:
+            return "harmful"
         if self.noise_cost <= 0.25:
             return "benign"
         return "tempered" if self.noise_cost <= 1 else "harmful"
@@ -70,6 +80,11 @@ def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1
     ```
     """
     n, q = problem.samples, problem.outputs
+    if problem.dimension <= n:
+        raise InputError(
+            f"overfitting by interpolation needs more inputs than samples; received {n} samples of "
+            f"{problem.dimension} inputs."
+        )
     tail = estimate_tail(problem, b=b)
     errors = leave_one_out_errors(problem)
     error = float(np.sum(errors**2) / n)
@@ -86,7 +101,17 @@ def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1
         noise_cost=cost,
         bias=tail.tail_sum / n * problem.optimum_norm**2,
         variance=math.log(q / positive_number("delta", delta)) * noise * cost,
+        beats_zero=_beats_zero(errors, problem.require_data("the left-out error")[1]),
     )
+
+
+def _beats_zero(errors: np.ndarray, targets: np.ndarray) -> bool:
+    """Whether the squared errors are smaller than the targets' squares: paired t-test at 5 %."""
+    from scipy.special import stdtrit
+
+    gains = np.sum(targets**2 - errors**2, axis=1)
+    n, deviation = len(gains), float(np.std(gains, ddof=1)) if len(gains) > 1 else math.inf
+    return n > 1 and float(gains.mean()) > stdtrit(n - 1, 0.95) * deviation / math.sqrt(n)
 
 
 def tail_sum(problem: Problem, removed: int) -> float:
@@ -120,23 +145,3 @@ def estimate_tail(problem: Problem, *, b: float = 1.0) -> TailEstimate:
         if s / top >= positive_number("b", b) * n:
             return TailEstimate(k, s, s / top, large)
     return TailEstimate(math.inf, 0.0, 0.0, 0.0)
-
-
-def leave_one_out_errors(problem: Problem) -> np.ndarray:
-    """Errors (n×q) of the minimum-norm interpolant of all samples but one, on that one.
-
-    With G = XXᵀ the error on sample i is (G⁺Y)_i/(G⁺)_ii: no refitting. For centred data the same
-    formula leaves the sample out of the means as well.
-    """
-    X, Y = problem.require_data("the leave-one-out error")
-    n = problem.samples
-    if problem.rank < min(n - 1, problem.dimension) or problem.dimension < n:
-        raise InputError(
-            f"the leave-one-out error of an interpolant needs more inputs than samples and "
-            f"independent rows; received {n} samples of {problem.dimension} inputs, "
-            f"rank {problem.rank}."
-        )
-    eigenvalues, vectors, _ = problem.spectrum
-    left = X @ vectors / np.sqrt(n * eigenvalues)
-    weights = left / (n * eigenvalues)
-    return (weights @ (left.T @ Y)) / np.sum(weights * left, axis=1)[:, None]

@@ -11,7 +11,8 @@ from deeplin.dynamics import Run
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness
-from deeplin.theory.minimizers import balanced_sharpness, minimal_sharpness
+from deeplin.theory import balanced_sharpness, minimal_sharpness, stability_limit
+from deeplin.training.advice import Optimizer, advise
 
 FLATTEST_MARGIN = 1e-6
 """Relative slack of S ≥ S_min at a run that ends near a minimiser, not in it."""
@@ -22,37 +23,36 @@ class Prediction:
     """Can descent settle at this learning rate, and how sharp is it where it does? (FM-crit)"""
 
     learning_rate: float
+    critical_learning_rate: float
+    """Above it no minimizer is stable, with this optimizer and loss."""
     largest_stable_sharpness: float
-    """(2 + 2β)/η: sharper minimisers repel descent."""
-    minimal_sharpness: float | None
-    """S_min (X-2); known for one target."""
+    """Sharper minimizers of R repel full-batch descent: 2/η, (2 + 2β)/η with momentum."""
+    minimal_sharpness: float
+    """S_min (X-2, X-7)."""
     balanced_sharpness: float
-    """S_bal (X-3): where small initialisations end."""
+    """S_bal (X-3): where small initializations end."""
+    settles: bool
+    """Whether training can settle at all: on batches only where the data can be interpolated."""
+    bounded: bool
+    """Whether the sharpness of R where it settles lies between S_min and the largest stable one."""
 
     @property
-    def can_settle(self) -> bool | None:
-        """Whether any minimiser is stable; None where S_min is not known."""
-        if self.minimal_sharpness is None:
-            return None
-        return self.minimal_sharpness <= self.largest_stable_sharpness
-
-    @property
-    def critical_learning_rate(self) -> float | None:
-        """The learning rate above which no minimiser is stable."""
-        if self.minimal_sharpness is None:
-            return None
-        return self.learning_rate * self.largest_stable_sharpness / self.minimal_sharpness
+    def can_settle(self) -> bool:
+        """Whether any minimizer is stable."""
+        return self.settles and self.learning_rate <= self.critical_learning_rate
 
     def __str__(self) -> str:
-        limit = f"{self.largest_stable_sharpness:.4g}"
-        if self.minimal_sharpness is None:
-            return f"where descent settles, the sharpness is at most 2/η = {limit}"
-        critical = f"the critical rate {self.critical_learning_rate:.4g} (2/S_min)"
-        if not self.can_settle:
-            return f"η = {self.learning_rate:.4g} is above {critical}: descent cannot settle"
+        rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
+        if self.learning_rate > self.critical_learning_rate:
+            return f"learning rate {rate} is above the critical {critical}: training cannot settle"
+        below = f"learning rate {rate} is below the critical {critical}: training can settle"
+        if not self.settles:
+            return f"{below} only while the rate is lowered (the data cannot be interpolated)"
+        if not self.bounded:
+            return below
         return (
-            f"η = {self.learning_rate:.4g} is below {critical}: descent can settle, at a sharpness "
-            f"between S_min = {self.minimal_sharpness:.4g} and 2/η = {limit}"
+            f"{below}, at a sharpness between S_min = {self.minimal_sharpness:.4g} and the largest "
+            f"stable one, {self.largest_stable_sharpness:.4g}"
         )
 
 
@@ -69,27 +69,34 @@ class Verdict:
 
 
 def predict(
-    problem: Problem, network: Network, learning_rate: float, momentum: float = 0.0
+    problem: Problem,
+    network: Network,
+    learning_rate: float,
+    optimizer: Optimizer | None = None,
 ) -> Prediction:
-    """What FM-crit says about descent from this network at this learning rate.
+    """What the theory says about training from this network at this learning rate.
 
     ```python
     import deeplin as dl, jax, numpy as np
-    from deeplin.training.prediction import predict
+    from deeplin.training import predict
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X @ np.ones(5))
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
     assert not predict(problem, net, learning_rate=10.0).can_settle
     ```
     """
-    L = network.depth
+    chosen, L = optimizer or Optimizer(), network.depth
     readout: Any = None if network.readout is None else np.asarray(network.readout)
-    single = problem.outputs == 1
+    advice = advise(problem, L, chosen, readout=readout)
+    limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
     return Prediction(
         learning_rate=learning_rate,
-        largest_stable_sharpness=(2 + 2 * momentum) / learning_rate,
-        minimal_sharpness=minimal_sharpness(problem, L, readout).exact if single else None,
-        balanced_sharpness=(balanced_sharpness(problem, L, readout if single else None)),
+        critical_learning_rate=advice.critical_learning_rate,
+        largest_stable_sharpness=limit / (learning_rate * chosen.loss_factor(problem)),
+        minimal_sharpness=minimal_sharpness(problem, L, readout).exact,
+        balanced_sharpness=balanced_sharpness(problem, L, readout),
+        settles=chosen.batches(problem) is None or advice.settles,
+        bounded=chosen.batches(problem) is None and not chosen.weight_decay,
     )
 
 
@@ -97,17 +104,19 @@ def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
     """Compare a finished run, and the sharpness where it ended, with the prediction."""
     sharp = f"sharpness {end.value:.4g}"
     if run.status != "converged":
-        outcome = f"descent {run.status} after {run.steps} steps, at {sharp}"
-        if prediction.can_settle is False:
+        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
+        if not prediction.can_settle:
             return Verdict(True, outcome)
         advice = "pass more steps" if run.status == "stopped" else "pass a smaller learning rate"
         return Verdict(None, f"{outcome}; being able to settle is no promise, {advice}")
-    outcome = f"descent settled after {run.steps} steps at {sharp}"
-    if prediction.can_settle is False:
+    outcome = f"training settled after {run.steps} steps at {sharp}"
+    if not prediction.can_settle:
         return Verdict(False, outcome)
-    limit, least = prediction.largest_stable_sharpness, prediction.minimal_sharpness or 0.0
+    if not prediction.bounded:
+        return Verdict(True, outcome)
+    limit, least = prediction.largest_stable_sharpness, prediction.minimal_sharpness
     if end.value - end.error > limit:
-        return Verdict(False, f"{outcome}, above 2/η = {limit:.4g}")
+        return Verdict(False, f"{outcome}, above the largest stable one, {limit:.4g}")
     if end.value + end.error < least * (1 - FLATTEST_MARGIN):
         return Verdict(False, f"{outcome}, below S_min = {least:.4g}")
-    return Verdict(True, f"{outcome}, {end.value / limit:.0%} of 2/η")
+    return Verdict(True, f"{outcome}, {end.value / limit:.0%} of the largest stable one")

@@ -14,9 +14,13 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network, initialize
 from deeplin.problems import Problem
-from deeplin.theory.minimizers import balanced_network, balanced_sharpness
+from deeplin.theory import decayed_minimum
+from deeplin.theory.minimizers import balanced_network
+from deeplin.training.advice import Optimizer, advise
 
 INITIALIZATIONS = ("gaussian", "zero_layer", "residual", "identity", "balanced")
+TOLERANCE = 1e-10
+"""Training ends when R − R_min is at most this part of what there is to explain."""
 RETRIES = 20
 """How often an automatic learning rate that diverged is halved."""
 
@@ -71,11 +75,40 @@ def default_width(problem: Problem) -> int:
     return max(min(problem.dimension, 32), min(problem.dimension, problem.outputs))
 
 
-def automatic_learning_rate(problem: Problem, network: Network) -> float:
-    """1/S_bal: half of the largest rate that is stable where small initialisations end (X-3)."""
-    if network.readout is None:
-        return 1 / balanced_sharpness(problem, network.depth)
-    return 1 / balanced_sharpness(problem, network.depth, np.asarray(network.readout))
+def train(
+    problem: Problem,
+    depth: int = 10,
+    *,
+    learning_rate: float | str = "auto",
+    optimizer: Optimizer | None = None,
+    steps: int = 20_000,
+    seed: int = 0,
+    width: int | None = None,
+    initialization: str = "gaussian",
+    scale: float | None = None,
+    **options: Any,
+) -> Run:
+    """Train a deep linear network on a problem without knowing the theory.
+
+    The start fits the size of the solution (`starting_network`), the learning rate is the advised
+    one (`advise`), and training ends when R − R_min is 1e-10 of what there is to explain.
+    `options` are those of `gradient_descent`, such as `record_every`.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    run = dl.train(dl.Problem.from_data(X, X @ np.ones(3)), depth=3)
+    assert run.status == "converged"
+    ```
+    """
+    problem.require_signal("what to train for")
+    start, batches = jax.random.split(jax.random.key(whole_number("seed", seed, minimum=0)))
+    network = starting_network(
+        problem, start, depth=depth, width=width, initialization=initialization, scale=scale
+    )
+    return descend(
+        problem, network, learning_rate, steps, optimizer=optimizer, key=batches, **options
+    )
 
 
 def descend(
@@ -84,25 +117,51 @@ def descend(
     learning_rate: Any,
     steps: int,
     *,
+    optimizer: Optimizer | None = None,
+    key: Any = None,
     announce: Callable[[float], None] = lambda rate: None,
     **options: Any,
 ) -> Run:
-    """Gradient descent with a given rate, or with "auto": 1/S_bal, halved while it diverges.
+    """Descent with a given rate, or with "auto": the advised one, halved while it diverges.
 
-    `options` are those of `gradient_descent`; `run.evidence["halvings"]` says how often an
+    Rates are in the units of the optimizer's loss. `run.evidence["halvings"]` says how often an
     automatic rate was halved, because the start was far sharper than where training ends.
-    `announce` is told every rate that is tried.
+    `announce` is told every rate that is tried. Without a `gap` or `loss_target` of its own in
+    `options` a run ends when R is as good as at the minimum (`goal`).
     """
+    chosen = optimizer or Optimizer()
     rates = [learning_rate]
     if learning_rate == "auto":
-        first = automatic_learning_rate(problem, network)
+        readout = None if network.readout is None else np.asarray(network.readout)
+        first = advise(problem, network.depth, chosen, readout=readout).learning_rate
         rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
+    if not {"gap", "loss_target"} & options.keys():
+        options["gap"] = goal(problem, network, chosen)
+    settings = chosen.settings(problem, key)
+    factor = chosen.loss_factor(problem)
     for rate in rates:
         announce(rate)
-        run = gradient_descent(problem, network, rate, steps, **options)
+        run = gradient_descent(problem, network, rate * factor, steps, **settings, **options)
         if run.status != "diverged":
             break
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
+
+
+def goal(problem: Problem, network: Network, optimizer: Optimizer) -> float | None:
+    """The gap R − R_min at which training is done: that of the minimum it goes to, nearly.
+
+    With weight decay that is the decayed minimum (X-9); None where it is not known.
+    """
+    there = 0.0
+    if optimizer.weight_decay:
+        readout = None if network.readout is None else np.asarray(network.readout)
+        decay = optimizer.weight_decay / optimizer.loss_factor(problem)
+        try:
+            there = decayed_minimum(problem, network.depth, decay, readout).risk
+        except InputError:  # several targets on data that are not white
+            return None
+        there = max(there - problem.minimal_risk, 0.0)
+    return there + TOLERANCE * (problem.zero_gap - there)
 
 
 def _default_scale(problem: Problem, initialization: str, depth: int, width: int) -> float:

@@ -57,7 +57,10 @@ def residual_form(context: Context) -> Check:
     formula=r"\tfrac1n\sum_i\log(1+e^{-y_ix_i^\top w_t}) \to 0\ \text{for every}\ \eta",
 )
 def logistic_contrast(context: Context) -> list[Check]:
-    """The problem's inputs with the labels sign(Xw*): below log 2, and lower after more steps."""
+    """The problem's inputs with the labels sign(Xw*): below log 2, and falling on, at every rate.
+
+    Four times the steps must lower the loss by a tenth at least; the theory's 1/t gives a factor 4.
+    """
     context.require_vector()
     inputs, _ = context.problem.require_data("the logistic contrast")
     scores = inputs @ context.problem.optimum.reshape(-1)
@@ -68,7 +71,7 @@ def logistic_contrast(context: Context) -> list[Check]:
     return [
         *(Check(loss, np.log(2.0), name) for name, loss in zip(names, late, strict=True)),
         *(
-            Check(loss, before, f"{name}, falling")
+            Check(loss, 0.9 * before, f"{name}, falling")
             for name, loss, before in zip(names, late, early, strict=True)
         ),
     ]

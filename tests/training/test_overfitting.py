@@ -6,11 +6,8 @@ from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
 from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks
-from deeplin.training.overfitting import (
-    estimate_overfitting,
-    estimate_tail,
-    leave_one_out_errors,
-)
+from deeplin.training.explained import leave_one_out_errors
+from deeplin.training.overfitting import estimate_overfitting, estimate_tail
 
 
 def _samples(rng, spectrum, n=100, noise=0.3):
@@ -22,12 +19,14 @@ def _samples(rng, spectrum, n=100, noise=0.3):
 
 
 @pytest.mark.parametrize("centred", [False, True])
-def test_leaving_one_out_needs_no_refitting(rng, centred):
-    X, y = rng.normal(size=(9, 14)) + 1, rng.normal(size=9) + 1
+@pytest.mark.parametrize("samples", [9, 30])
+def test_leaving_one_out_needs_no_refitting(rng, samples, centred):
+    X, y = rng.normal(size=(samples, 14)) + 1, rng.normal(size=samples) + 1
     mean_x, mean_y = (X.mean(axis=0), y.mean()) if centred else (0.0, 0.0)
-    errors = leave_one_out_errors(dl.Problem.from_data(X - mean_x, y - mean_y))[:, 0]
-    for i in range(9):
-        rest = np.arange(9) != i
+    problem = dl.Problem.from_data(X - mean_x, y - mean_y)
+    errors = leave_one_out_errors(problem, centered=centred)[:, 0]
+    for i in range(samples):
+        rest = np.arange(samples) != i
         model = LinearRegression(fit_intercept=centred).fit(X[rest], y[rest])
         assert errors[i] == pytest.approx(y[i] - model.predict(X[[i]])[0], rel=1e-8)
 
@@ -64,3 +63,18 @@ def test_the_verdict_follows_the_measured_risk(rng):
 def test_more_samples_than_inputs_are_refused(problem):
     with pytest.raises(dl.InputError, match="more inputs than samples"):
         estimate_overfitting(problem)
+
+
+def test_pure_noise_is_not_called_benign_whatever_the_spectrum(rng):
+    X, y = rng.normal(size=(50, 2000)), rng.normal(size=50)
+    report = estimate_overfitting(dl.Problem.from_data(X, y))
+    assert report.noise_cost < 0.25  # by its spectrum alone it would be benign
+    assert not report.beats_zero
+    assert report.verdict == "harmful"
+
+
+def test_a_sample_that_decides_its_own_fit_has_no_left_out_error():
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 2.0]])
+    errors = leave_one_out_errors(dl.Problem.from_data(X, np.array([1.0, 2.0, 1.0])))
+    assert np.isnan(errors[0, 0])
+    assert np.isfinite(errors[1:]).all()
