@@ -1,5 +1,6 @@
-"""The explorer: a local page where a moved slider shows the whole training at once.
+"""The explorer: one static page whose numerics run in the browser.
 
-Start it with `deeplin explore`. `state` holds every input with its bound, `compute` and its
-neighbours turn a state into numbers, a module for each page shows them, `server` serves it.
+`page/` holds it as plain ES modules, each file one idea. `build` makes one self-contained HTML
+file of them, `serve` shows that file on the loopback and answers what needs the library
+(certificates, large tables), `draws` repeats the page's random numbers in Python.
 """

@@ -1,0 +1,107 @@
+"""The page as one self-contained HTML file: modules, style and settings inside, nothing fetched.
+
+The modules keep to a small part of the language (imports by name from `./file.js`, exports in
+front of declarations, no cycles), so that putting each into a function of its own is all the
+bundling there is. A worker runs the same text with another entry.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+PAGE = files("deeplin.explorer") / "page"
+IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "\./(\w+\.js)";\n', re.MULTILINE)
+EXPORT = re.compile(r"^export ((?:async )?function|class|const) (\w+)", re.MULTILINE)
+START = """const modules = {};
+const define = (name, body) => { let made; modules[name] = () => (made ??= body()); };
+const use = (name) => modules[name]();
+"""
+
+
+def page(
+    *,
+    server: Mapping[str, Any] | None = None,
+    certificates: Mapping[str, Any] | None = None,
+    statements: Mapping[str, Any] | None = None,
+) -> str:
+    """The whole page; `server` holds the token of the local server that shows it, if one does."""
+    settings = {
+        "inputs": inputs(),
+        "presets": presets(),
+        "certificates": dict(certificates or {}),
+        "statements": dict(statements or {}),
+        "server": server,
+    }
+    script, style = bundle(), read("style.css")
+    policy = "; ".join(
+        (
+            "default-src 'none'",
+            f"script-src {_hash(script)}",
+            f"style-src {_hash(style)}",
+            "worker-src blob:",
+            "img-src data: blob:",
+            "connect-src 'none'" if server is None else "connect-src 'self'",
+            "base-uri 'none'",
+            "form-action 'none'",
+        )
+    )
+    data = json.dumps(settings, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    parts = {
+        "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        "style": f"<style>{style}</style>",
+        "settings": f'<script type="application/json" id="settings">{data}</script>',
+        "modules": f'<script type="module" id="modules">{script}</script>',
+    }
+    html = read("index.html")
+    for name, part in parts.items():
+        html = html.replace(f"<!-- {name} -->", part)
+    return html
+
+
+def inputs() -> dict[str, Any]:
+    """Every input of the page: label, bounds, default."""
+    return json.loads(read("inputs.json"))
+
+
+def presets() -> dict[str, Any]:
+    """Every preset: title, the inputs that differ from their defaults, story."""
+    return json.loads(read("presets.json"))
+
+
+@cache
+def bundle() -> str:
+    """All modules as one text; each is a function that runs when it is first used."""
+    names = sorted(entry.name for entry in PAGE.iterdir() if entry.name.endswith(".js"))
+    defined = [f'define("{name}", () => {{\n{_module(read(name))}}});\n' for name in names]
+    return START + "".join(defined) + 'use(globalThis.entry ?? "main.js").start();\n'
+
+
+def _module(source: str) -> str:
+    """A module as the body of a function that returns what it exports."""
+
+    def use(match: re.Match[str]) -> str:
+        names, everything, path = match.groups()
+        wanted = everything or "{" + names.replace(" as ", ": ") + "}"
+        return f'const {wanted} = use("{path}");\n'
+
+    exported = ", ".join(name for _, name in EXPORT.findall(source))
+    body = EXPORT.sub(r"\1 \2", IMPORT.sub(use, source))
+    return f"{body}return {{ {exported} }};\n"
+
+
+@cache
+def read(name: str) -> str:
+    """The text of a file of the page."""
+    return (PAGE / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """The text's hash as a content security policy wants it: this and nothing else may run."""
+    return "'sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() + "'"

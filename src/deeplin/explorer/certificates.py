@@ -1,0 +1,124 @@
+"""Certificates for the page: of any run it describes, and of its presets when it is exported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+import deeplin as dl
+from deeplin.explorer.build import inputs, presets
+from deeplin.explorer.draws import data_of, network_of
+from deeplin.theory import STATEMENTS, certify
+
+MOST_WORK = 4e9
+"""Weight updates (times samples for GELU and ReLU) of one certified run: some ten seconds."""
+MOST_NUMBERS = 2_000_000
+RECORDS = 160
+FLOW_TIMES, FLOW_STEPS = 61, 20_000
+SHOWN = ("id", "part", "verdict", "left", "right", "margin", "hypotheses")
+
+
+def rows_of(problem: dl.Problem, network: dl.Network, request: Mapping[str, Any]) -> list[dict]:
+    """The certificate of a run: a row for each statement, as JSON values."""
+    rate, steps = float(request["learning_rate"]), int(request["steps"])
+    if request.get("dynamics") == "flow":
+        times = np.linspace(0, rate * steps, FLOW_TIMES)
+        run = dl.gradient_flow(problem, network, until=times[-1], at=times, max_steps=FLOW_STEPS)
+    else:
+        run = dl.gradient_descent(
+            problem,
+            network,
+            rate,
+            steps,
+            momentum=float(request.get("momentum", 0.0)),
+            record_every=-(-steps // RECORDS) | 1,
+        )
+    return [{name: row[name] for name in SHOWN} for row in certify(problem, run).records()]
+
+
+def statements() -> dict[str, dict[str, str]]:
+    """Title and formula (as MathML, which browsers draw without any script) of every statement."""
+    from latex2mathml.converter import convert
+
+    return {
+        name: {"title": known.title, "formula": convert(known.formula, display="inline")}
+        for name, known in STATEMENTS.items()
+    }
+
+
+def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[str, dict]:
+    """The certificates of every preset of the training page, for descent and for flow."""
+    default = {name: given["default"] for name, given in inputs().items()}
+    found = {}
+    for name, preset in presets().items():
+        state = default | preset["state"]
+        if state["tab"] != "training":
+            continue
+        report(preset["title"])
+        X, Y = data_of(state)
+        problem, network = dl.Problem.from_data(X, Y[:, 0]), network_of(state)
+        found[name] = {
+            dynamics: rows_of(problem, network, state | {"dynamics": dynamics})
+            for dynamics in ("descent", "flow")
+        }
+    return found
+
+
+def certified(request: Any) -> dict[str, Any]:
+    """The answer to a page that asks for a certificate; raises InputError for what cannot be."""
+    if not isinstance(request, dict):
+        raise dl.InputError("the request is not an object; ask from the page.")
+    problem = _problem(request)
+    network = _network(request)
+    steps = request.get("steps")
+    if not isinstance(steps, int) or not 1 <= steps <= 100_000:
+        raise dl.InputError(f"steps is {steps!r}; pass a whole number from 1 to 100000.")
+    rows = 1 if network.activation == "linear" else problem.samples
+    work = steps * rows * sum(layer.size for layer in network.weights)
+    if work > MOST_WORK:
+        raise dl.InputError(
+            f"this certificate needs {work:.1e} weight updates, more than {MOST_WORK:.0e}; choose "
+            "fewer steps or a smaller network."
+        )
+    return {"rows": rows_of(problem, network, request), "statements": statements()}
+
+
+def _problem(request: dict[str, Any]) -> dl.Problem:
+    if "moments" in request:
+        given = request["moments"]
+        if not isinstance(given, dict):
+            raise dl.InputError("moments is not an object; read the file again.")
+        covariance, cross = _array("covariance", given), _array("cross", given)
+        return dl.Problem.from_moments(
+            covariance,
+            cross,
+            float(_array("target_moment", given)),
+            samples=int(_array("samples", given)),
+        )
+    X, y = _array("X", request), _array("y", request)
+    return dl.Problem.from_data(X, y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
+
+
+def _network(request: dict[str, Any]) -> dl.Network:
+    layers = request.get("weights")
+    if not isinstance(layers, list) or not 1 <= len(layers) <= 40:
+        raise dl.InputError("weights is not a list of 1 to 40 layers; ask from the page.")
+    weights = [_array("a layer", {"a layer": layer}) for layer in layers]
+    readout = None if request.get("readout") is None else _array("readout", request)
+    activation = request.get("activation", "linear")
+    return dl.Network(weights, readout, activation=activation)
+
+
+def _array(name: str, given: dict[str, Any]) -> np.ndarray:
+    """A finite array of numbers of bounded size."""
+    try:
+        array = np.asarray(given[name], dtype=float)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise dl.InputError(f"{name} is missing or not numbers; ask from the page.") from None
+    if array.size > MOST_NUMBERS or not np.all(np.isfinite(array)):
+        raise dl.InputError(
+            f"{name} has {array.size} numbers; pass at most {MOST_NUMBERS}, all finite."
+        )
+    return array

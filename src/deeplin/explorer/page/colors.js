@@ -1,0 +1,40 @@
+// Colors that color-blind people can tell apart (after Okabe and Ito), for paper and for the dark.
+
+const LIGHT = {
+  blue: "#0072b2", orange: "#d98200", green: "#00805c", red: "#d04a00", purple: "#a8458a", gray: "#7d858e",
+  paper: "#ffffff", text: "#1d2126", soft: "#5c6570", line: "#e1e4e8", frame: "#b9c0c8",
+};
+const DARK = {
+  blue: "#56b4e9", orange: "#f0b23a", green: "#2fc79a", red: "#ff8a50", purple: "#e59cc8", gray: "#a3abb5",
+  paper: "#16191d", text: "#e8eaed", soft: "#a3abb5", line: "#2c323a", frame: "#4b545e",
+};
+const HEAT = ["#00224e", "#123570", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"];
+const LAYERS_LIGHT = ["#5b02a3", "#9a179b", "#cb4679", "#e56b5d", "#e8892f", "#d39c00"];
+const LAYERS_DARK = ["#9a7bff", "#c86fe0", "#ee7fb0", "#ff9d80", "#ffb95a", "#ffe14d"];
+
+export function isDark() {
+  const chosen = document.documentElement.dataset.theme;
+  return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+}
+
+export function palette() {
+  return isDark() ? DARK : LIGHT;
+}
+
+/** The color at `share` (0 to 1) of a ramp. */
+function ramp(colors, share) {
+  const place = Math.min(Math.max(share, 0), 1) * (colors.length - 1);
+  const k = Math.min(Math.floor(place), colors.length - 2);
+  const parts = [0, 1, 2].map((i) => {
+    const [a, b] = [colors[k], colors[k + 1]].map((color) => parseInt(color.slice(1 + 2 * i, 3 + 2 * i), 16));
+    return Math.round(a + (b - a) * (place - k));
+  });
+  return `rgb(${parts.join(",")})`;
+}
+
+export const heat = (share) => ramp(HEAT, share);
+
+/** From the first layer (violet) to the last (yellow), readable on the present paper. */
+export function layerColor(k, count) {
+  return ramp(isDark() ? LAYERS_DARK : LAYERS_LIGHT, count > 1 ? k / (count - 1) : 0);
+}

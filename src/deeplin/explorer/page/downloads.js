@@ -1,0 +1,114 @@
+// A page's figures as one picture with its settings and a caption, and its numbers as a table.
+import { palette } from "./colors.js";
+import { make, save } from "./dom.js";
+import { INPUTS } from "./state.js";
+import { SvgPen } from "./svg_pen.js";
+
+const CELL = { width: 400, height: 260, title: 22, key: 20 };
+const MARGIN = 20;
+const LINE = 17;
+const RESOLUTION = 2;
+const SHOWN = { training: ["descent", "network", "data"], phase: ["phase", "descent", "network", "data"], wide: ["wide"], theorems: [] };
+
+/** The settings a page depends on, as one text. */
+export function settingsText(state) {
+  const groups = SHOWN[state.tab];
+  const names = Object.keys(INPUTS).filter((name) => groups.includes(INPUTS[name].group));
+  return names.map((name) => {
+    const { label, options, kind } = INPUTS[name];
+    const value = state[name];
+    return `${label.replace(/ \(.*/, "")}: ${kind === "flag" ? (value ? "yes" : "no") : options ? options[value] : value}`;
+  }).join("  ·  ");
+}
+
+function wrap(pen, text, width) {
+  const lines = [""];
+  for (const word of text.split(" ")) {
+    const longer = lines.at(-1) ? `${lines.at(-1)} ${word}` : word;
+    if (pen.measureText(longer).width > width && lines.at(-1)) lines.push(word);
+    else lines[lines.length - 1] = longer;
+  }
+  return lines;
+}
+
+/** Size of the whole picture and its lines of text. */
+function layout(pen, figures, state, verdict) {
+  const columns = figures.length === 1 ? 1 : figures.length <= 4 ? 2 : 3;
+  const cell = figures.length === 1 ? { ...CELL, width: 820, height: 460 } : CELL;
+  const width = columns * cell.width + 2 * MARGIN;
+  pen.font = "12px system-ui, sans-serif";
+  const top = [`deeplin explorer, ${INPUTS.tab.options[state.tab].toLowerCase()}`];
+  const bottom = [...wrap(pen, `${verdict.headline} ${verdict.text}`, width - 2 * MARGIN), ...wrap(pen, settingsText(state), width - 2 * MARGIN)];
+  const rows = Math.ceil(figures.length / columns);
+  const head = MARGIN + 26;
+  const height = head + rows * cell.height + bottom.length * LINE + MARGIN;
+  return { columns, cell, width, height, top, bottom, head, rows };
+}
+
+function compose(pen, figures, plan) {
+  const colors = palette();
+  const { columns, cell, width, height, top, bottom, head, rows } = plan;
+  pen.fillStyle = colors.paper;
+  pen.fillRect(0, 0, width, height);
+  const write = (text, x, y, font, color = colors.text) => {
+    Object.assign(pen, { font, fillStyle: color, textAlign: "left", textBaseline: "top" });
+    pen.fillText(text, x, y);
+  };
+  write(top[0], MARGIN, MARGIN - 6, "600 15px system-ui, sans-serif");
+  figures.forEach((figure, i) => {
+    pen.save();
+    pen.translate(MARGIN + (i % columns) * cell.width, head + Math.floor(i / columns) * cell.height);
+    write(figure.title, 6, 2, "600 12px system-ui, sans-serif");
+    legend(pen, figure.legend, cell.height - cell.key - 4, colors);
+    pen.translate(0, cell.title);
+    figure.chart.paint(pen, cell.width - 10, cell.height - cell.title - cell.key - 10);
+    pen.restore();
+  });
+  bottom.forEach((text, i) => write(text, MARGIN, head + rows * cell.height + i * LINE, "12px system-ui, sans-serif", colors.soft));
+}
+
+function legend(pen, items, top, colors) {
+  let left = 50;
+  pen.font = "11px system-ui, sans-serif";
+  for (const { name, color, dash, band } of items) {
+    pen.fillStyle = pen.strokeStyle = colors[color] ?? color;
+    pen.globalAlpha = band ? 0.35 : 1;
+    pen.lineWidth = 2;
+    pen.setLineDash(dash ?? []);
+    if (band) pen.fillRect(left, top + 1, 14, 10);
+    else {
+      pen.beginPath();
+      pen.moveTo(left, top + 6);
+      pen.lineTo(left + 14, top + 6);
+      pen.stroke();
+    }
+    pen.setLineDash([]);
+    pen.globalAlpha = 1;
+    Object.assign(pen, { fillStyle: colors.soft, textAlign: "left", textBaseline: "top" });
+    pen.fillText(name, left + 18, top);
+    left += 30 + pen.measureText(name).width;
+  }
+}
+
+export function savePng(figures, state, verdict) {
+  const canvas = make("canvas");
+  const pen = canvas.getContext("2d");
+  const plan = layout(pen, figures, state, verdict);
+  canvas.width = plan.width * RESOLUTION;
+  canvas.height = plan.height * RESOLUTION;
+  pen.scale(RESOLUTION, RESOLUTION);
+  compose(pen, figures, plan);
+  canvas.toBlob((blob) => save(`deeplin-${state.tab}.png`, blob, "image/png"), "image/png");
+}
+
+export function saveSvg(figures, state, verdict) {
+  const plan = layout(new SvgPen(0, 0), figures, state, verdict);
+  const pen = new SvgPen(plan.width, plan.height);
+  compose(pen, figures, plan);
+  save(`deeplin-${state.tab}.svg`, pen.toString(), "image/svg+xml");
+}
+
+export function saveCsv(rows, state) {
+  const cell = (value) => (/[",\n]/.test(String(value)) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  save(`deeplin-${state.tab}.csv`, rows.map((row) => row.map(cell).join(",")).join("\n") + "\n", "text/csv");
+}

@@ -1,0 +1,28 @@
+// What each picture shows and why it matters, in two or three sentences.
+
+export const HELP = {
+  sharpness:
+    "The sharpness is the largest eigenvalue of the Hessian: how strongly the loss curves in its steepest direction. A step of size η can settle only where it is at most 2/η (red; with momentum (2+2β)/η). Green is S_min, the least sharpness any minimizer has for these data and this depth; dotted is S_bal, where training from a vanishing start ends.",
+  gap:
+    "How far the risk is above the smallest possible one. A straight line on the logarithmic axis is exponential convergence; jumps at the start are a catapult. The band holds 80 % of the runs, the dashed curve is gradient flow, the limit of very small steps.",
+  distance:
+    "Squared distance from the map the network computes to the least-squares solution of minimal norm. It tells whether the right function was found, whatever the weights look like.",
+  singular:
+    "The largest singular value of each layer of the first run, from the first layer (violet) to the last (yellow). From a small start they become equal: gradient flow keeps W_{k+1}ᵀW_{k+1} − W_kW_kᵀ constant.",
+  norms:
+    "The Frobenius norm of each layer of the first run. Where it is close to the largest singular value in the plot beside it, the layer has rank one.",
+  alignment:
+    "How well the main output direction of a layer fits the main input direction of the next: 1 is perfect. Small starts end aligned, so that the whole network acts along one path.",
+  network:
+    "The layers of the first run at the playhead. Bars are singular values, largest first; the link between two layers is the thicker the better they are aligned. One bar in each layer means rank one.",
+  phase:
+    "One training for each cell, all from the same seed. Red cells diverged. The green line is the critical learning rate 2/S_min, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
+  wide_loss:
+    "Mean squared error on the training data. The network has more units than samples, so it can reach zero: it interpolates, noise included.",
+  wide_distance:
+    "Distance to the interpolant of least norm, and Θ_⊥, the part of the trained map that the data never touch. Training does not remove Θ_⊥: it is the memory of the start.",
+  wide_spectrum:
+    "Eigenvalues of the population and the effective ranks r_j = s_j/λ_{j+1} of their tails. Overfitting is benign where the tail is long and flat: beyond k (dashed) it has more room than there are samples.",
+  wide_parts:
+    "The exact excess risk of the trained network beside that of the minimum-norm interpolant, and what it is made of: bias, fitted noise, and the part due to Θ_⊥.",
+};

@@ -1,0 +1,425 @@
+// The page: a checked state becomes pictures, words and a link.
+import * as api from "./api.js";
+import { isDark } from "./colors.js";
+import { Controls } from "./controls.js";
+import { Tooltip, byId, make } from "./dom.js";
+import { saveCsv, savePng, saveSvg } from "./downloads.js";
+import { tooMuchWork, train, workOf } from "./experiment.js";
+import { gridOf } from "./phase.js";
+import { PhaseTab } from "./phase_tab.js";
+import { Player } from "./player.js";
+import { Pool } from "./pool.js";
+import { synthetic } from "./problem.js";
+import { format } from "./scales.js";
+import { settings } from "./settings.js";
+import { DATA, INPUTS, InputError, change, defaults, fromLink, keptLink, keptState, link } from "./state.js";
+import { TheoremsTab } from "./theorems_tab.js";
+import { TrainingTab } from "./training_tab.js";
+import { readFile } from "./upload.js";
+import { WideTab } from "./wide_tab.js";
+
+const GROUPS = {
+  phase: "Phase diagram", theorems: "Certificate", descent: "Descent", network: "Network", data: "Data",
+  axes: "Axes", wide: "Wide network",
+};
+const AT_ONCE = 3e7; // multiplications that fit into a frame; more of them go to a worker
+
+class Page {
+  constructor() {
+    this.tooltip = new Tooltip(byId("tooltip"));
+    this.pools = { train: new Pool(1), phase: new Pool(), wide: new Pool(1) };
+    this.upload = null;
+    this.data = { key: null, problem: null };
+    this.kept = new Map();
+    this.turn = 0;
+    this.verdict = null;
+    this.controls = new Controls((name, value) => this.open({ [name]: value }), (text) => this.complain(text));
+    this._buildInputs();
+    this._buildTabs();
+    this._buildPresets();
+    this.tabs = {
+      training: new TrainingTab(byId("view-training"), this.tooltip),
+      phase: new PhaseTab(byId("view-phase"), this.tooltip, (values) => this.open(values)),
+      wide: new WideTab(byId("view-wide"), this.tooltip),
+      theorems: new TheoremsTab(),
+    };
+    this.player = new Player((frame) => {
+      const words = this.tabs.training.at(frame);
+      if (this.counting) globalThis.deeplin.pictures++;
+      return words;
+    });
+    this._buildActions();
+    this.state = this._fromAddress();
+  }
+
+  // --- what a visitor does ------------------------------------------------------------------------
+
+  /** Go to the state with these values replaced, or say why not. */
+  open(values) {
+    try {
+      this.go(change(this.state, values));
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      this.complain(error.message);
+      this.controls.show(this.state);
+    }
+  }
+
+  go(state) {
+    const tab = this.state?.tab;
+    this.state = state;
+    this.say("");
+    if (state.tab !== tab) this._showTab();
+    this.controls.show(state);
+    this._adapt();
+    this._markPreset();
+    this._request();
+  }
+
+  complain(sentence) {
+    this.say(sentence, "bad");
+  }
+
+  say(sentence, level = "") {
+    const place = byId("message");
+    place.hidden = !sentence;
+    place.className = level;
+    place.textContent = sentence;
+  }
+
+  // --- from state to picture ----------------------------------------------------------------------
+
+  /** Draw in the next frame; moves that come before it are drawn once. */
+  _request() {
+    this.turn++;
+    if (this.waiting) return;
+    this.waiting = true;
+    requestAnimationFrame(() => {
+      this.waiting = false;
+      this._draw().catch((error) => {
+        if (error instanceof InputError) this.complain(error.message);
+        else throw error;
+      });
+    });
+  }
+
+  async _draw() {
+    const { state, turn } = this;
+    const work = { training: "_training", phase: "_phase", wide: "_wide", theorems: "_theorems" }[state.tab];
+    const verdict = await this[work](state, turn);
+    if (!verdict || turn !== this.turn) return;
+    this._say(verdict);
+    this._address(state);
+    globalThis.deeplin.pictures++;
+  }
+
+  _problem(state) {
+    if (state.data === "file") {
+      if (!this.upload) throw new InputError("No file has been read yet: choose a CSV file, or synthetic data.");
+      if (this.upload.problem.X === null) {
+        if (["gelu", "relu"].includes(state.architecture)) throw new InputError("Only the moments of this large file are here; GELU and ReLU need its rows. Choose a linear network.");
+        if (state.batch_size > 0) throw new InputError("Only the moments of this large file are here; mini-batches need its rows. Set the batch size to 0.");
+      }
+      return this.upload.problem;
+    }
+    const key = JSON.stringify(DATA.map((name) => state[name]));
+    if (this.data.key !== key) this.data = { key, problem: synthetic(state) };
+    return this.data.problem;
+  }
+
+  async _training(state, turn) {
+    const problem = this._problem(state);
+    const result = await this._train(state, problem);
+    const kept = {};
+    for (const slot of ["saved_a", "saved_b"]) {
+      if (state[slot]) kept[slot] = await this._keptRun(state[slot]);
+    }
+    if (!result || turn !== this.turn) return null;
+    const verdict = this.tabs.training.show(state, result, kept);
+    this._mark(result.theory);
+    this.counting = false;
+    this.player.reset(result.steps.length);
+    this.counting = true;
+    return verdict;
+  }
+
+  /** The training of a state: here when it fits into a frame, else on a worker. */
+  _train(state, problem) {
+    const refusal = tooMuchWork(state, problem, state.seeds);
+    if (refusal) throw new InputError(refusal);
+    if (workOf(state, problem) <= AT_ONCE) return train(state, problem);
+    this._busy();
+    return this.pools.train.run([{ name: "train", args: [state, problem] }]).then((results) => results?.[0]);
+  }
+
+  async _keptRun(text) {
+    const key = `${text} ${this.upload?.note ?? ""}`;
+    if (!this.kept.has(key)) {
+      const state = keptState(text);
+      this.kept.set(key, train({ ...state, flow: false }, this._problem(state)));
+    }
+    return this.kept.get(key);
+  }
+
+  async _phase(state, turn) {
+    const problem = this._problem(state);
+    const grid = gridOf(state, problem);
+    const columns = Array(grid.columns.length).fill(null);
+    const runs = grid.columns.length * grid.rates.length;
+    const refusal = tooMuchWork({ ...state, depth: state.phase_over === "depth" ? 12 : state.depth }, problem, runs);
+    if (refusal) throw new InputError(refusal);
+    this._busy();
+    const jobs = grid.columns.map((value) => ({ name: "columnOf", args: [state, problem, value, grid.rates] }));
+    // Deep columns take longest: begin with them, so that the workers end together.
+    const order = jobs.map((_, i) => i).reverse();
+    const results = await this.pools.phase.run(order.map((i) => jobs[i]), (k, column) => {
+      columns[order[k]] = column;
+      if (turn === this.turn) this.tabs.phase.show(state, grid, columns);
+    });
+    return results && turn === this.turn ? this.tabs.phase.show(state, grid, columns) : null;
+  }
+
+  async _wide(state, turn) {
+    if (state.alpha === 0 && state.beta === 0) throw new InputError("Every gradient vanishes at this start (α = 0 with β = 0); make one of them positive.");
+    if (state.wide_samples >= state.wide_dimension) {
+      throw new InputError(`There are ${state.wide_samples} samples for ${state.wide_dimension} inputs; benign overfitting is about fewer samples than inputs.`);
+    }
+    const reduced = Math.min(state.wide_width, state.wide_samples + state.wide_outputs);
+    const work = state.wide_steps * state.wide_depth * reduced ** 2 * state.wide_outputs * 3;
+    if (work > 6e10) throw new InputError("This picture needs too many steps of too large a network; choose fewer steps, samples or layers.");
+    this._busy();
+    const results = await this.pools.wide.run([{ name: "wide", args: [state] }]);
+    return results && turn === this.turn ? this.tabs.wide.show(state, results[0]) : null;
+  }
+
+  async _theorems(state, turn) {
+    const problem = this._problem(state);
+    this._busy();
+    const rows = await this.tabs.theorems.compute(state, problem);
+    return turn === this.turn ? this.tabs.theorems.show(state, rows) : null;
+  }
+
+  /** Say that something is being computed, once it takes longer than a blink. */
+  _busy() {
+    const { turn } = this;
+    const before = globalThis.deeplin.pictures;
+    setTimeout(() => {
+      if (turn === this.turn && before === globalThis.deeplin.pictures) byId("verdict").dataset.busy = "yes";
+    }, 250);
+  }
+
+  _say(verdict) {
+    this.verdict = verdict;
+    const place = byId("verdict");
+    delete place.dataset.busy;
+    place.className = verdict.level;
+    place.replaceChildren(make("b", {}, verdict.headline), ` ${verdict.text}`);
+  }
+
+  /** The critical rate under its slider. */
+  _mark(theory) {
+    const place = byId("critical");
+    const { low, high } = INPUTS.learning_rate;
+    const rate = theory?.critical;
+    place.replaceChildren();
+    if (!rate || rate < low || rate > high) return;
+    const share = Math.log(rate / low) / Math.log(high / low);
+    const mark = make("span", {}, `critical ${format(rate)}`);
+    mark.style.left = `clamp(44px, ${(100 * share).toFixed(1)}%, calc(100% - 50px))`;
+    place.append(mark);
+  }
+
+  // --- the address --------------------------------------------------------------------------------
+
+  _fromAddress() {
+    try {
+      return fromLink(location.hash.length > 1 ? location.hash : location.search);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      this.refused = `This link could not be read: ${error.message}`;
+      return defaults();
+    }
+  }
+
+  _address(state) {
+    const text = link(state);
+    if (text === this.lastLink) return;
+    this.lastLink = text;
+    clearTimeout(this.writing);
+    // Browsers allow some hundred changes of the address in half a minute: write when it rests.
+    this.writing = setTimeout(() => this._writeAddress(), 150);
+  }
+
+  _writeAddress() {
+    clearTimeout(this.writing);
+    const text = link(this.state);
+    const plain = location.protocol === "file:" ? location.search : "";
+    if (text || location.hash || location.search) history.replaceState(null, "", `${location.pathname}${plain}#${text}`);
+  }
+
+  // --- building -----------------------------------------------------------------------------------
+
+  _buildInputs() {
+    for (const [group, title] of Object.entries(GROUPS)) {
+      const names = Object.keys(INPUTS).filter((name) => INPUTS[name].group === group);
+      const box = make("details", { open: true }, make("summary", {}, title));
+      box.dataset.group = group;
+      for (const name of names) {
+        const control = this.controls.build(name);
+        if (name === "learning_rate") {
+          control.append(make("div", { id: "critical" }));
+          box.append(make("div", { id: "learning-rate-place", tabIndex: -1 }, control));
+        } else box.append(control);
+      }
+      if (group === "data") box.append(this._fileInput());
+      byId("inputs").append(box);
+    }
+  }
+
+  _fileInput() {
+    const file = make("input", { type: "file", id: "file", accept: ".csv,.tsv,.txt,text/csv" });
+    file.addEventListener("change", () => this._read(file));
+    return make("label", { id: "file-label", for: "file" }, "CSV file, target in the last column", file);
+  }
+
+  async _read(file) {
+    const chosen = file.files[0];
+    if (!chosen) return;
+    try {
+      const upload = await readFile(chosen);
+      this.upload = upload;
+      this.kept.clear();
+      this.open({ data: "file" });
+      this.say(upload.note);
+    } catch (error) {
+      if (!(error instanceof InputError)) throw error;
+      this.complain(error.message);
+    } finally {
+      file.value = "";
+    }
+  }
+
+  _buildTabs() {
+    const tabs = Object.entries(INPUTS.tab.options).map(([name, title]) => {
+      const tab = make("button", { type: "button", id: `tab-${name}`, role: "tab", "aria-controls": `view-${name}` }, title);
+      tab.dataset.tab = name;
+      tab.addEventListener("click", () => this.open({ tab: name }));
+      return tab;
+    });
+    byId("tabs").append(...tabs);
+    byId("tabs").addEventListener("keydown", (event) => {
+      const move = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!move) return;
+      const next = tabs[(tabs.indexOf(document.activeElement) + move + tabs.length) % tabs.length];
+      next.focus();
+      next.click();
+    });
+  }
+
+  _showTab() {
+    byId("page").dataset.tab = this.state.tab;
+    for (const tab of byId("tabs").children) {
+      const chosen = tab.dataset.tab === this.state.tab;
+      tab.setAttribute("aria-selected", String(chosen));
+      tab.tabIndex = chosen ? 0 : -1;
+    }
+    this.tooltip.hide();
+    const place = byId("verdict"); // the words of the page before are not about this one
+    place.className = "";
+    place.replaceChildren(make("b", {}, "Computing …"));
+  }
+
+  _buildPresets() {
+    for (const [name, preset] of Object.entries(settings.presets)) {
+      const button = make("button", { type: "button", "aria-pressed": "false" }, preset.title);
+      button.dataset.preset = name;
+      button.addEventListener("click", () => {
+        const { saved_a, saved_b } = this.state;
+        this.go(change(defaults(), { ...preset.state, saved_a, saved_b }));
+      });
+      byId("presets").append(button);
+    }
+  }
+
+  /** Mark the preset that is shown and tell its story; a state of its own has none. */
+  _markPreset() {
+    const view = { ...this.state, saved_a: "", saved_b: "" };
+    const found = Object.entries(settings.presets).find(([, preset]) => link(view) === link({ ...defaults(), ...preset.state }));
+    for (const button of byId("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === found?.[0]));
+    byId("story").hidden = !found;
+    if (!found) return;
+    byId("story-title").textContent = found[1].title;
+    byId("story-text").textContent = found[1].story.join(" ");
+  }
+
+  /** Hide inputs that have no meaning for the present choice. */
+  _adapt() {
+    const { state } = this;
+    const shown = {
+      width: state.architecture !== "residual",
+      initialization: state.architecture === "linear",
+      nesterov: state.momentum > 0,
+      spikes: state.spectrum === "spike", epsilon: state.spectrum === "spike", exponent: state.spectrum === "power",
+      ...Object.fromEntries(["samples", "dimension", "outputs", "condition_number", "noise", "data_seed"].map((name) => [name, state.data === "synthetic"])),
+    };
+    for (const [name, visible] of Object.entries(shown)) byId(`control-${name}`).hidden = !visible;
+  }
+
+  _buildActions() {
+    for (const button of document.querySelectorAll("[data-keep]")) {
+      button.addEventListener("click", () => this.open({ [button.dataset.keep]: keptLink(this.state) }));
+    }
+    byId("clear").addEventListener("click", () => this.open({ saved_a: "", saved_b: "" }));
+    const savers = { csv: (tab) => saveCsv(tab.csv(), this.state), png: (tab) => savePng(tab.figures, this.state, this.verdict), svg: (tab) => saveSvg(tab.figures, this.state, this.verdict) };
+    for (const button of document.querySelectorAll("[data-save]")) {
+      button.addEventListener("click", () => { if (this.verdict) savers[button.dataset.save](this.tabs[this.state.tab]); });
+    }
+    byId("copy").addEventListener("click", () => this._copy());
+    byId("theme").addEventListener("click", () => {
+      document.documentElement.dataset.theme = isDark() ? "light" : "dark";
+      this._recolor();
+    });
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this._recolor());
+    new ResizeObserver(() => this._redraw()).observe(byId("page"));
+    addEventListener("hashchange", () => this._followed());
+  }
+
+  /** A link followed inside the page (typed, or the back button). */
+  _followed() {
+    if (location.hash.slice(1) === this.lastLink) return;
+    this.refused = "";
+    this.go(this._fromAddress());
+    if (this.refused) this.complain(this.refused);
+  }
+
+  async _copy() {
+    this._writeAddress();
+    const place = byId("copied");
+    try {
+      await navigator.clipboard.writeText(location.href);
+      place.textContent = "Copied";
+    } catch {
+      place.textContent = "Copy it from the address bar";
+    }
+    setTimeout(() => { place.textContent = ""; }, 3000);
+  }
+
+  _redraw() {
+    for (const figure of this.tabs[this.state.tab].figures) figure.chart.draw();
+  }
+
+  _recolor() {
+    for (const tab of Object.values(this.tabs)) for (const figure of tab.figures) figure.recolor();
+    this._request();
+  }
+}
+
+export function start() {
+  globalThis.deeplin = { ...api, pictures: 0 };
+  const page = new Page();
+  page.counting = false;
+  const state = page.state;
+  page.state = null;
+  page.go(state);
+  if (page.refused) page.complain(page.refused);
+}

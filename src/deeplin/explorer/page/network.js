@@ -1,0 +1,109 @@
+// A deep linear network: product, risk, gradients and Hessian products.
+//
+// Layers W_1 … W_L lie one after another in a Float64Array. With B_k = pᵀW_L…W_{k+1} (q×d_k; the
+// head p is I_q without a read-out) and F_k = G(W_{k−1}…W_1)ᵀ (q×d_{k−1}), G = 2(Θ − Θ*)Σ̂, the
+// gradient is ∇_k = B_kᵀF_k (FM-grad): q rows travel through the layers, never n or d of them.
+import { dot, identity, outer, product, productTransposed } from "./linear_algebra.js";
+import { timesCovariance } from "./problem.js";
+
+/** Sizes and places of the layers of a network with these widths (d_0, …, d_L). */
+export function shapeOf(widths) {
+  const depth = widths.length - 1;
+  const offsets = [0];
+  for (let k = 1; k <= depth; k++) offsets.push(offsets[k - 1] + widths[k] * widths[k - 1]);
+  return { widths, depth, offsets, size: offsets[depth] };
+}
+
+export class LinearModel {
+  constructor(problem, widths, readout = null) {
+    this.problem = problem;
+    Object.assign(this, shapeOf(widths));
+    const { q } = problem;
+    this.linear = true;
+    const rows = () => widths.map((width) => new Float64Array(q * width));
+    this.B = rows();
+    this.B[this.depth].set(readout ?? identity(q));
+    this.F = rows();
+    this.dB = rows();
+    this.dF = rows();
+    this.difference = new Float64Array(q * widths[0]);
+  }
+
+  get theta() {
+    return this.B[0];
+  }
+
+  get risk() {
+    return this.problem.minimalRisk + this.gap;
+  }
+
+  /** Take in the weights: products, G and gap = R − R_min; with `rows`, G of this batch. */
+  load(weights, rows = null) {
+    const { problem, widths, depth, offsets, B, F } = this;
+    const { q } = problem;
+    this.weights = weights;
+    for (let k = depth; k >= 1; k--) {
+      product(B[k - 1], B[k], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
+    }
+    const D = this.difference;
+    for (let i = 0; i < D.length; i++) D[i] = B[0][i] - problem.optimum[i];
+    timesCovariance(problem, D, F[0]);
+    this.gap = Math.max(dot(D, F[0]), 0);
+    if (rows) this._batchGradient(rows);
+    else for (let i = 0; i < D.length; i++) F[0][i] *= 2;
+    for (let k = 1; k < depth; k++) {
+      productTransposed(F[k], F[k - 1], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
+    }
+  }
+
+  /** G = (2/B) Σ_i (Θx_i − y_i)x_iᵀ over the rows of a batch. */
+  _batchGradient(rows) {
+    const { X, Y, d, q } = this.problem;
+    const G = this.F[0].fill(0);
+    for (const i of rows) {
+      for (let r = 0; r < q; r++) {
+        let miss = -Y[i * q + r];
+        for (let a = 0; a < d; a++) miss += this.B[0][r * d + a] * X[i * d + a];
+        miss *= 2 / rows.length;
+        for (let a = 0; a < d; a++) G[r * d + a] += miss * X[i * d + a];
+      }
+    }
+  }
+
+  /** ‖Θ − Θ*‖_F². */
+  get distance() {
+    return dot(this.difference, this.difference);
+  }
+
+  gradient(out) {
+    const { widths, depth, offsets, B, F } = this;
+    for (let k = 1; k <= depth; k++) {
+      outer(out, offsets[k - 1], B[k], F[k - 1], this.problem.q, widths[k], widths[k - 1]);
+    }
+  }
+
+  /** out = ∇²R · E at the loaded weights: the derivative of ∇_k = B_kᵀF_k along E. */
+  hessian(E, out) {
+    const { problem, widths, depth, offsets, weights, B, F, dB, dF } = this;
+    const { q } = problem;
+    for (let k = depth; k >= 1; k--) {
+      const m = widths[k];
+      const n = widths[k - 1];
+      const at = offsets[k - 1];
+      product(dB[k - 1], B[k], E, at, q, m, n);
+      if (k < depth) product(dB[k - 1], dB[k], weights, at, q, m, n, true);
+    }
+    timesCovariance(problem, dB[0], dF[0]);
+    for (let i = 0; i < dF[0].length; i++) dF[0][i] *= 2;
+    for (let k = 1; k <= depth; k++) {
+      const m = widths[k];
+      const n = widths[k - 1];
+      const at = offsets[k - 1];
+      outer(out, at, B[k], dF[k - 1], q, m, n);
+      if (k === depth) break;
+      outer(out, at, dB[k], F[k - 1], q, m, n, true);
+      productTransposed(dF[k], dF[k - 1], weights, at, q, m, n);
+      productTransposed(dF[k], F[k - 1], E, at, q, m, n, true);
+    }
+  }
+}

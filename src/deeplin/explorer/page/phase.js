@@ -1,0 +1,59 @@
+// The phase diagram: how every run of a grid ends.
+import { descend } from "./descent.js";
+import { EigenTracker } from "./eigen.js";
+import { theoryOf } from "./experiment.js";
+import { Batches, Random } from "./random.js";
+import { modelOf, weightsOf } from "./start.js";
+
+const RATES = 28;
+const SCALES = { linear: [0.1, 0.7, 25], residual: [0, 3, 25], gelu: [0.3, 0.8, 11], relu: [0.3, 0.8, 11] };
+const DEPTHS = [1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40];
+const RATE_BOUNDS = [1e-4, 3];
+
+function geometric(low, high, count) {
+  return Float64Array.from({ length: count }, (_, i) => {
+    const value = low * (high / low) ** (i / (count - 1));
+    return Math.min(Math.max(value, RATE_BOUNDS[0]), RATE_BOUNDS[1]);
+  });
+}
+
+/** Columns (scales or depths), rates, and the critical rate of each column. */
+export function gridOf(state, problem) {
+  if (state.phase_over === "scale") {
+    const [low, high, count] = SCALES[state.architecture];
+    const columns = Array.from({ length: count }, (_, i) => low + ((high - low) * i) / (count - 1));
+    const critical = theoryOf(state, problem)?.critical ?? null;
+    const middle = critical ?? 0.1;
+    return {
+      columns, rates: geometric(middle / 8, middle * 4, RATES),
+      critical: columns.map(() => critical),
+    };
+  }
+  const columns = ["gelu", "relu"].includes(state.architecture) ? DEPTHS.filter((L) => L <= 20) : DEPTHS;
+  const critical = columns.map((depth) => theoryOf({ ...state, depth }, problem)?.critical ?? null);
+  const top = Math.max(...critical.map((value) => value ?? 0.5)) * 2;
+  return { columns, rates: geometric(top / 200, top, RATES), critical };
+}
+
+/** The runs of one column: final distance (risk without one), sharpness, divergence. */
+export function columnOf(state, problem, value, rates) {
+  const chosen = { ...state, [state.phase_over]: value };
+  const model = modelOf(chosen, problem);
+  const start = weightsOf(chosen, problem);
+  const tracker = new EigenTracker(model.size, new Random(0, 13));
+  const out = { distance: [], sharpness: [], diverged: [] };
+  for (const learning_rate of rates) {
+    const weights = Float64Array.from(start);
+    const full = !state.batch_size || state.batch_size >= problem.n;
+    const batches = full ? null : new Batches(problem.n, state.batch_size, new Random(0, 5));
+    const options = { ...chosen, learning_rate, record_every: state.steps, batches };
+    const { status } = descend(model, weights, options, () => {});
+    const lost = status === "diverged";
+    out.diverged.push(lost);
+    out.distance.push(lost ? NaN : model.linear ? model.distance : model.risk);
+    const precision = { tolerance: 1e-3, most: 60 };
+    const top = lost ? NaN : tracker.largest((x, y) => model.hessian(x, y), precision).value;
+    out.sharpness.push(top + 2 * state.weight_decay);
+  }
+  return out;
+}

@@ -1,0 +1,142 @@
+// The page of the phase diagram: a heat map whose cells open runs, by click, keys or two sliders.
+import { byId, make } from "./dom.js";
+import { Figure } from "./figure.js";
+import { HeatMap } from "./heat_map.js";
+import { format } from "./scales.js";
+
+const TITLES = {
+  distance: "log₁₀ of the squared distance ‖Θ − Θ*‖² at the end",
+  sharpness: "Final sharpness over its threshold (1: the edge)",
+  diverged: "Diverged (red) or not",
+};
+
+export class PhaseTab {
+  constructor(parent, tooltip, open) {
+    const grid = make("div", { className: "grid single" });
+    parent.prepend(grid);
+    this.figure = new Figure(grid, "phase", TITLES.distance, tooltip, HeatMap);
+    this.open = open;
+    this.map = this.figure.chart;
+    this.map.onopen = (cell) => this._open(cell);
+    this.map.onmove = ([i, j]) => this._choose([this.cell[0] + i, this.cell[1] + j]);
+    this.across = byId("cell-column");
+    this.up = byId("cell-row");
+    for (const slider of [this.across, this.up]) {
+      slider.addEventListener("input", () => this._choose([this.across.valueAsNumber, this.up.valueAsNumber]));
+    }
+    byId("open-cell").addEventListener("click", () => this._open(this.cell));
+  }
+
+  get figures() {
+    return [this.figure];
+  }
+
+  /** Show the columns computed so far (undefined where there is none yet). */
+  show(state, grid, columns) {
+    Object.assign(this, { state, grid, columns });
+    this.across.max = grid.columns.length - 1;
+    this.up.max = grid.rates.length - 1;
+    const nearest = (values, wanted) => values.reduce((best, value, i) => (Math.abs(value - wanted) < Math.abs(values[best] - wanted) ? i : best), 0);
+    this.cell = [
+      nearest(grid.columns, state[state.phase_over]),
+      nearest(Array.from(grid.rates, Math.log), Math.log(state.learning_rate)),
+    ];
+    this._draw();
+    return columns.every(Boolean) ? this._words() : null;
+  }
+
+  _values() {
+    const { state, grid, columns } = this;
+    return grid.columns.map((_, i) => Array.from(grid.rates, (rate, j) => {
+      const column = columns[i];
+      if (!column) return undefined;
+      if (column.diverged[j]) return NaN;
+      if (state.phase_shows === "distance") return Math.log10(Math.max(column.distance[j], 1e-16));
+      if (state.phase_shows === "sharpness") return (column.sharpness[j] * rate) / this._top();
+      return 0;
+    }));
+  }
+
+  /** Sharpness times rate at the edge: 2, or 2 + 2β with momentum. */
+  _top() {
+    const { momentum, nesterov } = this.state;
+    return (2 + 2 * momentum) / (nesterov ? 1 + 2 * momentum : 1);
+  }
+
+  _draw() {
+    const { state, grid } = this;
+    const activated = ["gelu", "relu"].includes(state.architecture);
+    const title = activated && state.phase_shows === "distance" ? "log₁₀ of the final risk" : TITLES[state.phase_shows];
+    const across = state.phase_over === "depth" ? "depth L" : "initial scale";
+    this.figure.show(
+      {
+        columns: grid.columns, rates: Array.from(grid.rates), critical: grid.critical, values: this._values(),
+        labels: { across }, cell: this.cell, describe: (i, j) => this._rows(i, j),
+      },
+      {
+        title, words: `${grid.columns.length} by ${grid.rates.length} runs over ${across} and learning rate`,
+        legend: [{ name: "critical rate 2/S_min", color: "green" }, { name: "diverged", color: "red", band: true }],
+      },
+    );
+    const text = this._rows(...this.cell).map(([name, value]) => `${name} ${value}`).join(", ");
+    byId("cell-note").textContent = `Chosen cell: ${text}.`;
+    this.across.value = this.cell[0];
+    this.up.value = this.cell[1];
+    this.across.setAttribute("aria-valuetext", `${across} ${format(grid.columns[this.cell[0]])}`);
+    this.up.setAttribute("aria-valuetext", `η ${format(grid.rates[this.cell[1]])}`);
+  }
+
+  _rows(i, j) {
+    const { grid, columns, state } = this;
+    const rows = [
+      [state.phase_over === "depth" ? "depth" : "initial scale", format(grid.columns[i])],
+      ["η", format(grid.rates[j])],
+    ];
+    const column = columns[i];
+    if (!column) return [...rows, ["", "computing"]];
+    if (column.diverged[j]) return [...rows, ["", "diverged"]];
+    return [...rows, ["final sharpness", format(column.sharpness[j])], ["final distance", format(column.distance[j])]];
+  }
+
+  _choose([i, j]) {
+    if (!this.grid) return;
+    const inside = (value, count) => Math.min(Math.max(value, 0), count - 1);
+    this.cell = [inside(i, this.grid.columns.length), inside(j, this.grid.rates.length)];
+    this._draw();
+  }
+
+  _open([i, j]) {
+    const value = Number(this.grid.columns[i].toPrecision(4));
+    this.open({ tab: "training", learning_rate: Number(this.grid.rates[j].toPrecision(4)), [this.state.phase_over]: value });
+  }
+
+  _words() {
+    const { grid, columns } = this;
+    const all = columns.flatMap((column) => column.diverged);
+    const lost = all.filter(Boolean).length;
+    let text = "";
+    if (grid.critical[0]) {
+      let [above, close] = [0, 0];
+      columns.forEach((column, i) => grid.rates.forEach((rate, j) => {
+        if (rate <= grid.critical[i]) return;
+        above++;
+        if (column.distance[j] < 1e-3) close++;
+      }));
+      text = `The green line is the critical rate 2/S_min: ${close} of ${above} runs above it came close to the optimum. `;
+    }
+    return {
+      level: "good", headline: `${all.length} runs, ${Math.round((100 * lost) / all.length)} % diverged (red).`,
+      text: `${text}Click a cell to open its run.`,
+    };
+  }
+
+  csv() {
+    const { grid, columns, state } = this;
+    const rows = [[state.phase_over, "learning_rate", "distance", "sharpness", "diverged"]];
+    grid.columns.forEach((value, i) => grid.rates.forEach((rate, j) => {
+      const { distance, sharpness, diverged } = columns[i];
+      rows.push([value, rate, distance[j], sharpness[j], diverged[j]]);
+    }));
+    return rows;
+  }
+}

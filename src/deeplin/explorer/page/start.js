@@ -1,0 +1,76 @@
+// Where training starts: the network of a state, its initial weights and its read-out.
+import { ActivationModel } from "./activations.js";
+import { norm } from "./linear_algebra.js";
+import { LinearModel, shapeOf } from "./network.js";
+import { Random } from "./random.js";
+
+const RESIDUAL = "residual";
+
+export const isLinear = (state) => !["gelu", "relu"].includes(state.architecture);
+
+/** Widths d_0 … d_L: a residual network keeps the dimension, the others end at the outputs. */
+export function widthsOf(state, problem) {
+  const { d, q } = problem;
+  if (state.architecture === RESIDUAL) return Array(state.depth + 1).fill(d);
+  return [d, ...Array(state.depth - 1).fill(state.width), q];
+}
+
+/** The fixed read-out of a residual network: a random unit vector for each output. */
+export function readoutOf(state, problem) {
+  if (state.architecture !== RESIDUAL) return null;
+  const { d, q } = problem;
+  const random = new Random(state.data_seed, 2);
+  const rows = random.normals(q * d);
+  for (let r = 0; r < q; r++) {
+    const row = rows.subarray(r * d, r * d + d);
+    const length = norm(row);
+    for (let a = 0; a < d; a++) row[a] /= length;
+  }
+  return rows;
+}
+
+export function modelOf(state, problem) {
+  const widths = widthsOf(state, problem);
+  if (isLinear(state)) return new LinearModel(problem, widths, readoutOf(state, problem));
+  return new ActivationModel(problem, widths, state.architecture);
+}
+
+/** Initial weights of run `index`: it starts like run 0 of seed + index. */
+export function weightsOf(state, problem, index = 0, scale = state.scale) {
+  const { widths, depth, offsets, size } = shapeOf(widthsOf(state, problem));
+  const weights = new Random(state.seed + index, 3).normals(size);
+  if (state.architecture === RESIDUAL) {
+    const factor = scale / Math.sqrt(depth * problem.d);
+    for (let i = 0; i < size; i++) weights[i] *= factor;
+    for (let k = 0; k < depth; k++) {
+      for (let a = 0; a < problem.d; a++) weights[offsets[k] + a * (problem.d + 1)] += 1;
+    }
+    return weights;
+  }
+  if (state.initialization === "rank_one") return rankOne(weights, { widths, depth, offsets }, scale);
+  for (let i = 0; i < size; i++) weights[i] *= scale;
+  if (state.initialization === "zero_layer") weights.fill(0, 0, offsets[1]);
+  return weights;
+}
+
+/** Rank-one, aligned layers of equal norm; the product has norm `scale` (X-3). */
+function rankOne(draws, { widths, depth, offsets }, scale) {
+  const out = new Float64Array(draws.length);
+  const unit = (k) => {
+    const row = draws.slice(offsets[k], offsets[k] + widths[k]); // first row of layer k + 1
+    const length = norm(row);
+    return row.map((value) => value / length);
+  };
+  const last = new Float64Array(widths[depth]).fill(1 / Math.sqrt(widths[depth]));
+  const size = scale ** (1 / depth);
+  for (let k = 0; k < depth; k++) {
+    const below = unit(k);
+    const above = k + 1 < depth ? unit(k + 1) : last;
+    for (let i = 0; i < widths[k + 1]; i++) {
+      for (let j = 0; j < widths[k]; j++) {
+        out[offsets[k] + i * widths[k] + j] = size * above[i] * below[j];
+      }
+    }
+  }
+  return out;
+}

@@ -1,0 +1,14 @@
+// A canvas at the resolution of the screen.
+
+/** Clear the canvas and let `paint(pen, width, height)` draw in CSS pixels; hidden ones are left. */
+export function drawOn(canvas, paint) {
+  const [width, height] = [canvas.clientWidth, canvas.clientHeight];
+  if (width === 0 || height === 0) return;
+  const ratio = globalThis.devicePixelRatio || 1;
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) [canvas.width, canvas.height] = [w, h];
+  const pen = canvas.getContext("2d");
+  pen.setTransform(ratio, 0, 0, ratio, 0, 0);
+  pen.clearRect(0, 0, width, height);
+  paint(pen, width, height);
+}

@@ -1,0 +1,208 @@
+// The training page: every seed's whole way, its sharpness, the theory's lines, the layers.
+import { layerColor } from "./colors.js";
+import { byId, make, table } from "./dom.js";
+import { Figure } from "./figure.js";
+import { NetworkPicture } from "./network_picture.js";
+import { format } from "./scales.js";
+import { INPUTS, TRAINING, keptState } from "./state.js";
+import { describe, edgeName } from "./words.js";
+
+const CURVES = { sharpness: "Sharpness", gap: "Risk above its minimum, R − R_min", distance: "Squared distance ‖Θ − Θ*‖²" };
+const LAYERS = {
+  singular: "Largest singular value of each layer",
+  norms: "Norm ‖W_k‖ of each layer",
+  alignment: "Alignment ⟨v_{k+1}, u_k⟩² of neighbors",
+};
+const RUNS = [{ name: "median", color: "blue" }, { name: "10–90 %", color: "blue", band: true }];
+const FLOW = { name: "flow", color: "gray", dash: [6, 4] };
+const KEPT = { saved_a: { name: "A", color: "orange" }, saved_b: { name: "B", color: "purple" } };
+
+export class TrainingTab {
+  constructor(parent, tooltip) {
+    const grid = make("div", { className: "grid" });
+    parent.append(grid);
+    this.curves = Object.fromEntries(Object.entries(CURVES).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
+    this.network = new Figure(grid, "network", "The network at the playhead", tooltip, NetworkPicture);
+    this.layers = Object.fromEntries(Object.entries(LAYERS).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
+    this.comparison = byId("comparison");
+    this.frame = null;
+  }
+
+  get figures() {
+    return [...Object.values(this.curves), ...Object.values(this.layers), this.network];
+  }
+
+  /** Show a training, with the kept ones beside it; the verdict in words. */
+  show(state, result, kept) {
+    Object.assign(this, { state, result, kept });
+    const x = this._across(state, result);
+    for (const name of Object.keys(CURVES)) this._curve(name, x);
+    for (const name of Object.keys(LAYERS)) this._layer(name, x);
+    this.at(this.frame === null ? null : Math.min(this.frame, x.values.length - 1), false);
+    const verdict = describe(state, result);
+    this._compare(verdict);
+    return verdict;
+  }
+
+  /** Move the playhead to a record (null: the end, without a mark). */
+  at(frame, redraw = true) {
+    this.frame = frame;
+    const last = this.result.layers.weights.length - 1;
+    const shown = Math.min(frame ?? last, last);
+    for (const figure of [...Object.values(this.curves), ...Object.values(this.layers)]) {
+      const changed = figure.chart.playhead !== frame;
+      figure.chart.playhead = frame;
+      if (redraw || changed) figure.chart.draw();
+    }
+    const { weights, alignment, singular } = this.result.layers;
+    const step = this.result.steps[shown];
+    this.network.show(
+      { widths: this.result.widths, weights: weights[shown], alignment: alignment[shown], step },
+      {
+        title: `The network at step ${format(step, 6)}`,
+        words: `largest singular values ${singular[shown].map((v) => format(v)).join(", ")}`,
+        legend: [{ name: "bars: singular values", color: "gray", band: true }, { name: "links: alignment", color: "blue" }],
+      },
+    );
+    return this._readout(shown);
+  }
+
+  _readout(frame) {
+    const { runs, linear, steps } = this.result;
+    const run = runs[0];
+    const parts = [`step ${format(steps[frame], 6)}`, `S = ${format(run.sharpness[frame])}`];
+    parts.push(linear ? `R − R_min = ${format(run.gap[frame])}` : `R = ${format(run.risk[frame])}`);
+    return `${parts.join(", ")} (first run)`;
+  }
+
+  _across(state, { steps }) {
+    const factor = state.horizontal === "time" ? state.learning_rate : 1;
+    return {
+      values: steps.map((step) => step * factor), factor,
+      label: state.horizontal === "time" ? "η·steps" : "steps", log: state.horizontal_scale === "log",
+    };
+  }
+
+  _curve(name, x) {
+    const { state, result, kept } = this;
+    const key = result.linear ? name : { gap: "risk", distance: "distance" }[name] ?? name;
+    const figure = this.curves[name];
+    const series = result.runs.map((run) => run[key]);
+    const { low, middle, high } = quantiles(series, x.values.length);
+    const curves = [];
+    const legend = result.runs.length > 1 ? [...RUNS] : [{ name: "run", color: "blue" }];
+    for (const [slot, other] of Object.entries(kept)) {
+      const across = this._across(state, other).values;
+      const factor = state.horizontal === "time" ? keptState(state[slot]).learning_rate / state.learning_rate : 1;
+      const values = quantiles(other.runs.map((run) => run[other.linear ? name : key] ?? []), across.length).middle;
+      curves.push({ ...KEPT[slot], x: across.map((value) => value * factor), values });
+      legend.push(KEPT[slot]);
+    }
+    if (result.flow) {
+      curves.push({ ...FLOW, x: result.flow.steps.map((step) => step * x.factor), values: result.flow[key] });
+      legend.push(FLOW);
+    }
+    curves.push({ name: legend[0].name, color: "blue", values: middle });
+    const picture = {
+      x, y: { log: state.vertical_scale === "log" }, curves,
+      bands: result.runs.length > 1 ? [{ name: "10–90 %", color: "blue", low, high }] : [],
+    };
+    if (name === "sharpness") this._lines(picture, legend);
+    const title = !result.linear && name === "gap" ? "Risk R" : !result.linear && name === "distance" ? "No single optimum" : CURVES[name];
+    const words = `from ${format(middle[0])} to ${format(middle.findLast(Number.isFinite))}`;
+    figure.show(picture, { legend, title, words });
+  }
+
+  /** The level lines of the sharpness picture. */
+  _lines(picture, legend) {
+    const { theory, threshold } = this.result;
+    picture.levels = [{ name: edgeName(this.state), color: "red", value: threshold }];
+    picture.ranges = [];
+    legend.push({ name: edgeName(this.state), color: "red" });
+    if (!theory) return;
+    if (theory.decayed) {
+      picture.levels.push({ name: "S_λ", color: "green", value: theory.decayed.sharpness });
+      legend.push({ name: "S_λ (decayed minimum)", color: "green" });
+      return;
+    }
+    if (theory.lower) {
+      picture.ranges.push({ name: "bracket", color: "green", low: theory.lower, high: theory.upper });
+      legend.push({ name: "bracket", color: "green", band: true });
+    }
+    picture.levels.push({ name: "S_min", color: "green", value: theory.exact });
+    legend.push({ name: "S_min", color: "green" });
+    if (theory.balanced) {
+      picture.levels.push({ name: "S_bal", color: "green", value: theory.balanced, dash: [2, 3] });
+      legend.push({ name: "S_bal", color: "green", dash: [2, 3] });
+    }
+  }
+
+  _layer(name, x) {
+    const rows = this.result.layers[name];
+    const depth = this.result.widths.length - 1;
+    const count = rows[0].length;
+    const curves = Array.from({ length: count }, (_, k) => ({
+      name: count <= 12 ? (name === "alignment" ? `${k + 1}–${k + 2}` : `layer ${k + 1}`) : "",
+      color: layerColor(k, depth), values: rows.map((row) => row[k]), width: 1.5,
+    }));
+    const y = name === "alignment" ? { log: false, ends: [-0.02, 1.04] } : { log: this.state.vertical_scale === "log" };
+    const legend = depth === 1 ? [] : [
+      { name: name === "alignment" ? "first pair" : "first layer", color: layerColor(0, depth) },
+      { name: name === "alignment" ? "last pair" : "last layer", color: layerColor(count - 1, depth) },
+    ];
+    this.layers[name].show({ x, y, curves }, { legend, words: `${count} curves` });
+  }
+
+  /** The kept runs beside the present one: the inputs that differ, and how each ended. */
+  _compare(verdict) {
+    const slots = Object.keys(this.kept);
+    this.comparison.hidden = slots.length === 0;
+    if (slots.length === 0) return this.comparison.replaceChildren();
+    const columns = [{ name: "now", state: this.state, result: this.result, verdict }];
+    for (const slot of slots) {
+      const state = keptState(this.state[slot]);
+      columns.push({ name: KEPT[slot].name, state, result: this.kept[slot], verdict: describe(state, this.kept[slot]) });
+    }
+    const rows = TRAINING.filter((name) => new Set(columns.map(({ state }) => state[name])).size > 1)
+      .map((name) => [INPUTS[name].label, ...columns.map(({ state }) => String(state[name]))]);
+    rows.push(["Outcome", ...columns.map((column) => column.verdict.headline)]);
+    rows.push(["Final sharpness", ...columns.map(({ result }) => finalSharpness(result))]);
+    return this.comparison.replaceChildren(table(rows, ["", ...columns.map(({ name }) => name)]));
+  }
+
+  /** Rows for the CSV file: a row for each record and run, layers of the first run. */
+  csv() {
+    const { runs, steps, layers } = this.result;
+    const names = ["risk", "gap", "distance", "sharpness"].filter((name) => runs[0][name].length);
+    const extra = Object.keys(LAYERS).flatMap((name) => layers[name][0].map((_, k) => [name, k]));
+    const rows = [["step", "run", ...names, ...extra.map(([name, k]) => `${name}_${k + 1}`)]];
+    steps.forEach((step, i) => runs.forEach((run, index) => {
+      const own = extra.map(([name, k]) => (index === 0 ? layers[name][i]?.[k] ?? "" : ""));
+      rows.push([step, index, ...names.map((name) => run[name][i] ?? ""), ...own]);
+    }));
+    return rows;
+  }
+}
+
+function finalSharpness({ runs }) {
+  const ends = runs.filter((run) => run.status !== "diverged").map((run) => run.sharpness.at(-1)).sort((a, b) => a - b);
+  return ends.length ? format(ends[Math.floor(ends.length / 2)], 4) : "–";
+}
+
+/** 10 %, 50 % and 90 % over the runs at each record, without those that have diverged. */
+function quantiles(series, records) {
+  const out = { low: [], middle: [], high: [] };
+  for (let i = 0; i < records; i++) {
+    const values = series.map((run) => run[i]).filter(Number.isFinite).sort((a, b) => a - b);
+    const at = (share) => {
+      if (!values.length) return NaN;
+      const place = share * (values.length - 1);
+      const k = Math.floor(place);
+      return values[k] + (place - k) * ((values[k + 1] ?? values[k]) - values[k]);
+    };
+    out.low.push(at(0.1));
+    out.middle.push(at(0.5));
+    out.high.push(at(0.9));
+  }
+  return out;
+}
