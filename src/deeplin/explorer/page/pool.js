@@ -7,8 +7,8 @@ const PATIENCE = 1000; // milliseconds an outdated job may keep its worker
 function spawn() {
   const source = document.getElementById("modules").textContent;
   const url = URL.createObjectURL(new Blob([`globalThis.entry = "worker.js";\n${source}`], { type: "text/javascript" }));
-  const worker = new Worker(url, { type: "module" });
-  URL.revokeObjectURL(url);
+  const worker = new Worker(url); // a classic one: module workers do not start from a file
+  worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
   return worker;
 }
 
