@@ -41,7 +41,7 @@ def write_page(path: Path) -> None:
     from deeplin.explorer.certificates import preset_certificates, statements
 
     if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"{path} cannot be written; pass a file in an existing folder to --export.")
+        raise InputError(f"{path} is no file in an existing folder; pass another --export.")
 
     def report(title: str) -> None:
         typer.echo(f"certifying {title} …", err=True)

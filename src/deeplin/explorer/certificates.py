@@ -12,7 +12,7 @@ from deeplin.explorer.build import inputs, presets
 from deeplin.explorer.draws import data_of, network_of
 from deeplin.theory import STATEMENTS, certify
 
-MOST_WORK = 4e9
+MOST_WORK = 2e9
 """Weight updates (times samples for GELU and ReLU) of one certified run: some ten seconds."""
 MOST_NUMBERS = 2_000_000
 RECORDS = 160

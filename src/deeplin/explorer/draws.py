@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def network_of(state: Mapping[str, Any]) -> dl.Network:
     residual = state["architecture"] == "residual"
     widths = [d] * (L + 1) if residual else [d, *[state["width"]] * (L - 1), q]
     random = Random(state["seed"], WEIGHTS)
-    layers = [random.normals(m, n) for n, m in zip(widths, widths[1:], strict=False)]
+    layers = [random.normals(m, n) for n, m in pairwise(widths)]
     if residual:
         readout = Random(state["data_seed"], READOUT).normals(q, d)[0]
         noise = scale / math.sqrt(L * d)

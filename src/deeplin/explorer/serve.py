@@ -169,9 +169,7 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get_all("Host", [""]) != [self.headers.get("Host")] or (
             self.headers.get("Host") not in self.server.hosts or not known
         ):
-            raise Refused(
-                HTTPStatus.FORBIDDEN, "The explorer answers only at its own address."
-            )
+            raise Refused(HTTPStatus.FORBIDDEN, "The explorer answers only at its own address.")
 
     def _length(self, path: str) -> int:
         given = self.headers.get("Content-Length", "")

@@ -1,26 +1,28 @@
 // The largest eigenvalue of a symmetric operator, from products with it alone.
 //
-// Locally optimal conjugate gradients: each step takes the best vector in the plane of the present
-// one, its residual and the last direction (Rayleigh-Ritz on three vectors). |λ − θ| ≤ ‖Hx − θx‖
-// for the nearest eigenvalue, and the error of θ is of the order of the residual's square.
+// Locally optimal conjugate gradients: each step takes the best vector in the space of the present
+// one, its residual and the last direction (Rayleigh-Ritz on three vectors). Some eigenvalue is
+// within ‖Hx − θx‖ of θ, and the error of θ is of the order of that residual's square.
 import { dot, norm } from "./linear_algebra.js";
 
-const NEARLY = 1e-5; // relative residual below which r is no longer orthogonal to x by itself
-const RANDOM_SHARE = 1e-3; // of a warm start, so that an eigenvector rising from below is found
+const EXACT = 1e-6; // results to tolerances below this one are verified by a fresh product
+const RANDOM_SHARE = 0.02; // of a warm start, so that an eigenvector rising from below is found
+const LEFT = 1e-5; // share of a direction below which what is left of it is mostly rounding
 
-/** Keeps the last eigenvector and the work arrays of one operator that changes slowly. */
+/** Keeps the last eigenvectors and the work arrays of one operator that changes slowly. */
 export class EigenTracker {
   constructor(size, random) {
     this.size = size;
-    this.noise = Float64Array.from({ length: size }, () => random.normal());
-    const length = norm(this.noise);
-    for (let i = 0; i < size; i++) this.noise[i] /= length;
+    this.noise = random.normals(size);
+    scale(this.noise, 1 / norm(this.noise));
     this.vector = Float64Array.from(this.noise);
+    this.before = new Float64Array(size); // the eigenvector of the call before the last
     for (const name of ["x", "Hx", "r", "Hr", "p", "Hp"]) this[name] = new Float64Array(size);
   }
 
   forget() {
     this.vector.set(this.noise);
+    this.before.fill(0);
   }
 
   /** {value, residual, products}: `apply(x, out)` writes Hx; ends at ‖Hx − θx‖ ≤ tolerance·|θ|. */
@@ -30,59 +32,86 @@ export class EigenTracker {
     scale(x, 1 / norm(x));
     apply(x, Hx);
     let theta = dot(x, Hx);
+    // In an oscillation of period two the eigenvector of the call before the last comes back.
+    p.set(this.before);
+    let direction = dot(p, p) > 0;
+    if (direction) apply(p, Hp);
+    let products = direction ? 2 : 1;
     let residual = 0;
-    let direction = false;
-    let products = 1;
-    for (; ; products++) {
-      let square = 0;
-      for (let i = 0; i < size; i++) {
-        r[i] = Hx[i] - theta * x[i];
-        square += r[i] * r[i];
-      }
-      residual = Math.sqrt(square);
-      if (!(residual > tolerance * Math.abs(theta)) || products >= most) break;
-      scale(r, 1 / residual);
-      if (residual < NEARLY * Math.abs(theta)) {
-        remove(r, x); // rounding has begun to show
-        scale(r, 1 / norm(r));
+    let checked = false;
+    for (;;) {
+      residual = this._residual(theta);
+      const done = !(residual > tolerance * Math.abs(theta));
+      if (products >= most || (done && (checked || tolerance > EXACT))) break;
+      products++;
+      if (done) {
+        apply(x, Hx); // the image was carried along: look once more before it is believed
+        theta = dot(x, Hx);
+        [checked, direction] = [true, false];
+        continue;
       }
       apply(r, Hr);
       if (direction) direction = this._orthogonal();
       theta = this._best(theta, direction);
-      direction = true;
+      [checked, direction] = [false, true];
     }
+    this.before.set(this.vector);
     this.vector.set(x);
     return { value: theta, residual, products };
   }
 
+  /** r = Hx − θx as a unit vector orthogonal to x; its length. */
+  _residual(theta) {
+    const { x, Hx, r, size } = this;
+    let [square, along] = [0, 0];
+    for (let i = 0; i < size; i++) {
+      const value = Hx[i] - theta * x[i];
+      r[i] = value;
+      square += value * value;
+      along += value * x[i];
+    }
+    const length = Math.sqrt(square);
+    const factor = 1 / Math.sqrt(Math.max(square - along * along, 1e-300));
+    for (let i = 0; i < size; i++) r[i] = (r[i] - along * x[i]) * factor;
+    return length;
+  }
+
   /** Make p orthonormal to x and r, its image likewise; false when nothing is left of it. */
   _orthogonal() {
-    const { x, Hx, r, Hr, p, Hp } = this;
-    const before = norm(p);
-    for (let twice = 0; twice < 2; twice++) {
-      add(p, Hp, x, Hx, -dot(p, x));
-      add(p, Hp, r, Hr, -dot(p, r));
+    const { x, Hx, r, Hr, p, Hp, size } = this;
+    for (let round = 0; round < 3; round++) {
+      let [alongX, alongR, before] = [0, 0, 0];
+      for (let i = 0; i < size; i++) {
+        alongX += p[i] * x[i];
+        alongR += p[i] * r[i];
+        before += p[i] * p[i];
+      }
+      const after = before - alongX * alongX - alongR * alongR;
+      if (!(after > LEFT * LEFT * before)) return false;
+      const factor = 1 / Math.sqrt(after);
+      for (let i = 0; i < size; i++) {
+        p[i] = (p[i] - alongX * x[i] - alongR * r[i]) * factor;
+        Hp[i] = (Hp[i] - alongX * Hx[i] - alongR * Hr[i]) * factor;
+      }
+      if (after > 0.5 * before) break; // little was taken away: no digits were lost
     }
-    const after = norm(p);
-    if (!(after > 1e-10 * before)) return false;
-    scale(p, 1 / after);
-    scale(Hp, 1 / after);
     return true;
   }
 
-  /** Rayleigh-Ritz on x, r and (where there is one) p. */
+  /** Rayleigh-Ritz on x, r and (where there is one) p; the new θ. */
   _best(theta, direction) {
     const { x, Hx, r, Hr, p, Hp, size } = this;
-    T[0] = theta;
-    T[1] = T[3] = dot(x, Hr);
-    T[4] = dot(r, Hr);
-    T[2] = T[6] = direction ? dot(p, Hx) : 0;
-    T[5] = T[7] = direction ? dot(p, Hr) : 0;
-    T[8] = direction ? dot(p, Hp) : -Infinity;
-    const best = largestOfThree(direction);
-    const a = V[3 * best];
-    const b = V[3 * best + 1];
-    const c = V[3 * best + 2];
+    let [xr, rr, px, pr, pp] = [0, 0, 0, 0, 0];
+    for (let i = 0; i < size; i++) {
+      xr += x[i] * Hr[i];
+      rr += r[i] * Hr[i];
+      px += p[i] * Hx[i];
+      pr += p[i] * Hr[i];
+      pp += p[i] * Hp[i];
+    }
+    const best = direction ? largestOfThree(theta, xr, rr, px, pr, pp) : largestOfThree(theta, xr, rr, 0, 0, -Infinity);
+    const [a, b, c] = [V[3 * best], V[3 * best + 1], direction ? V[3 * best + 2] : 0];
+    let square = 0;
     for (let i = 0; i < size; i++) {
       const step = b * r[i] + c * p[i];
       const image = b * Hr[i] + c * Hp[i];
@@ -90,24 +119,35 @@ export class EigenTracker {
       Hx[i] = a * Hx[i] + image;
       p[i] = step;
       Hp[i] = image;
+      square += x[i] * x[i];
     }
-    return T[4 * best];
+    const factor = 1 / Math.sqrt(square); // without it an error in the length would grow
+    let value = 0;
+    for (let i = 0; i < size; i++) {
+      x[i] *= factor;
+      Hx[i] *= factor;
+      value += x[i] * Hx[i];
+    }
+    return value;
   }
+}
+
+function scale(a, factor) {
+  for (let i = 0; i < a.length; i++) a[i] *= factor;
 }
 
 // The 3×3 matrix of the Rayleigh-Ritz step and its eigenvectors (rows), used by all trackers.
 const T = new Float64Array(9);
 const V = new Float64Array(9);
 
-/** Diagonalize T by Jacobi rotations; the place of its largest eigenvalue. */
-function largestOfThree(direction) {
-  V.fill(0);
-  V[0] = V[4] = V[8] = 1;
+/** Diagonalize [[xx, xr, px], [xr, rr, pr], [px, pr, pp]]; the place of the largest eigenvalue. */
+function largestOfThree(xx, xr, rr, px, pr, pp) {
+  T.set([xx, xr, px, xr, rr, pr, px, pr, pp]);
+  V.set([1, 0, 0, 0, 1, 0, 0, 0, 1]);
   for (let sweep = 0; sweep < 12; sweep++) {
     const off = Math.abs(T[1]) + Math.abs(T[2]) + Math.abs(T[5]);
     if (!(off > 1e-18 * (Math.abs(T[0]) + Math.abs(T[4])))) break;
     rotate(0, 1);
-    if (!direction) continue;
     rotate(0, 2);
     rotate(1, 2);
   }
@@ -115,6 +155,7 @@ function largestOfThree(direction) {
   return T[8] > T[4 * first] ? 2 : first;
 }
 
+/** One Jacobi rotation that makes T[p, q] zero. */
 function rotate(p, q) {
   const off = T[3 * p + q];
   if (off === 0) return;
@@ -123,31 +164,17 @@ function rotate(p, q) {
   const c = 1 / Math.sqrt(t * t + 1);
   const s = t * c;
   const k = 3 - p - q;
-  const [x, y] = [T[3 * k + p], T[3 * k + q]];
+  const x = T[3 * k + p];
+  const y = T[3 * k + q];
   T[3 * k + p] = T[3 * p + k] = c * x - s * y;
   T[3 * k + q] = T[3 * q + k] = s * x + c * y;
   T[4 * p] -= t * off;
   T[4 * q] += t * off;
   T[3 * p + q] = T[3 * q + p] = 0;
   for (let i = 0; i < 3; i++) {
-    const [u, v] = [V[3 * p + i], V[3 * q + i]];
+    const u = V[3 * p + i];
+    const v = V[3 * q + i];
     V[3 * p + i] = c * u - s * v;
     V[3 * q + i] = s * u + c * v;
-  }
-}
-
-function scale(a, factor) {
-  for (let i = 0; i < a.length; i++) a[i] *= factor;
-}
-
-function remove(a, unit) {
-  const along = dot(a, unit);
-  for (let i = 0; i < a.length; i++) a[i] -= along * unit[i];
-}
-
-function add(p, Hp, x, Hx, factor) {
-  for (let i = 0; i < p.length; i++) {
-    p[i] += factor * x[i];
-    Hp[i] += factor * Hx[i];
   }
 }

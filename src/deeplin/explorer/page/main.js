@@ -266,10 +266,8 @@ class Page {
       box.dataset.group = group;
       for (const name of names) {
         const control = this.controls.build(name);
-        if (name === "learning_rate") {
-          control.append(make("div", { id: "critical" }));
-          box.append(make("div", { id: "learning-rate-place", tabIndex: -1 }, control));
-        } else box.append(control);
+        if (name === "learning_rate") byId("rate").append(control, make("div", { id: "critical" }));
+        else box.append(control);
       }
       if (group === "data") box.append(this._fileInput());
       byId("inputs").append(box);
@@ -417,6 +415,8 @@ class Page {
 export function start() {
   globalThis.deeplin = { ...api, pictures: 0 };
   const page = new Page();
+  /** What the training page shows now: the inputs and the numbers behind the curves. */
+  globalThis.deeplin.shown = () => ({ state: page.state, result: page.tabs.training.result });
   page.counting = false;
   const state = page.state;
   page.state = null;

@@ -1,0 +1,154 @@
+"""The page as a file and from its server, and a browser that may talk to nothing else."""
+
+import json
+import re
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+from deeplin.explorer.build import PAGE, page
+from deeplin.explorer.serve import Explorer
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NODE = shutil.which("node")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+PATIENCE = 120_000
+"""Milliseconds before an event that never comes fails a test; the machine may be busy."""
+ASK = """import fs from "node:fs";
+const api = await import(process.argv[1]);
+const { name, input } = JSON.parse(fs.readFileSync(0, "utf8"));
+console.log(JSON.stringify(api[name](input)));
+"""
+
+
+@pytest.fixture(scope="session")
+def browser():
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine: the browser tests need one")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="session")
+def page_file(tmp_path_factory):
+    """The page on disk, without certificates."""
+    path = tmp_path_factory.mktemp("page") / "page.html"
+    path.write_text(page(), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def explorer():
+    with Explorer() as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server
+        server.shutdown()
+
+
+class Visitor:
+    """A browser page on the explorer; every request to other places is refused and noted."""
+
+    def __init__(self, browser, url, link="", **options):
+        self.context = browser.new_context(
+            viewport=options.pop("viewport", {"width": 1280, "height": 800}), **options
+        )
+        self.context.set_default_timeout(PATIENCE)
+        self.page = self.context.new_page()
+        self.strangers, self.errors = [], []
+        self.page.route(re.compile(f"^(?!{re.escape(url)}|data:|blob:)"), self._refuse)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.goto(url + link)
+        self.wait("window.deeplin !== undefined")
+
+    def _refuse(self, route):
+        self.strangers.append(route.request.url)
+        route.abort()
+
+    def wait(self, condition):
+        self.page.wait_for_function(f"() => {condition}")
+
+    def pictures(self):
+        return self.page.evaluate("window.deeplin.pictures")
+
+    def drawn(self, action=None):
+        """Do something (or nothing) and wait until a new complete picture is there."""
+        before = 0
+        if action is not None:
+            before = self.pictures()
+            action()
+        self.wait(f"window.deeplin.pictures > {before}")
+
+    def verdict(self, words):
+        """Wait until the verdict holds these words, and return it."""
+        self.wait(f"document.getElementById('verdict').textContent.includes({json.dumps(words)})")
+        return self.text("verdict")
+
+    def text(self, name):
+        return self.page.locator(f"#{name}").text_content()
+
+    def type(self, name, value):
+        """Type an exact value, as a visitor would."""
+        field = self.page.locator(f"#exact-{name}")
+        field.fill(str(value))
+        field.press("Enter")
+
+    def press(self, label):
+        self.page.get_by_role("button", name=label, exact=True).click()
+
+    def close(self):
+        self.context.close()
+        assert self.strangers == []
+        assert self.errors == []
+
+
+@pytest.fixture
+def visit(browser, explorer):
+    visitors = []
+
+    def open_page(link="", url=None, **options):
+        visitors.append(Visitor(browser, url or explorer.url, link, **options))
+        return visitors[-1]
+
+    yield open_page
+    for visitor in visitors:
+        visitor.close()
+
+
+@pytest.fixture(scope="session")
+def calculator(browser, page_file):
+    """A page of which only the numerics are used."""
+    visitor = Visitor(browser, page_file.as_uri())
+    yield visitor.page
+    visitor.close()
+
+
+@pytest.fixture
+def ask(calculator):
+    """Call a function of window.deeplin in Chromium."""
+    return lambda name, input: calculator.evaluate(
+        "([name, input]) => window.deeplin[name](input)", [name, input]
+    )
+
+
+@pytest.fixture
+def ask_node():
+    """Call the same function without a browser, from its module."""
+    if NODE is None:
+        pytest.skip("there is no node on this machine; the browser runs the same modules")
+
+    def call(name, input):
+        command = [NODE, "--input-type=module", "-e", ASK, "--", (PAGE / "api.js").as_uri()]
+        given = json.dumps({"name": name, "input": input})
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=True)
+        return json.loads(done.stdout)
+
+    return call

@@ -1,0 +1,302 @@
+"""Every control, preset, link, download and upload of the page, in headless Chromium."""
+
+import json
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.explorer.build import inputs, presets
+from deeplin.explorer.draws import data_of
+
+pytestmark = pytest.mark.browser
+QUICK = "#depth=2&steps=60&seeds=2"
+INPUTS = inputs()
+DEFAULT = {name: given["default"] for name, given in INPUTS.items()}
+LIGHT_WIDE = "#tab=wide&wide_steps=100&wide_dimension=60&wide_samples=20"
+
+
+def slider(visitor, name):
+    return visitor.page.locator(f"input[type=range][name={name}]")
+
+
+def wait_for_link(visitor, name, value):
+    visitor.wait(
+        f"new URLSearchParams(location.hash.slice(1)).get('{name}') === {json.dumps(value)}"
+    )
+
+
+@pytest.mark.parametrize("page", ["training", "wide"])
+def test_every_slider_draws_and_changes_the_link(visit, page):
+    visitor = visit(LIGHT_WIDE + "&spectrum=power" if page == "wide" else QUICK + "&momentum=0.5")
+    visitor.drawn()
+    for name, given in INPUTS.items():
+        if given["kind"] not in ("whole", "real") or (given["group"] == "wide") != (page == "wide"):
+            continue
+        if name in ("spikes", "epsilon"):  # belong to the other spectrum, tried below
+            continue
+        visitor.drawn(lambda name=name: slider(visitor, name).press("ArrowRight"))
+        shown = visitor.page.locator(f"#exact-{name}").input_value()
+        assert float(shown) != DEFAULT[name] or name in ("seeds",)
+        assert slider(visitor, name).get_attribute("aria-valuetext") == shown
+        wait_for_link(visitor, name, None if float(shown) == DEFAULT[name] else shown)
+
+
+def test_every_menu_and_box_draws_and_changes_the_link(visit):
+    visitor = visit(QUICK + "&momentum=0.5")
+    visitor.drawn()
+    for name, given in INPUTS.items():
+        place = visitor.page.locator(f"#input-{name}")
+        if given["kind"] == "choice" and given.get("group") in ("network", "axes"):
+            for option in [*given["options"]][::-1]:
+                if place.input_value() != option and place.is_visible():
+                    visitor.drawn(lambda place=place, option=option: place.select_option(option))
+                    wait_for_link(visitor, name, None if option == given["default"] else option)
+        if given["kind"] == "flag":
+            visitor.drawn(lambda place=place: place.click())
+            wait_for_link(visitor, name, "no" if given["default"] else "yes")
+
+
+def test_drawing_follows_a_dragged_slider(visit):
+    visitor = visit()
+    visitor.drawn()
+    box = slider(visitor, "learning_rate").bounding_box()
+    middle = box["y"] + box["height"] / 2
+    visitor.page.mouse.move(box["x"] + box["width"] / 2, middle)
+    visitor.page.mouse.down()
+    for share in (0.4, 0.3, 0.2):
+        visitor.drawn(
+            lambda share=share: visitor.page.mouse.move(box["x"] + box["width"] * share, middle)
+        )
+    dragged = visitor.page.evaluate("deeplin.shown().state.learning_rate")
+    assert dragged < 0.002
+    assert visitor.page.evaluate("deeplin.shown().result.threshold") == pytest.approx(2 / dragged)
+    visitor.page.mouse.up()
+
+
+@pytest.mark.parametrize("name", presets())
+def test_story_of_a_preset_agrees_with_its_picture(visit, name):
+    preset = presets()[name]
+    visitor = visit(QUICK)
+    visitor.drawn()
+    visitor.press(preset["title"])
+    assert preset["says"] in visitor.verdict(preset["says"])
+    for sentence in preset["story"]:
+        assert sentence in visitor.text("story-text")
+    if "tab" in preset["state"]:
+        return
+    shown = visitor.page.evaluate(
+        """() => { const { result, state } = deeplin.shown();
+        return { state, theory: result.theory, threshold: result.threshold,
+                 sharpness: result.runs.map((run) => run.sharpness) }; }"""
+    )
+    for key, value in preset["state"].items():
+        assert shown["state"][key] == value
+    starts = np.array([run[0] for run in shown["sharpness"]])
+    ends = np.array([run[-1] for run in shown["sharpness"]])
+    if name == "sharpening":
+        assert np.all(ends > 3 * starts)
+        assert np.all(ends < shown["threshold"])
+    if name == "catapult":
+        assert np.median(starts) > shown["threshold"] > np.max(ends)
+    if name == "small":
+        assert np.median(ends) == pytest.approx(shown["theory"]["balanced"], rel=0.1)
+
+
+def test_tracked_sharpness_of_a_picture_is_the_sharpness(visit):
+    visitor = visit("#depth=4&scale=0.6&learning_rate=0.15&steps=300&seeds=1")
+    visitor.drawn()
+    found = visitor.page.evaluate(
+        """() => { const { result } = deeplin.shown();
+        return { widths: result.widths, sharpness: result.runs[0].sharpness,
+                 weights: result.layers.weights.map((flat) => Array.from(flat)) }; }"""
+    )
+    X, Y = data_of(DEFAULT)
+    problem, widths = dl.Problem.from_data(X, Y[:, 0]), found["widths"]
+    sizes = np.cumsum([0, *(m * n for n, m in pairwise(widths))])
+    path = np.array(found["weights"])
+    network = dl.Network([
+        path[:, a:b].reshape(-1, m, n)
+        for a, b, n, m in zip(sizes, sizes[1:], widths, widths[1:], strict=False)
+    ])  # fmt: skip
+    exact = np.asarray(dl.sharpness(problem, network).value)
+    # a residual of 1e-3 of the value: the value itself is good to about its square
+    np.testing.assert_allclose(found["sharpness"], exact, rtol=1e-5)
+
+
+@pytest.mark.parametrize("mark", ["?", "#"])
+def test_link_restores_the_view(visit, mark):
+    link = "depth=3&learning_rate=0.05&vertical_scale=linear&flow=no&momentum=0.5&outputs=2"
+    visitor = visit(mark + link)
+    visitor.verdict("η = 0.05")
+    state = visitor.page.evaluate("deeplin.shown().state")
+    assert (state["depth"], state["flow"], state["outputs"]) == (3, False, 2)
+    assert visitor.page.locator("#input-vertical_scale").input_value() == "linear"
+    assert slider(visitor, "depth").input_value() == "3"
+
+
+@pytest.mark.parametrize(
+    ("link", "words"),
+    [
+        ("depth=1000000000", "Depth L is 1000000000; pass a whole number from 1 to 40."),
+        ("depth=2.5", "Depth L is 2.5"),
+        ("learning_rate=NaN", "Learning rate η is NaN"),
+        ("learning_rate=1e999", "Learning rate η is 1e999"),
+        ("steps=0x10", "Steps is 0x10"),
+        ("architecture=<img src=x onerror=alert(1)>", "Network is “<img src=x"),
+        ("__proto__=1", "There is no input"),
+        ("constructor=1", "There is no input"),
+        ("depth=2&depth=3", "twice"),
+        ("scale=0", "every gradient of this network vanishes"),
+        ("saved_a=depth%3D99", "Depth L is 99"),
+        ("saved_a=" + "saved_a%3D" * 800, "characters"),
+        ("data=file", "No file has been read yet"),
+    ],
+)
+def test_hostile_link_is_said_and_does_nothing(visit, link, words):
+    visitor = visit("#" + link)
+    visitor.wait(f"document.getElementById('message').textContent.includes({json.dumps(words)})")
+    if link != "data=file":
+        visitor.verdict("All 5 runs converged")  # the opening state
+    assert visitor.page.locator("#message").is_visible()
+    assert visitor.page.locator("#message img").count() == 0
+
+
+def test_typed_values_are_checked(visit):
+    visitor = visit(QUICK)
+    visitor.drawn()
+    visitor.type("depth", 99)
+    visitor.wait("document.getElementById('message').textContent.includes('Depth L is 99')")
+    visitor.drawn(lambda: visitor.type("learning_rate", "0,0123"))
+    assert visitor.page.evaluate("deeplin.shown().state.learning_rate") == 0.0123
+    assert not visitor.page.locator("#message").is_visible()
+
+
+def test_divergent_run_is_called_so(visit):
+    visitor = visit("#learning_rate=2")
+    assert "no minimizer is stable" in visitor.verdict("diverged, the first at step")
+
+
+def test_momentum_decay_and_batches_have_their_lines_and_words(visit):
+    visitor = visit("#depth=3&momentum=0.9&learning_rate=0.05")
+    assert "(2+2β)/η" in visitor.verdict("(2+2β)/S_min")
+    critical = visitor.page.evaluate("deeplin.shown().result.theory")
+    assert critical["critical"] == pytest.approx(3.8 / critical["exact"])
+    visitor.drawn(lambda: visitor.type("weight_decay", 0.01))
+    assert "S_λ" in visitor.text("verdict")
+    assert "S_λ" in visitor.text("figure-sharpness")
+    visitor.drawn(lambda: visitor.type("weight_decay", 0))
+    visitor.drawn(lambda: visitor.type("batch_size", 10))
+    assert "of the full batch" in visitor.text("verdict")
+
+
+def test_new_page_does_not_show_the_old_words(visit):
+    visitor = visit(QUICK)
+    visitor.verdict("η")
+    words = visitor.page.evaluate(
+        """() => { document.getElementById("tab-wide").click();
+        return document.getElementById("verdict").textContent; }"""
+    )
+    assert words == "Computing …"
+    visitor.verdict("minimum-norm interpolant")
+
+
+def test_cell_of_the_phase_diagram_opens_its_run(visit):
+    visitor = visit("#tab=phase&depth=3&steps=40&seeds=1")
+    visitor.verdict("critical rate")
+    canvas = visitor.page.locator("#figure-phase canvas")
+    canvas.focus()
+    canvas.press("ArrowUp")
+    note = visitor.text("cell-note")
+    visitor.press("Open this run")
+    visitor.verdict("η = ")
+    state = visitor.page.evaluate("deeplin.shown().state")
+    assert state["tab"] == "training"
+    shown = float(note.split("η ")[1].split(",")[0])
+    assert state["learning_rate"] == pytest.approx(shown, rel=5e-3)  # three digits
+    visitor.drawn(lambda: visitor.page.get_by_role("tab", name="Phase diagram").click())
+    box = canvas.bounding_box()
+    visitor.page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] - 60)
+    visitor.wait("document.getElementById('page').dataset.tab === 'training'")
+
+
+def test_cell_of_the_phase_diagram_is_the_run_it_opens(visit):
+    visitor = visit("#tab=phase&depth=3&steps=40&seeds=1&phase_over=depth")
+    visitor.verdict("critical rate")
+    with visitor.page.expect_download() as download:
+        visitor.press("Data (CSV)")
+    lines = download.value.path().read_text().splitlines()
+    depth, rate, distance, sharpness, _ = map(str, lines[2 * 28 + 6].split(","))
+    visitor.page.goto("about:blank")
+    visitor = visit(f"#depth={depth}&steps=40&seeds=1&learning_rate={rate}")
+    visitor.drawn()
+    run = visitor.page.evaluate("deeplin.shown().result.runs[0]")
+    assert run["distance"][-1] == pytest.approx(float(distance), rel=1e-9)
+    assert run["sharpness"][-1] == pytest.approx(float(sharpness), rel=1e-5)
+
+
+def test_wide_page_trains_a_billion_units(visit):
+    visitor = visit("#tab=wide&wide_width=1000000000&wide_dimension=100&wide_samples=20")
+    assert "1,000,000,000" in visitor.verdict("Interpolates")
+    assert "BO-T3.1" in visitor.text("numbers")
+    visitor.type("alpha", 0)
+    assert "ends at the minimum-norm interpolant" in visitor.verdict("ends at")
+    visitor.type("beta", 0)
+    visitor.wait("document.getElementById('message').textContent.includes('vanishes')")
+
+
+def test_theorems_come_from_the_server(visit):
+    visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
+    visitor.verdict("statements on the first run of gradient descent")
+    assert "FM-L8" in visitor.text("certificate")
+    assert visitor.page.locator("#certificate math").count() > 20
+
+
+def test_opening_run_is_kept_compared_and_in_the_link(visit):
+    visitor = visit()
+    visitor.verdict("η")
+    visitor.press("Keep as A")
+    visitor.wait("location.hash.includes('saved_a=default')")
+    visitor.drawn(lambda: visitor.type("depth", 4))
+    row = visitor.page.locator("#comparison tr", has_text="Depth L")
+    assert row.locator("td").all_text_contents() == ["4", "10"]
+    link = visitor.page.evaluate("location.hash")
+    other = visit(link)
+    other.drawn()
+    assert "A" in other.text("figure-gap")
+    other.press("Clear A and B")
+    other.wait("!location.hash.includes('saved_a')")
+    assert not other.page.locator("#comparison").is_visible()
+
+
+def test_copying_the_link_is_said(visit):
+    visitor = visit(QUICK, permissions=["clipboard-read", "clipboard-write"])
+    visitor.drawn(lambda: visitor.type("depth", 3))
+    visitor.press("Copy link")
+    visitor.wait("document.getElementById('copied').textContent === 'Copied'")
+    copied = visitor.page.evaluate("navigator.clipboard.readText()")
+    assert copied == visitor.page.url
+    assert "depth=3" in copied
+
+
+@pytest.mark.parametrize("page", ["training", "phase", "wide"])
+def test_downloads_are_data_and_figures_with_their_settings(visit, page):
+    light = "&depth=2&steps=50&wide_steps=100&wide_dimension=60&wide_samples=20"
+    visitor = visit(f"#tab={page}{light}")
+    visitor.drawn()
+    content = {}
+    for kind, label in (("csv", "Data (CSV)"), ("png", "Figure (PNG)"), ("svg", "Figure (SVG)")):
+        with visitor.page.expect_download() as download:
+            visitor.press(label)
+        assert download.value.suggested_filename == f"deeplin-{page}.{kind}"
+        content[kind] = download.value.path().read_bytes()
+    header = {"training": b"step,run,risk", "phase": b"scale,learning_rate", "wide": b"step,loss"}
+    assert content["csv"].startswith(header[page])
+    assert content["png"].startswith(b"\x89PNG")
+    width = int.from_bytes(content["png"][16:20], "big")
+    assert width >= 1600  # twice the size of the drawing
+    drawing = content["svg"].decode()
+    assert drawing.startswith("<svg")
+    assert ("Width m: 10000" if page == "wide" else "Depth L: 2") in drawing
+    assert visitor.page.locator("#verdict b").text_content()[:20] in drawing

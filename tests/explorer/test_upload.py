@@ -1,0 +1,107 @@
+"""A visitor's table is read in the page, or by the local server; broken ones get a sentence."""
+
+import json
+
+import numpy as np
+import pytest
+
+import deeplin as dl
+
+pytestmark = pytest.mark.browser
+QUICK = "#depth=3&steps=60&seeds=2"
+
+
+def table(rows=40, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, 3)) * [1, 20, 0.5] + [3, -2, 0]
+    y = X @ [1.0, 0.1, -2.0] + 0.5 * rng.normal(size=rows) + 7
+    return np.column_stack([X, y]).round(6)
+
+
+def text_of(values, separator=",", decimal=".", header="a,b,c,target"):
+    lines = [header.replace(",", separator)]
+    lines += [separator.join(repr(float(v)).replace(".", decimal) for v in row) for row in values]
+    return "\n".join(lines) + "\n"
+
+
+def give(visitor, name, content):
+    data = content.encode() if isinstance(content, str) else content
+    visitor.page.locator("#file").set_input_files(
+        {"name": name, "mimeType": "text/csv", "buffer": data}
+    )
+
+
+def said(visitor, words):
+    visitor.wait(f"document.getElementById('message').textContent.includes({json.dumps(words)})")
+    return visitor.text("message")
+
+
+def minimal_sharpness(values, depth):
+    """S_min of the standardised table, target scaled to ‖w*‖ = 1."""
+    X, y = values[:, :-1], values[:, -1] - values[:, -1].mean()
+    problem = dl.Problem.from_data((X - X.mean(0)) / X.std(0), y)
+    scaled = dl.Problem.from_data(problem.inputs, y / np.linalg.norm(problem.optimum))
+    return float(dl.theory.minimal_sharpness(scaled, depth).exact)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        text_of(table()),
+        text_of(table(), separator=";", decimal=","),
+        "\ufeff" + text_of(table(), separator="\t").replace("\n", "\r\n"),
+        text_of(table(), header='"a","b, wide","c","target"') + "1,NA,2,3\n",
+    ],
+    ids=["commas", "semicolons and decimal commas", "tabs, mark and CRLF", "quotes and missing"],
+)
+def test_good_files_are_read(visit, content):
+    visitor = visit(QUICK)
+    visitor.drawn()
+    visitor.drawn(lambda: give(visitor, "mine.csv", content))
+    assert "mine.csv: 40 rows, 3 inputs, target “target”" in said(visitor, "rows")
+    theory = visitor.page.evaluate("deeplin.shown().result.theory")
+    assert theory["exact"] == pytest.approx(minimal_sharpness(table(), 3), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("", "0 line(s)"),
+        ("a\n1\n", "1 column(s)"),
+        ("a,b\n1,x\n2,3\n", "Line 2 of bad.csv has “x” in column “b”"),
+        ("a,b\n1,2,3\n", "3 cells"),
+        ("1,2\n3,4\n", "must name the columns"),
+        ("a,b\n1,2\n1,3\n", "Column “a” of bad.csv has one value only"),
+        ("a,b\n1,2\n2,2\n", "nothing to learn"),
+        ("a,b\n1,NA\n2,\n", "0 complete row(s)"),
+        ("a,b\n1,Infinity\n2,3\n", "Infinity"),
+        ("<script>alert(1)</script>,b\n1,z\n", "“z”"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00", "pass"),
+        (",".join(f"c{k}" for k in range(60)) + "\n" + ",".join("1" * 60) + "\n", "inputs"),
+    ],
+)
+def test_broken_files_get_a_sentence_and_change_nothing(visit, content, words):
+    visitor = visit(QUICK)
+    visitor.drawn()
+    give(visitor, "bad.csv", content)
+    said(visitor, words)
+    assert visitor.page.evaluate("deeplin.shown().state.data") == "synthetic"
+
+
+def test_large_file_is_read_by_the_server(visit):
+    values = table(rows=60_000, seed=1)
+    visitor = visit(QUICK)
+    visitor.drawn()
+    visitor.drawn(lambda: give(visitor, "large.csv", text_of(values)))
+    assert "large.csv: 60000 rows, 3 inputs" in said(visitor, "read by the local server")
+    theory = visitor.page.evaluate("deeplin.shown().result.theory")
+    assert theory["exact"] == pytest.approx(minimal_sharpness(values, 3), rel=1e-8)
+    visitor.page.locator("#input-architecture").select_option("relu")
+    said(visitor, "need its rows")
+
+
+def test_large_file_is_refused_where_there_is_no_server(visit, page_file):
+    visitor = visit(QUICK, url=page_file.as_uri())
+    visitor.drawn()
+    give(visitor, "large.csv", "1," * 1_100_000)
+    assert "deeplin explore" in said(visitor, "larger than 2 MB")
