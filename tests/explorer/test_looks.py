@@ -102,7 +102,8 @@ def test_every_control_and_picture_has_a_name(visit):
     nameless = visitor.page.evaluate(
         """() => [...document.querySelectorAll("input, select, button, canvas")].filter((element) =>
           !(element.getAttribute("aria-label") || element.labels?.length
-            || element.textContent.trim() || element.closest("figure.waiting"))).map((element) => element.outerHTML)"""
+            || element.textContent.trim()
+            || element.closest("figure.waiting"))).map((element) => element.outerHTML)"""
     )
     assert nameless == []
 
