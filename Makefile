@@ -6,11 +6,15 @@ BASE := .venv/.ready-base
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 WORKERS ?= 2
 KILLS ?= 1000
+TABLES ?= 10000
+RUNS ?= 1000
+CALLS ?= 5000
+MINUTES ?= 30
 SEED ?= 0
 
 .DEFAULT_GOAL := help
 
-.PHONY: help setup reproduce paper test torture coverage lint format bench bench-compare docs pictures explore clean
+.PHONY: help setup reproduce paper test fuzz torture coverage lint format bench bench-compare docs pictures explore clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -37,6 +41,10 @@ test: setup ## run the whole test suite
 
 torture: setup ## kill -9 small sweeps KILLS times (SEED) at every stage, compare every table
 	$(BIN)/python tests/sweep/torture.py --kills $(KILLS) --seed $(SEED)
+
+fuzz: setup ## damaged inputs and fresh examples (TABLES= RUNS= CALLS= SEED= MINUTES= bound it)
+	$(BIN)/python tests/fuzz --tables $(TABLES) --runs $(RUNS) --calls $(CALLS) --seed $(SEED) --minutes $(MINUTES) --workers $(WORKERS)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest -m hypothesis -n $(WORKERS) --dist worksteal
 
 coverage: setup ## the tests with the lines they reach: a table, and htmlcov/index.html
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov=deeplin --cov-report=term --cov-report=html

@@ -10,6 +10,9 @@ from typing import Any
 
 import numpy as np
 
+LARGEST = 1e50
+"""The largest value of data, and one over the smallest: products of their moments stay finite."""
+
 
 class InputError(ValueError):
     """The input cannot be used; the message says what was received and what to pass instead."""
@@ -42,6 +45,16 @@ def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarr
             "remove or impute them first."
         )
     return array
+
+
+def require_size(name: str, largest: float) -> None:
+    """Refuse data in units so large or small that products of its moments leave float64."""
+    if largest != 0 and not 1 / LARGEST <= largest <= LARGEST:
+        raise InputError(
+            f"the largest value of {name} is {largest:.3g}, too far from 1 for the products that "
+            f"follow from it in float64 (allowed: {1 / LARGEST:.0e} to {LARGEST:.0e}); change its "
+            "unit."
+        )
 
 
 def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> float:

@@ -105,3 +105,71 @@ def test_float64_weights_are_never_rounded_silently(tmp_path, problem):
     path = save_run(tmp_path / "run.npz", problem, _batch_run())
     with jax.enable_x64(False), pytest.raises(dl.InputError, match="float64"):
         load_run(path)
+
+
+def _spoil(path, name, change):
+    """The saved run with one array changed (removed: None), its count of entries kept right."""
+    with np.load(path) as file:
+        arrays = {key: file[key] for key in file.files}
+    arrays[name] = change(arrays.get(name))
+    arrays = {key: array for key, array in arrays.items() if array is not None}
+    arrays["entries"] = np.array(len(arrays) - 2)
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "sentence"),
+    [
+        ("problem/samples", lambda a: a + 1, "problem/inputs has shape"),
+        ("problem/samples", lambda a: np.array("many"), "problem/samples is 'many'"),
+        ("problem/inputs", lambda a: a.astype(str), "not an array of real numbers"),
+        ("problem/inputs", lambda a: a * np.nan, "NaN or infinite"),
+        ("problem/targets", lambda a: a[:-1], "problem/targets has shape"),
+        ("problem/single_target", lambda a: np.array(3), "single_target is 3"),
+        ("problem/colour", lambda a: np.array(3), "has an entry 'colour'"),
+        ("run/status", lambda a: a[:2], "run/status"),
+        ("run/status", lambda a: np.array(["lost"] * 3), "converged, diverged, stopped"),
+        ("run/steps", lambda a: -a, "run/steps holds a value that is negative"),
+        ("run/steps", lambda a: a.astype(str), "run/steps has shape"),
+        ("run/learning_rate", lambda a: 0 * a, "run/learning_rate is not above 0"),
+        ("run/learning_rate", lambda a: a[:2], "run/learning_rate has shape (2,)"),
+        ("run/momentum", lambda a: np.array(1.0), "run/momentum is 1"),
+        ("run/network/weights/1", lambda a: None, "have different layers"),
+        ("run/network/weights/0", lambda a: None, "not numbered"),
+        ("run/network/weights/1", lambda a: a * np.inf, "NaN or infinite"),
+        ("run/network/weights/1", lambda a: a[:, :, :3], "do not chain"),
+        ("run/network/weights/1", lambda a: a.astype(int), "pass float64 or float32"),
+        ("run/network/activation", lambda a: np.array("sine"), "activation is 'sine'"),
+        ("run/initial/readout", lambda a: a[:, :2], "readout has shape"),
+        ("run/trajectory/weights/0", lambda a: a[:1], "1 states for 2 records"),
+        ("run/records/step", lambda a: a[::-1], "does not increase"),
+        ("run/records/step", lambda a: None, "no run/records/step"),
+        ("run/records/risk", lambda a: a[:1], "different lengths"),
+        ("run/records/risk", lambda a: a[:, :2], "for a batch of 3 runs"),
+        ("run/records/risk", lambda a: a.astype(str), "no array of numbers"),
+        ("run/evidence", lambda a: np.array(3), "stands there twice"),
+        ("run/evidence/time", lambda a: np.array(-1.0), "run/evidence/time"),
+        ("surprise", lambda a: np.array(3), "has an entry 'surprise'"),
+    ],
+)
+def test_tampered_runs_are_refused_with_what_is_wrong(tmp_path, problem, name, change, sentence):
+    path = _spoil(save_run(tmp_path / "run.npz", problem, _batch_run()), name, change)
+    with pytest.raises(dl.InputError) as caught:
+        load_run(path)
+    assert sentence in str(caught.value)
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_run_of_another_problem_is_refused(tmp_path, wide_problem):
+    path = save_run(tmp_path / "run.npz", wide_problem, _batch_run())
+    with pytest.raises(dl.InputError, match="takes 5 inputs and the problem has 10"):
+        load_run(path)
+
+
+def test_moments_that_no_data_have_are_refused(tmp_path, problem):
+    known = dl.Problem.from_chunks([(problem.inputs, problem.targets[:, 0])])
+    path = save_run(tmp_path / "run.npz", known, _batch_run())
+    with pytest.raises(dl.InputError, match="no data set has these moments"):
+        load_run(_spoil(path, "problem/second_moments", lambda a: -a))

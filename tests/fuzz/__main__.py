@@ -18,7 +18,7 @@ from collections import defaultdict
 from pathlib import Path
 
 PARTS = ("tables", "runs", "calls")
-SLICE = 1000
+SLICE = 5000
 """Cases for one child process."""
 
 

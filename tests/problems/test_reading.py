@@ -336,3 +336,173 @@ def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
     monkeypatch.setattr(gathering, "PATIENCE", 0.5)
     with pytest.raises(dl.InputError, match="no dask scheduler"):
         read_problem(path, "y", cluster="tcp://127.0.0.1:1")
+
+
+# --- what people have --------------------------------------------------------------------------
+
+
+def test_decimal_commas_and_semicolons_are_read(frame, tmp_path):
+    frame.to_csv(tmp_path / "point.csv", index=False)
+    frame.to_csv(tmp_path / "comma.csv", index=False, sep=";", decimal=",")
+    frame.to_csv(tmp_path / "bare.csv", index=False, sep=";", decimal=",", header=False)
+    point = read_problem(tmp_path / "point.csv", "y")
+    comma = read_problem(tmp_path / "comma.csv", "y")
+    bare = read_problem(tmp_path / "bare.csv", "-1")
+    for reading in (comma, bare):
+        np.testing.assert_array_equal(reading.problem.inputs, point.problem.inputs)
+        np.testing.assert_array_equal(reading.problem.targets, point.problem.targets)
+        assert any("Decimal commas" in note for note in reading.notes)
+    assert comma.inputs == tuple(NAMES)
+    assert any("taken as a sample" in note for note in bare.notes)
+
+
+def test_a_first_line_of_numbers_is_said(tmp_path):
+    (tmp_path / "years.csv").write_text("2019,2020\n1,2\n3,5\n4,4\n")
+    reading = read_problem(tmp_path / "years.csv", "-1")
+    assert reading.problem.samples == 4
+    assert any("numbers only" in note for note in reading.notes)
+    (tmp_path / "counted.csv").write_text("0,1,2\n1,2,0\n3,5,1\n4,4,1\n")
+    reading = read_problem(tmp_path / "counted.csv", "2")
+    assert reading.problem.samples == 3
+    assert any("as the names" in note for note in reading.notes)
+
+
+def test_a_separator_inside_names_or_text_does_not_win(tmp_path):
+    (tmp_path / "a.csv").write_text('"a;b","c;d;e",y\n1,2,3\n2,1,5\n0,1,1\n')
+    assert read_problem(tmp_path / "a.csv", "y").inputs == ("a;b", "c;d;e")
+    (tmp_path / "b.csv").write_text('"a\nb",y\n1,2\n3,5\n4,4\n')
+    reading = read_problem(tmp_path / "b.csv", "y")
+    assert (reading.inputs, reading.problem.samples) == (("a\nb",), 3)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "row"])
+@pytest.mark.parametrize("memory", [2**20, 200])
+def test_row_numbers_are_left_out_and_said(frame, tmp_path, name, memory):
+    frame.insert(0, name, np.arange(len(frame)) + (name == "row"))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    reading = read_problem(tmp_path / "rows.csv", "y", memory=memory, chunk_rows=7)
+    assert reading.inputs == tuple(NAMES)
+    assert any(repr(name) in note and "left out" in note.lower() for note in reading.notes)
+    expected = dl.Problem.from_data(frame[NAMES].to_numpy(), frame["y"].to_numpy())
+    _same(reading.problem, expected)
+    kept = read_problem(tmp_path / "rows.csv", "y", keep=[name])
+    assert kept.inputs == (name, *NAMES)
+
+
+def test_values_that_do_not_parse_are_counted_and_shown(tmp_path):
+    lines = [f"{k % 7},{k % 5}" for k in range(300)]
+    lines[5], lines[9] = "?,1", "n/a?,2"
+    (tmp_path / "marks.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
+    with pytest.raises(dl.InputError, match=r"298 of 300 values parse as numbers; row 6 is '\?'"):
+        read_problem(tmp_path / "marks.csv", "x")
+    (tmp_path / "more.csv").write_text("x,z,y\n" + "\n".join(f"{line},3" for line in lines))
+    reading = read_problem(tmp_path / "more.csv", "z")
+    assert reading.inputs == ("y",)
+    assert any("298 of 300" in note and "row 6" in note for note in reading.notes)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_categories_become_indicators(frame, tmp_path, kind):
+    colours = np.array(["red", "green", "blue"])[np.arange(40) % 3]
+    dummies = pd.get_dummies(pd.Series(colours), dtype=float)[["green", "red"]]
+    expected = np.c_[frame["age"], dummies]
+    table = pd.DataFrame({"age": frame["age"], "colour": colours, "y": frame["y"]})
+    if kind == "npz":
+        np.savez(tmp_path / "t.npz", age=frame["age"], colour=colours, y=frame["y"])
+    elif kind == "csv":
+        table.to_csv(tmp_path / "t.csv", index=False)
+    else:
+        table.astype({"colour": "category"}).to_parquet(tmp_path / "t.parquet")
+    path = tmp_path / f"t.{kind}"
+    reading = read_problem(path, "y", encode=True)
+    assert reading.inputs == ("age", "colour=green", "colour=red")
+    np.testing.assert_allclose(reading.problem.inputs, expected)
+    assert any("all zero: 'blue'" in note for note in reading.notes)
+    plain = read_problem(path, "y")
+    assert plain.inputs == ("age",)
+    assert any("--encode" in note for note in plain.notes)
+
+
+def test_columns_with_too_many_categories_or_none_are_left_out(frame, tmp_path):
+    frame["name"] = [f"person {chr(97 + k % 26)}{chr(97 + k // 26)}" for k in range(40)]
+    frame["same"] = "x"
+    table = pd.concat([frame] * 2, ignore_index=True)
+    table.loc[40:, "name"] += "!"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    reading = read_problem(tmp_path / "t.csv", "y", encode=True)
+    assert reading.inputs == tuple(NAMES)
+    assert any("more than 50 different values" in note for note in reading.notes)
+    assert any("one value only" in note for note in reading.notes)
+
+
+def test_dates_and_classes_as_targets_get_their_sentence(frame, tmp_path):
+    frame["when"] = pd.date_range("2024-01-01", periods=40)
+    frame["species"] = np.array(["setosa", "virginica"])[np.arange(40) % 2]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(dl.InputError, match="is a date"):
+        read_problem(tmp_path / "t.csv", "when")
+    with pytest.raises(dl.InputError, match=r"'setosa', 'virginica'.*classification, which this"):
+        read_problem(tmp_path / "t.csv", "species")
+    notes = read_problem(tmp_path / "t.csv", "y").notes
+    assert any("dates: 'when'" in note and "days since" in note for note in notes)
+
+
+def test_standardising_centres_the_target_too(frame, tmp_path):
+    """Otherwise most of its second moment would be its mean, which no centred input explains."""
+    path = _write(frame, tmp_path, "csv")
+    both = read_problem(path, "y", standardize=True)
+    explained = 1 - both.problem.minimal_risk / both.problem.target_moment
+    model = LinearRegression().fit(frame[NAMES], frame["y"])
+    assert explained == pytest.approx(model.score(frame[NAMES], frame["y"]), rel=1e-10)
+    assert any("means of the targets" in note for note in both.notes)
+
+
+def test_sizes_that_float64_cannot_square_get_a_true_sentence(frame, tmp_path):
+    for column, factor in (("age", 1e160), ("age", 1e-160), ("age", 1e-308), ("y", 1e300)):
+        table = frame.assign(**{column: factor * frame[column]})
+        path = _write(table, tmp_path, "parquet")
+        for options in ({}, {"standardize": True}, {"memory": 200, "chunk_rows": 9}):
+            with pytest.raises(dl.InputError, match=f"column '{column}' has values .*unit"):
+                read_problem(path, "y", **options)
+    tiny = _write(frame * 1e-60, tmp_path, "parquet")
+    with pytest.raises(dl.InputError, match=r"largest value of X is .*change its unit"):
+        read_problem(tiny, "y")
+    small = _write(frame.assign(age=1e-120 * frame["age"]), tmp_path, "parquet")
+    reading = read_problem(small, "y", standardize=True)
+    expected = read_problem(_write(frame, tmp_path, "npz"), "y", standardize=True)
+    np.testing.assert_allclose(reading.problem.optimum, expected.problem.optimum, rtol=1e-12)
+
+
+def test_whole_numbers_beyond_float64_are_not_called_constant(frame, tmp_path):
+    frame["id"] = [2**60 + k for k in range(40)]
+    np.save(tmp_path / "ids.npy", np.c_[frame["id"].to_numpy(), np.arange(40)])
+    for path, target in (
+        (_write(frame, tmp_path, "csv"), "y"),
+        (_write(frame, tmp_path, "parquet"), "y"),
+        (tmp_path / "ids.npy", "1"),
+    ):
+        with pytest.raises(dl.InputError, match=r"2⁵³ or more .*--ignore"):
+            read_problem(path, target)
+    assert read_problem(_write(frame, tmp_path, "csv"), "y", ignore=["id"]).inputs == tuple(NAMES)
+
+
+def test_damaged_and_misnamed_arrays_get_one_sentence(frame, tmp_path):
+    whole = _write(frame, tmp_path, "npz").read_bytes()
+    matrix = _write(frame, tmp_path, "npy").read_bytes()
+    wrong = {
+        "renamed.npz": (matrix, "single array; name it .*npy"),
+        "renamed.npy": (whole, "archive of arrays; name it .*npz"),
+        "cut.npy": (matrix[:100], "cannot read"),
+        "short.npy": (matrix[:-50], "cannot read"),
+        "lying.npy": (matrix.replace(b"(40, 4)", b"(4 *4,)"), "cannot read"),
+        "huge.npy": (matrix.replace(b"(40, 4), ", b"(4e9, 4),"), "cannot read"),
+        "damaged.npz": (whole[:300] + b"\x00" * 40 + whole[340:], "cannot read"),
+        "utf16.csv": ("a,y\n1,2\n".encode("utf-16"), "not UTF-8"),
+    }
+    for name, (data, sentence) in wrong.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(dl.InputError, match=sentence):
+            read_problem(tmp_path / name, "-1")
+    np.savez(tmp_path / "twice.npz", **{"X": np.ones((4, 2)), "X[0]": np.ones(4), "y": np.ones(4)})
+    with pytest.raises(dl.InputError, match=r"both give the column 'X\[0\]'"):
+        read_problem(tmp_path / "twice.npz", "y")

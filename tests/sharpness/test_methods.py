@@ -205,7 +205,7 @@ def test_bad_arguments_are_named(problem, net, arguments, words):
 def test_bad_subjects_are_named(problem, net):
     with pytest.raises(dl.InputError, match="needs a Network"):
         sharpness(problem, {"a": jnp.ones(3)})
-    with pytest.raises(dl.InputError, match="pass a Problem"):
+    with pytest.raises(dl.InputError, match=r"pass a deeplin\.Problem"):
         sharpness(3.0, net)
     with pytest.raises(dl.InputError, match="no floating parameters"):
         sharpness(lambda tree: 0.0, {"count": jnp.asarray(3)})

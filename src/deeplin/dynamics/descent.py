@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.door import door
 from deeplin.dynamics import stepping
 from deeplin.dynamics.measure import measure
 from deeplin.dynamics.objective import Objective, objective_of
@@ -43,6 +44,7 @@ Loss = Callable[[Network], Any]
 Advance = Callable[[State, int], State]
 
 
+@door
 @hearing
 def gradient_descent(
     problem: Problem | Loss,
@@ -121,9 +123,7 @@ def _as_batch(nets: Network, learning_rate: Any) -> tuple[Network, np.ndarray, b
             f"nets is a {type(nets).__name__}; pass a deeplin.Network "
             "(deeplin.networks.stack makes a batch of a list)."
         )
-    rates = np.asarray(learning_rate)
-    if rates.ndim > 1 or rates.size == 0:
-        raise InputError(f"learning_rate has shape {rates.shape}; pass a number or a vector.")
+    rates = finite_array("learning_rate", learning_rate, (0, 1))
     for rate in rates.ravel().tolist():
         positive_number("learning_rate", rate)
     batch = nets.with_batch()

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from deeplin.checks import InputError, finite_array, positive_number, require_float64, whole_number
+from deeplin.door import door
 from deeplin.dynamics.integrate import (
     EXPLICIT,
     HIGH_ORDER,
@@ -50,6 +51,7 @@ class Gap:
     value: float
 
 
+@door
 @hearing
 def gradient_flow(
     problem: Problem | Any,

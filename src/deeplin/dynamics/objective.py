@@ -10,7 +10,14 @@ import jax
 from jaxtyping import Array
 
 from deeplin.checks import InputError
-from deeplin.networks import Network, data_risk, gap_and_gradient, landscape, linear_risk
+from deeplin.networks import (
+    Network,
+    check_loss,
+    data_risk,
+    gap_and_gradient,
+    landscape,
+    linear_risk,
+)
 from deeplin.problems import Problem
 
 Gradient = tuple[Array, ...]
@@ -57,6 +64,7 @@ def objective_of(problem: Problem | Callable[[Network], Array], network: Network
                 f"problem is a {type(problem).__name__}; pass a deeplin.Problem or a function "
                 "loss(network) that returns a scalar."
             )
+        check_loss(problem, network)
         return Objective(Autodiff(problem), problem, (), 0.0, False)
     risk, data = landscape(problem, network)
     if risk is linear_risk:

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from deeplin.checks import InputError, require_float64
+from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.networks.risk import check_fits
@@ -78,6 +79,7 @@ class Reduction:
         return zip(*(map(np.asarray, net.weights) for net in networks), strict=True)
 
 
+@door
 def reduce(problem: Problem, network: Network) -> Reduction:
     """The smallest network whose training on `problem` is exactly that of `network` (X-4).
 

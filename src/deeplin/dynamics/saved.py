@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, readable
+from deeplin.door import door
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.saved_parts import known_parts, problem_of, run_of
 from deeplin.files import whole_file
@@ -21,6 +22,7 @@ from deeplin.problems import Problem
 FORMAT = "deeplin run 1"
 
 
+@door
 def save_run(
     path: str | Path, problem: Problem, run: Run, *, notes: Mapping[str, Any] | None = None
 ) -> Path:
@@ -64,6 +66,7 @@ def check_run_path(path: str | Path) -> Path:
     return path
 
 
+@door
 def load_run(path: str | Path) -> tuple[Problem, Run]:
     """Read a run saved by `save_run`; nothing in the file is ever executed.
 

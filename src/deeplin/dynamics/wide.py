@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.door import door
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
 from deeplin.dynamics.rank_kernel import Descent, steps_within
@@ -49,6 +50,7 @@ class Rules(NamedTuple):
     record_every: int | None
 
 
+@door
 @hearing
 def simulate_wide(
     problem: Problem | Sequence[Problem],
@@ -103,7 +105,7 @@ def simulate_wide(
     outcomes = _on_all_cores(DYNAMICS[dynamics], cases, rules)
     wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
     if np.any(np.atleast_1d(wide.status) == DIVERGED):
-        warnings.warn(wide.message, UnstableStep, stacklevel=3)
+        warnings.warn(wide.message, UnstableStep, stacklevel=4)
     return wide
 
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, shown
 from deeplin.problems import Problem
 
 POWER_STEPS = 40
@@ -23,8 +23,8 @@ def key_words(key: Any) -> np.ndarray:
         keys = jnp.asarray(key)
         typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
         words = np.asarray(jax.random.key_data(keys) if typed else keys)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"key is {key!r}; pass jax.random.key(seed).") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"key is {shown(key)}; pass jax.random.key(seed).") from error
     if words.dtype != np.uint32 or words.ndim not in (1, 2):
         raise InputError(
             f"key has shape {words.shape} and type {words.dtype}; pass jax.random.key(seed), or "

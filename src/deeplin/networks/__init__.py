@@ -5,8 +5,10 @@ from deeplin.networks.activations import ACTIVATIONS
 from deeplin.networks.network import Network, stack
 from deeplin.networks.risk import (
     check_fits,
+    check_loss,
     data_risk,
     distance_to_optimum,
+    explained,
     gap_and_gradient,
     landscape,
     linear_gradient,
@@ -17,8 +19,10 @@ __all__ = [
     "ACTIVATIONS",
     "Network",
     "check_fits",
+    "check_loss",
     "data_risk",
     "distance_to_optimum",
+    "explained",
     "gap_and_gradient",
     "initialize",
     "landscape",

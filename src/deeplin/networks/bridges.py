@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array
+from deeplin.checks import InputError, finite_array, shown
 from deeplin.networks.network import Network
 
 
@@ -31,6 +31,8 @@ def from_arrays(
     assert network.widths == (1, 2, 1)
     ```
     """
+    if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
+        raise InputError(f"weights is {shown(weights)}; pass one array for each layer, in a list.")
     matrices = [_matrix(f"layer {k}", weight) for k, weight in enumerate(weights, start=1)]
     if inputs_first:
         matrices = [matrix.T for matrix in matrices]

@@ -6,6 +6,7 @@ networks, so that results do not depend on how runs are grouped.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -14,11 +15,15 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
 
-from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.door import door
 from deeplin.networks.network import Network
 
 
-def gaussian(key: Array, widths, scale: Any, *, activation: str = "linear") -> Network:
+@door
+def gaussian(
+    key: Array, widths: Iterable[int], scale: Any, *, activation: str = "linear"
+) -> Network:
     """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialisation, FM-1).
 
     ```python
@@ -37,7 +42,8 @@ def gaussian(key: Array, widths, scale: Any, *, activation: str = "linear") -> N
     return Network(_draw(draw, key, scale), activation=activation)
 
 
-def zero_layer(key: Array, widths, scale: Any, *, layer: int = 1) -> Network:
+@door
+def zero_layer(key: Array, widths: Iterable[int], scale: Any, *, layer: int = 1) -> Network:
     """Gaussian entries but for one zero layer (counted from 1): meets FM-A1 at small scales."""
     net = gaussian(key, widths, scale)
     if not 1 <= whole_number("layer", layer) <= net.depth:
@@ -47,6 +53,7 @@ def zero_layer(key: Array, widths, scale: Any, *, layer: int = 1) -> Network:
     return Network(weights)
 
 
+@door
 def residual(key: Array, width: int, depth: int, scale: Any, readout: Any = None) -> Network:
     """W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialisation).
 
@@ -61,12 +68,15 @@ def residual(key: Array, width: int, depth: int, scale: Any, readout: Any = None
     return Network(_draw(draw, key, scale, zero_allowed=True), readout)
 
 
+@door
 def unit_readout(key: Array, width: int) -> Array:
     """A uniformly random unit vector: the fixed read-out p of FM-4."""
+    _key_dimensions(key)
     vector = jax.random.normal(key, (whole_number("width", width),))
     return vector / jnp.linalg.norm(vector)
 
 
+@door
 def rank_one(direction: Any, depth: int, *, widths=None, readout: Any = None) -> Network:
     """Balanced rank-one aligned weights with product `direction` (X-3): the limit of FM as ε → 0.
 
@@ -89,6 +99,7 @@ def rank_one(direction: Any, depth: int, *, widths=None, readout: Any = None) ->
     return Network([sigma * jnp.outer(units[k], units[k - 1]) for k in range(1, L + 1)], readout)
 
 
+@door
 def identity_middle(
     key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: Any, beta: Any
 ) -> Network:
@@ -98,21 +109,22 @@ def identity_middle(
         for name, value in (("inputs", inputs), ("width", width), ("outputs", outputs))
     )
     L = whole_number("depth", depth, minimum=2)
-    positive_number("alpha", alpha, zero_allowed=True)
-    positive_number("beta", beta, zero_allowed=True)
+    a = positive_number("alpha", alpha, zero_allowed=True)
+    b = positive_number("beta", beta, zero_allowed=True)
 
     def draw(key, _):
         first, last = jax.random.split(key)
         middle = (jnp.eye(m),) * (L - 2)
         return (
-            alpha * jax.random.normal(first, (m, d)),
+            a * jax.random.normal(first, (m, d)),
             *middle,
-            beta * jax.random.normal(last, (q, m)),
+            b * jax.random.normal(last, (q, m)),
         )
 
     return Network(_draw(draw, key, 1.0))
 
 
+@door
 def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
     """BO-mod-id (Zou et al.): width d+q, W_1 copies the input, W_L reads the last q units."""
     d, q = whole_number("inputs", inputs), whole_number("outputs", outputs)
@@ -122,7 +134,7 @@ def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
     return Network([eye[:, :d], *([eye] * (L - 2)), eye[d:]])
 
 
-def _shapes(widths) -> list[tuple[int, int]]:
+def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:
     sizes = tuple(widths)
     if len(sizes) < 2:
         raise InputError(
@@ -132,13 +144,24 @@ def _shapes(widths) -> list[tuple[int, int]]:
     return [(sizes[k + 1], sizes[k]) for k in range(len(sizes) - 1)]
 
 
+def _key_dimensions(key: Array) -> int:
+    """How many axes a single key of this kind has."""
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.ndim <= 1:
+        return 0
+    if key.dtype == jnp.uint32 and key.ndim in (1, 2) and key.shape[-1] == 2:
+        return 1
+    raise InputError(
+        f"key has shape {key.shape} and type {key.dtype}; pass jax.random.key(seed), or "
+        "jax.random.split(key, count) for a batch."
+    )
+
+
 def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[Array, ...]:
     """Call `draw(key, scale)` once, or over a batch of keys and scales."""
     if not isinstance(scale, Tracer):
-        for value in np.ravel(np.asarray(scale)):
+        for value in np.ravel(finite_array("scale", scale, (0, 1))):
             positive_number("scale", value, zero_allowed=zero_allowed)
-    key = jnp.asarray(key)
-    single = 0 if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) else 1
+    single = _key_dimensions(key)
     scale = jnp.asarray(scale, dtype=float)
     if key.ndim == single and scale.ndim == 0:
         return draw(key, scale)

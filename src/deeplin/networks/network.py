@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, shown
 from deeplin.networks.activations import ACTIVATIONS
 from deeplin.networks.products import product
 
@@ -36,15 +36,15 @@ class Network(eqx.Module):
     activation: str = eqx.field(static=True, default="linear")
 
     def __init__(self, weights: Sequence[Any], readout: Any = None, activation: str = "linear"):
-        self.weights = tuple(map(_on_device, weights))
+        self.weights = tuple(map(_on_device, _layers(weights)))
         self.readout = None if readout is None else _on_device(readout)
         self.activation = activation
 
     def __check_init__(self):
         _check_shapes(self.weights, self.readout)
-        if self.activation not in ACTIVATIONS:
+        if not isinstance(self.activation, str) or self.activation not in ACTIVATIONS:
             raise InputError(
-                f"activation is {self.activation!r}; pass one of {', '.join(ACTIVATIONS)}."
+                f"activation is {shown(self.activation)}; pass one of {', '.join(ACTIVATIONS)}."
             )
 
     @property
@@ -94,11 +94,20 @@ class Network(eqx.Module):
         return Network(self.weights, shared, self.activation)
 
 
+def _layers(weights: Any) -> Iterable[Any]:
+    if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
+        raise InputError(f"weights is {shown(weights)}; pass one matrix for each layer, in a list.")
+    return weights
+
+
 def _on_device(array: Any) -> Array:
     """`jnp.asarray`, which would compile a program for each new shape of a NumPy array."""
-    if isinstance(array, np.ndarray):
-        return jax.device_put(np.array(array))  # a copy: the device may share its memory
-    return jnp.asarray(array)
+    try:
+        if isinstance(array, np.ndarray):
+            return jax.device_put(np.array(array))  # a copy: the device may share its memory
+        return jnp.asarray(array)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        raise InputError(f"a weight or read-out is {shown(array)}; pass arrays.") from error
 
 
 def stack(networks: Sequence[Network]) -> Network:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,6 +76,45 @@ def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Networ
     inputs, targets = problem.require_data(f"a network with {network.activation} activation")
     rows = Data(inputs, targets, problem.minimal_risk)  # pyright: ignore[reportArgumentType]
     return data_risk, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), rows)
+
+
+def check_loss(loss: Callable[[Any], Array], tree: Any) -> None:
+    """Raise unless JAX can trace a caller's loss at `tree` and it returns one real number.
+
+    Of a batch of networks the first is tried.
+    """
+    if isinstance(tree, Network) and tree.batch is not None:
+        tree = jax.tree.map(lambda leaf: leaf[0], tree.with_batch())
+    try:
+        value = eqx.filter_eval_shape(loss, tree)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise InputError(
+            "the loss turns its parameters into NumPy arrays, PyTorch tensors or plain numbers, "
+            "through which JAX cannot differentiate; write it with jax.numpy."
+        ) from error
+    except Exception as error:  # the caller's own function: whatever it raises
+        reason = next(iter(str(error).splitlines()), "")[:200]
+        raise InputError(
+            f"the loss raised {type(error).__name__} on these parameters: {reason}; pass "
+            "parameters that it takes (one pytree, not a list of them)."
+        ) from error
+    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
+    if shape != () or not jnp.issubdtype(dtype, jnp.floating):
+        came = type(value).__name__ if shape is None else f"an array {shape} of {dtype}"
+        raise InputError(f"the loss returns {came}; it must return one real number (a JAX scalar).")
+
+
+@contextmanager
+def explained(problem: Problem | Callable[[Any], Array], tree: Any) -> Iterator[None]:
+    """Once something went wrong, say what is wrong with a caller's loss, if it is that."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception:
+        if not isinstance(problem, Problem):
+            check_loss(problem, tree)
+        raise
 
 
 def check_fits(problem: Problem, network: Network) -> None:

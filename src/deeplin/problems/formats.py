@@ -233,27 +233,31 @@ def _no_texts(path: str, name: str) -> Texts:
 def _npz_arrays(path: str) -> dict[str, np.ndarray]:
     """A vector `y` is the column y, a matrix `X` the columns X[0], X[1], …; all of one length."""
     held: dict[str, np.ndarray] = {}
-    with np.load(path, allow_pickle=False) as arrays:
-        if isinstance(arrays, np.ndarray):
-            raise InputError(f"{path!r} is a single array; name it with the ending .npy.")
-        for name in arrays.files:
-            array = arrays[name]
-            if array.ndim not in (1, 2):
-                raise InputError(
-                    f"array {name!r} of {path!r} has shape {array.shape}; "
-                    "pass vectors and matrices with one row for each sample."
-                )
-            columns = {name: array} if array.ndim == 1 else _members(name, array)
-            if repeated := held.keys() & columns:
-                raise InputError(
-                    f"{path!r} has a matrix and a vector that both give the column "
-                    f"{min(repeated)!r}; rename one of them."
-                )
-            held |= columns
+    for name, array in _archive(path).items():
+        if array.ndim not in (1, 2):
+            raise InputError(
+                f"array {name!r} of {path!r} has shape {array.shape}; "
+                "pass vectors and matrices with one row for each sample."
+            )
+        columns = {name: array} if array.ndim == 1 else _members(name, array)
+        if repeated := held.keys() & columns:
+            raise InputError(
+                f"{path!r} has a matrix and a vector that both give the column "
+                f"{min(repeated)!r}; rename one of them."
+            )
+        held |= columns
     lengths = {name: len(array) for name, array in held.items()}
     if len(set(lengths.values())) != 1:
         raise InputError(f"arrays of {path!r} have different lengths: {lengths}.")
     return held
+
+
+def _archive(path: str) -> dict[str, np.ndarray]:
+    arrays = np.load(path, allow_pickle=False)
+    if isinstance(arrays, np.ndarray):
+        raise InputError(f"{path!r} is a single array; name it with the ending .npy.")
+    with arrays:
+        return {name: arrays[name] for name in arrays.files}
 
 
 def _members(name: str, matrix: np.ndarray) -> dict[str, np.ndarray]:

@@ -8,10 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array
-
-LARGEST = 1e50
-"""The largest value of data, and one over the smallest."""
+from deeplin.checks import InputError, finite_array, require_size, shown
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,11 @@ class Moments:
                 f"chunks disagree: {len(self.shift)} columns with {self.targets} target(s), then "
                 f"{len(other.shift)} columns with {other.targets}; pass chunks of one shape."
             )
-        move = other.shift - self.shift
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self._sum(other, other.shift - self.shift)
+
+    def _sum(self, other: Moments, move: np.ndarray) -> Moments:
+        """Both together, where the other's shift is so far from this one's."""
         cross = np.outer(other.total, move)
         scatter = other.scatter + cross + cross.T + other.count * np.outer(move, move)
         return Moments(
@@ -83,16 +84,6 @@ class Moments:
         return self.scatter / self.count + cross + cross.T + np.outer(self.shift, self.shift)
 
 
-def require_size(name: str, largest: float) -> None:
-    """Refuse data in units so large or small that products of its moments leave float64."""
-    if largest != 0 and not 1 / LARGEST <= largest <= LARGEST:
-        raise InputError(
-            f"the largest value of {name} is {largest:.3g}, too far from 1 for the products that "
-            f"follow from it in float64 (allowed: {1 / LARGEST:.0e} to {LARGEST:.0e}); change its "
-            "unit."
-        )
-
-
 def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
     """Check one block of rows and return X (n×d) and y (n) or Y (n×q) in float64."""
     X = finite_array("X", inputs, (2,))
@@ -112,7 +103,10 @@ def accumulate(chunks: Iterable) -> tuple[Moments, bool]:
 
     def parts() -> Iterator[Moments]:
         nonlocal single
-        for X, Y in (check_rows(*chunk) for chunk in chunks):
+        for chunk in chunks:
+            if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
+                raise InputError(f"a chunk is {shown(chunk)}; pass pairs (X, y).")
+            X, Y = check_rows(*chunk)
             single = single and Y.ndim == 1
             yield Moments.of_rows(X, Y.reshape(len(Y), -1))
 

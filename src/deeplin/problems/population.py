@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from deeplin.checks import InputError, finite_array, positive_number
+from deeplin.door import door
 
 LARGEST_DENSE = 5000
 """Beyond this dimension no d×d matrix is formed behind the caller's back."""
@@ -30,9 +31,9 @@ def check_covariance(covariance: Any) -> Covariance:
     A matrix that is not square can only be a factor.
     """
     if not isinstance(covariance, Factored):
-        shape = np.shape(covariance)
-        if len(shape) == 2 and shape[0] != shape[1]:
-            covariance = Factored(covariance)
+        given = finite_array("covariance", covariance, (1, 2))
+        if given.ndim == 2 and given.shape[0] != given.shape[1]:
+            covariance = Factored(given)
     if isinstance(covariance, Factored):
         factor = finite_array("the factor of the covariance", covariance.factor, (2,))
         given = 0.0 if covariance.diagonal is None else covariance.diagonal
@@ -93,6 +94,7 @@ def covariance_spectrum(covariance: Covariance) -> np.ndarray:
     return np.maximum(eigenvalues, 0.0)
 
 
+@door
 def population_risk(theta, *, optimum, covariance):
     """Risk(Θ) = E‖x(Θ − Θ*)‖² = Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)), exactly (BO-risk).
 

@@ -135,7 +135,8 @@ def _require_representable(columns: Columns, names: np.ndarray) -> None:
 def _columns(gathered: np.ndarray | Moments) -> Columns:
     if isinstance(gathered, Moments):
         variance = np.maximum(np.diag(gathered.centred), 0.0)
-        return Columns(gathered.mean, np.sqrt(variance), np.sqrt(np.diag(gathered.raw)))
+        size = np.maximum(np.sqrt(np.diag(gathered.raw)), np.abs(gathered.mean))
+        return Columns(gathered.mean, np.sqrt(variance), size)
     shifted = gathered - gathered[0]  # exactly zero in a constant column
     mean = shifted.mean(axis=0)
     shifted -= mean

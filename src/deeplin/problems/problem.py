@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, whole_number
-from deeplin.problems.moments import Moments, accumulate, check_rows, require_size
+from deeplin.checks import InputError, finite_array, require_size, whole_number
+from deeplin.door import door
+from deeplin.problems.moments import Moments, accumulate, check_rows
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -101,6 +102,7 @@ class Problem:
         return cls(count, d, q, cross.ndim == 1, second_moments=table)
 
     @classmethod
+    @door
     def from_chunks(cls, chunks: Iterable) -> Problem:
         """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
         moments, single = accumulate(chunks)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, whole_number
+from deeplin.door import door
 from deeplin.problems.choosing import choose, listed
 from deeplin.problems.formats import WHOLE, Column
 from deeplin.problems.gathering import Plan, gather, gather_on_cluster, parts_of
@@ -44,6 +45,7 @@ class Reading:
         return self.preparation.undo(np.asarray(coefficients).reshape(len(self.inputs), -1))
 
 
+@door
 def read_problem(
     source: str | Path,
     target: str | Sequence[str],

@@ -13,7 +13,8 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.networks import Network
+from deeplin.door import door
+from deeplin.networks import Network, explained
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
 from deeplin.sharpness.exact import exact
@@ -38,6 +39,7 @@ DENSE_LIMIT = 100
 """`auto` prefers the dense matrix up to this many parameters."""
 
 
+@door
 def sharpness(
     problem: Problem | Callable[[Any], Array],
     network: Any,
@@ -84,9 +86,14 @@ def sharpness(
     request = _Request.of(problem, network, which, tolerance, start, key, steps, max_products)
     if method not in METHODS:
         raise InputError(f"method is {method!r}; pass one of {', '.join(METHODS)}.")
-    result = METHODS[method](request)
-    if isinstance(network, Network) and network.batch is not None:
-        return result
+    with explained(problem, network):
+        result = METHODS[method](request)
+        batch = isinstance(network, Network) and network.batch is not None
+        return result if batch else _of_one(result)
+
+
+def _of_one(result: Sharpness) -> Sharpness:
+    """The result of a batch of one, as plain values."""
     vector = None if result.vector is None else result.vector[0]
     single = (result.value, result.error, result.converged, result.products)
     value, error, converged, count = (np.broadcast_to(item, 1)[0].item() for item in single)

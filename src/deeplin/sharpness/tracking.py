@@ -9,8 +9,9 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from deeplin.checks import InputError, positive_number
-from deeplin.networks import Network
+from deeplin.checks import InputError, positive_number, shown
+from deeplin.door import door
+from deeplin.networks import Network, explained
 from deeplin.sharpness.following import Follower, Tracked
 from deeplin.sharpness.hessian import AutodiffHessian, as_batch, check_subject, parameters
 from deeplin.sharpness.linear_hessian import LinearHessian, flat_weights, is_scalar_linear
@@ -56,6 +57,7 @@ class SharpnessTracker:
         return self.follower(hessians)
 
 
+@door
 def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -> Tracked:
     """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
 
@@ -71,7 +73,12 @@ def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -
     dl.sharpness_along(problem, run.trajectory).value
     ```
     """
-    leaf = jax.tree.leaves(parameters(trajectory)[0])[0]
+    leaf, *_ = jax.tree.leaves(parameters(trajectory)[0]) or [None]
+    if leaf is None or leaf.ndim == 0 or len(leaf) == 0:
+        raise InputError(
+            f"trajectory is {shown(trajectory)}; pass run.trajectory, or a pytree of arrays with a "
+            "leading record axis."
+        )
     batched = isinstance(trajectory, Network) and leaf.ndim == 4
     if isinstance(trajectory, Network) and leaf.ndim not in (3, 4):
         raise InputError(
@@ -80,7 +87,8 @@ def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -
         )
     check_subject(problem, trajectory)
     tracker = SharpnessTracker(problem, tolerance=tolerance)
-    found = [tracker.follow(hessians) for hessians in _along(problem, trajectory)]
+    with explained(problem, next(_records(trajectory))):
+        found = [tracker.follow(hessians) for hessians in _along(problem, trajectory)]
     columns = (np.stack(column) for column in zip(*found, strict=True))
     return Tracked(*(column if batched else column[:, 0] for column in columns))
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, finite_array, whole_number
+from deeplin.checks import InputError, finite_array, require_size, whole_number
 from deeplin.problems import Problem
 
 
@@ -31,6 +31,7 @@ def architecture(problem: Problem, depth: int, readout: Any, quantity: str) -> A
         return Architecture(L, None)
     problem.require_single_target(f"{quantity} of a network with a read-out")
     p = finite_array("readout", readout, (1,))
+    require_size("readout", float(np.abs(p).max()))
     if not np.any(p):
         raise InputError("readout is zero; pass a vector p ≠ 0.")
     return Architecture(L, p)

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from deeplin.checks import InputError, positive_number
+from deeplin.door import door
 from deeplin.dynamics.run import Run
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
@@ -77,6 +78,7 @@ class Certificate(pd.DataFrame):
             return f"Certificate\n{shown.to_string(index=False, na_rep='')}"
 
 
+@door
 def certify(
     problem: Problem,
     run: Run | Network,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, positive_number
+from deeplin.door import door
 from deeplin.problems import Problem
 from deeplin.theory.minimizers.minimal_sharpness import layer_rates, minimal_sharpness
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
@@ -14,6 +15,7 @@ from deeplin.theory.thresholds import check_momentum, stability_limit
 from deeplin.theory.weight_decay import decayed_minimum
 
 
+@door
 def critical_learning_rate(
     problem: Problem,
     depth: int,

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from deeplin.checks import InputError, seed_number, whole_number
+from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory import balanced_sharpness, minimal_sharpness
@@ -99,6 +100,7 @@ class Diagnosis:
         return _plain(values)
 
 
+@door
 def diagnose(
     problem: Problem,
     depths: Iterable[int] = DEPTHS,
@@ -226,8 +228,8 @@ def _scale_obstacle(problem: Problem, readout: Any) -> str | None:
 
 
 def _overfitting(problem: Problem) -> Overfitting | None:
-    """None where rows depend on one another, so that leaving one out means nothing."""
-    dependent = problem.rank < problem.samples - 1
+    """None where rows depend on one another or are one, so that leaving one out means nothing."""
+    dependent = problem.rank < max(problem.samples - 1, 2)
     return None if dependent else estimate_overfitting(problem)
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from deeplin.checks import InputError, positive_number
+from deeplin.door import door
 from deeplin.problems import Problem
 from deeplin.training.explained import leave_one_out_errors
 
@@ -68,6 +69,7 @@ class Overfitting:
         return "tempered" if self.noise_cost <= 1 else "harmful"
 
 
+@door
 def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1) -> Overfitting:
     """Effective ranks, leave-one-out error and the bounds of BO-T3.1 for d > n, from the data.
 
@@ -84,6 +86,11 @@ def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1
         raise InputError(
             f"overfitting by interpolation needs more inputs than samples; received {n} samples of "
             f"{problem.dimension} inputs."
+        )
+    if problem.rank < 2:
+        raise InputError(
+            f"the samples have rank {problem.rank}; pass at least two independent ones to estimate "
+            "what interpolation costs."
         )
     tail = estimate_tail(problem, b=b)
     errors = leave_one_out_errors(problem)

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.door import door
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network, initialize
 from deeplin.problems import Problem
@@ -25,6 +26,7 @@ RETRIES = 20
 """How often an automatic learning rate that diverged is halved."""
 
 
+@door
 def starting_network(
     problem: Problem,
     key: Array,
@@ -111,6 +113,7 @@ def train(
     )
 
 
+@door
 def descend(
     problem: Problem,
     network: Network,

@@ -8,12 +8,14 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.checks import whole_number
+from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory.architecture import architecture, numerical_rank, require_width
 from deeplin.theory.secular import largest_eigenvalue_of_update
 
 
+@door
 def balanced_network(problem: Problem, depth: int, width: int | None = None) -> Network:
     """The balanced minimiser: Θ*ᵀ = U S Vᵀ shared equally, W_k = S^{1/L} between aligned bases.
 
@@ -49,6 +51,7 @@ def balanced_factors(
     return Network([bases[k + 1] * share @ bases[k].T for k in range(L)], readout)
 
 
+@door
 def balanced_sharpness(problem: Problem, depth: int, readout: Any = None) -> float:
     """S_bal, the sharpness where the flow from a vanishing initialisation ends (X-3).
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.checks import InputError, finite_array
+from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory.architecture import Architecture, architecture, numerical_rank, require_width
@@ -66,6 +67,7 @@ class MinimalSharpness:
         )
 
 
+@door
 def minimal_sharpness(problem: Problem, depth: int, readout: Any = None) -> MinimalSharpness:
     """S_min, the smallest sharpness of any minimiser of depth L, for any data (X-2, X-7; FM-T2).
 
@@ -95,6 +97,7 @@ def minimal_sharpness(problem: Problem, depth: int, readout: Any = None) -> Mini
     )
 
 
+@door
 def minimizer_lower_bound(
     problem: Problem, layer_norms: Any, readout: Any = None, *, depth: int | None = None
 ) -> np.ndarray:

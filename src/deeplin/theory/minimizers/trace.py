@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory.architecture import architecture, numerical_rank, require_width
@@ -59,6 +60,7 @@ class MinimalTrace:
         return Network([a * through @ (rows / roots[:, None]), *middle, last], self.readout)
 
 
+@door
 def minimal_trace(problem: Problem, depth: int, readout: Any = None) -> MinimalTrace:
     """min tr ∇²R over all minimisers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
 

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.checks import InputError, positive_number
+from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
@@ -55,6 +56,7 @@ class DecayedMinimum:
         return balanced_factors(self.product, self.depth, hidden, self.readout)
 
 
+@door
 def decayed_minimum(
     problem: Problem, depth: int, weight_decay: float, readout: Any = None
 ) -> DecayedMinimum:
