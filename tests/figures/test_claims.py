@@ -19,6 +19,27 @@ def test_a_claim_holds_exactly_within_its_limits(measured, lower, width):
 
 def test_a_claim_about_nothing_fails():
     assert Claim("s", math.nan, upper=1.0).verdict == "fails"
+    assert Claim("s", {}, upper=1.0).verdict == "fails"
+
+
+def test_a_claim_about_a_range_names_the_part_for_which_it_holds():
+    claim = Claim("s", {"η = 0.02": 0.44, "η = 0.07": 0.99}, lower=0.9)
+    assert claim.verdict == "holds in part"
+    assert not claim.holds
+    assert claim.part == "holds for η = 0.07; not for η = 0.02 (0.44)"
+    assert claim.measured == 0.44  # the worst
+    assert Claim("s", {"a": 0.95, "b": 0.99}, lower=0.9).verdict == "holds"
+    assert Claim("s", {"a": 0.1, "b": math.nan}, lower=0.9).verdict == "fails"
+
+
+def test_many_parts_are_counted():
+    claim = Claim("s", {f"run {k}": float(k > 0) for k in range(20)}, lower=0.5)
+    assert claim.part == "holds for 19 of 20 parts; not for run 0 (0)"
+
+
+def test_a_known_failure_is_told_only_where_the_claim_does_not_hold():
+    assert Claim("s", 1.0, upper=0.5, known="K-1").to_plain()["known"] == "K-1"
+    assert Claim("s", 0.1, upper=0.5, known="K-1").to_plain()["known"] == ""
 
 
 @pytest.mark.parametrize("limits", [{}, {"lower": 2.0, "upper": 1.0}, {"lower": math.nan}])
@@ -34,7 +55,7 @@ def test_the_limits_are_told_in_words():
 
 
 def test_a_claim_is_plain_json_even_without_a_number():
-    plain = Claim("s", math.nan, upper=1.0, printed="p", explanation="e").to_plain()
+    plain = Claim("s", math.nan, upper=1.0, reason="p", explanation="e").to_plain()
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert (plain["measured"], plain["lower"], plain["upper"]) == (None, None, 1.0)
     assert plain["verdict"] == "fails"

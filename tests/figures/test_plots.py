@@ -134,8 +134,10 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
     config = fm_2.THRESHOLDS.presets["quick"]
     rows = [
         {"depth": L, "start": start, "measured": 0.9 / L, "low": 0.8 / L, "high": 1.1 / L}
+        | {"steps": steps}
         for L in config.depths
         for start in STARTS
+        for steps in config.steps
     ]
     table = pd.DataFrame(rows)
     table = table.assign(exact=1 / table["depth"], printed=1.02 / table["depth"])

@@ -44,18 +44,30 @@ def test_failure_above_the_critical_rate_can_fail(check_broken, depths, depth_ta
 @pytest.fixture
 def thresholds():
     rows = [
-        {"depth": depth, "start": start, "exact": 1 / depth, "printed": 1.01 / depth}
+        {"depth": depth, "start": start, "steps": steps, "exact": 1 / depth}
         for depth in (5, 10, 20)
         for start in critical_rates.STARTS
+        for steps in STEPS
     ]
     table = pd.DataFrame(rows)
-    share = table["start"].map({"residual": 0.95, "flattest": 0.999})
-    return table.assign(measured=share * table["exact"])
+    share = table["start"].map({"residual": 0.997, "flattest": 0.999})
+    share = share - 0.02 * (table["steps"] == min(STEPS))
+    return _measured(table, share * table["exact"]).assign(printed=1.01 * table["exact"])
+
+
+STEPS = (100, 400)
+SEARCH = critical_rates.CriticalRates(fm_2.RESIDUAL, (5, 10, 20), starts=4, steps=STEPS)
+
+
+def _measured(table, measured):
+    """With intervals of half a percent."""
+    return table.assign(measured=measured, low=0.995 * measured, high=1.005 * measured)
 
 
 BROKEN_THRESHOLDS = {
     "next to the flattest": ("flattest", 0.97),
-    "almost as far": ("residual", 0.8),
+    "threshold of every depth agrees": ("residual", 0.99),
+    "shrinks with the steps": ("residual", 0.975),
     "No start settles above": ("residual", 1.05),
 }
 
@@ -64,14 +76,14 @@ BROKEN_THRESHOLDS = {
 def test_claims_about_thresholds_can_fail(fragment, check_broken, thresholds):
     start, share = BROKEN_THRESHOLDS[fragment]
     chosen = (thresholds["start"] == start) & (thresholds["depth"] == 20)
-    measured = thresholds["measured"].mask(chosen, share * thresholds["exact"])
-    bad = thresholds.assign(measured=measured)
-    check_broken(critical_rates.threshold_claims, fragment, None, thresholds, bad)
+    chosen &= thresholds["steps"] == max(STEPS)
+    bad = _measured(thresholds, thresholds["measured"].mask(chosen, share * thresholds["exact"]))
+    check_broken(critical_rates.threshold_claims, fragment, SEARCH, thresholds, bad)
 
 
 def test_the_claim_about_depth_can_fail(check_broken, thresholds):
-    bad = thresholds.assign(measured=thresholds["depth"] ** -0.8)
-    check_broken(critical_rates.threshold_claims, "falls like 1/L", None, thresholds, bad)
+    bad = _measured(thresholds, thresholds["depth"] ** -0.8)
+    check_broken(critical_rates.threshold_claims, "falls like 1/L", SEARCH, thresholds, bad)
 
 
 @pytest.fixture
@@ -96,7 +108,7 @@ def contrast_table(contrast):
 
 BROKEN_CONTRAST = {
     "trains at any learning rate": ("logistic", 10.0, np.nan),
-    "the larger the rate": ("logistic", 2.0, 0.06),
+    "the larger the rate": ("logistic", 10.0, 0.09),
     "has a critical rate": ("deep", 2.0, 1e-6),
     "Below it regression trains": ("linear", 0.5, 0.2),
 }

@@ -7,7 +7,7 @@ import toy_figures
 from toy_figures import COMPUTED, TOY, Toy, study
 
 from deeplin.checks import InputError
-from deeplin.figures import Claim, Study, reproduce
+from deeplin.figures import Claim, Figure, Panel, Study, reproduce
 
 
 def small_numbers(config, table, upper):
@@ -27,7 +27,7 @@ def test_a_shared_study_is_computed_once(tmp_path):
     shared = study()
     results = list(reproduce([figure("A", shared), figure("B", shared)], tmp_path))
     assert COMPUTED == [1, 2]
-    assert [result.holds for result in results] == [True, True]
+    assert [result.verdict for result in results] == ["holds", "holds"]
 
 
 def test_a_second_call_computes_nothing_and_says_the_same(tmp_path):
@@ -49,17 +49,29 @@ def test_presets_and_seeds_do_not_meet(tmp_path):
 
 def test_a_claim_that_fails_is_told(tmp_path):
     (result,) = reproduce([figure("A", study(), upper=1.5)], tmp_path)
-    assert not result.holds
+    assert result.verdict == "fails"
     assert [claim.verdict for claim in result.claims] == ["fails"]
 
 
 def test_a_unit_that_breaks_spoils_its_figure_and_no_other(tmp_path):
     bad, good = figure("A", study("bad", broken=True)), figure("B", study("good"))
     first, second = reproduce([bad, good], tmp_path, workers=2)
-    assert not first.holds
+    assert first.verdict == "not computed"
     assert first.panels == ()
     assert set(first.failures) == {"bad: RuntimeError: this unit breaks"}
-    assert second.holds
+    assert second.verdict == "holds"
+
+
+def test_a_panel_may_compare_with_another_study(tmp_path):
+    first, second = study("first"), study("second")
+
+    def claims(config, table, other):
+        return [Claim("as many rows", len(table) - len(other), lower=0.0, upper=0.0)]
+
+    panel = Panel("Aa", "Squares.", first, toy_figures.plot, claims, beside=second)
+    (result,) = reproduce([Figure("A", "t", (panel,), "p", "r")], tmp_path)
+    assert result.verdict == "holds"
+    assert len(COMPUTED) == 4
 
 
 @pytest.mark.parametrize("options", [{"preset": "slow"}, {"seed": -1}, {"workers": 0}])

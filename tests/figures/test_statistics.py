@@ -3,7 +3,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from deeplin.figures.statistics import curve, mean_interval, share_interval
+from deeplin.figures.statistics import (
+    curve,
+    largest_difference,
+    mean_interval,
+    share_interval,
+    trend,
+)
 
 
 def test_the_interval_of_a_mean_is_students(rng):
@@ -41,3 +47,19 @@ def test_a_curve_averages_over_the_runs_that_do_not_diverge():
     np.testing.assert_allclose(points["diverged"], [1 / 3, 1])
     assert points["low"][0] == 1.0  # the interval is not drawn below what was seen
     assert points["high"][0] > 3.0
+
+
+def test_a_trend_is_kendalls_test_and_a_flat_curve_has_none():
+    by = np.arange(8.0)
+    assert trend(by**2, by) < 1e-4
+    assert trend(-by, by) > 0.99
+    assert trend(np.ones(8), by) == 1.0
+
+
+def test_equivalence_bounds_the_largest_paired_difference():
+    rng = np.random.default_rng(0)
+    base = 10 + rng.normal(size=30)
+    table = pd.DataFrame({"a": base, "b": base + 0.5, "c": base + 0.1})
+    assert largest_difference(table) == pytest.approx(0.5 / table.to_numpy().mean(), rel=1e-9)
+    noisy = table.assign(b=base + rng.normal(size=30))
+    assert largest_difference(noisy) > abs((noisy["b"] - noisy["a"]).mean()) / 10

@@ -12,13 +12,20 @@ from deeplin.report.page import write_page
 def toy_figures():
     """One figure whose claims hold, one with a claim that fails."""
     shared = study()
-    good = figure("TOY-1", shared, [Claim("It holds", 1.0, upper=2.0)])
+    good = figure("TOY-1", shared, [Claim("It holds", 1.0, upper=2.0, name="good")])
     bad = figure(
         "TOY-2",
         shared,
         [
-            Claim("It holds too", 1e-12, upper=1e-6, printed="Printed otherwise, see E-9."),
-            Claim("It fails", 3.0, upper=2.0, explanation="Wider than it should be."),
+            Claim("It holds too", 1e-12, upper=1e-6, name="good", reason="As printed."),
+            Claim(
+                "It fails",
+                3.0,
+                upper=2.0,
+                name="bad",
+                explanation="Wider than it should be.",
+                known="E-9",
+            ),
         ],
     )
     return good, bad

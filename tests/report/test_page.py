@@ -44,7 +44,9 @@ def test_a_report_holds_figures_claims_data_and_command(report):
         else:
             assert (report / link).is_file()
     assert "deeplin reproduce TOY-1 --preset quick --seed 0" in text
-    assert "2 of 3 claims hold" in text
+    assert "2 of 3 claims hold, 1 fails" in text
+    assert "3 not as recorded" in text  # nothing of the toy is recorded
+    assert 'href="#E-9"' in text
     assert "Wider than it should be" in text  # the explanation of the claim that fails
 
 
@@ -80,14 +82,14 @@ def test_a_report_grows_figure_by_figure(toy_results, tmp_path):
 
 def test_an_outcome_is_plain_json(report):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
-    assert outcome["verdict"] == "fails"
+    assert outcome["verdict"] == "holds in part"
     assert outcome["data"][0]["config"]["seed"] == 0
     assert outcome["seconds"] > 0
 
 
 def test_a_figure_that_could_not_be_computed_is_told(broken_result, tmp_path):
     outcome = write_figure(broken_result, tmp_path)
-    assert outcome["verdict"] == "fails"
+    assert outcome["verdict"] == "not computed"
     text = write_page(tmp_path, ["TOY-1"]).read_text(encoding="utf-8")
     assert "could not be computed" in text
     assert "RuntimeError: this unit breaks" in text

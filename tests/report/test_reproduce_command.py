@@ -6,11 +6,15 @@ import pytest
 
 from deeplin import figures
 from deeplin.cli import main
+from deeplin.figures import recorded
+
+KNOWN = {"TOY-1a/good": "holds", "TOY-2a/good": "holds", "TOY-2a/bad": "fails"}
 
 
 @pytest.fixture
 def command(toy_figures, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "FIGURES", toy_figures)
+    monkeypatch.setattr(recorded, "read", lambda preset: KNOWN)
     # the cache of compiled code must stay out of the home folder
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -22,7 +26,7 @@ def command(toy_figures, tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_it_exits_0_when_every_claim_holds_and_writes_the_report(command, tmp_path):
+def test_it_exits_0_when_every_verdict_is_the_recorded_one_and_writes_the_report(command, tmp_path):
     code, printed = command("TOY-1")
     assert code == 0
     assert (tmp_path / "report" / "index.html").is_file()
@@ -30,16 +34,30 @@ def test_it_exits_0_when_every_claim_holds_and_writes_the_report(command, tmp_pa
     assert "index.html" in printed.out
 
 
-def test_it_exits_1_when_a_claim_fails(command):
+def test_a_known_failure_is_shown_and_does_not_end_in_failure(command):
+    code, printed = command()
+    assert code == 0
+    assert "2 of 3 claims hold, 1 fails; every verdict is the recorded one" in printed.out
+
+
+@pytest.mark.parametrize("claim", ["TOY-1a/good", "TOY-2a/bad"])
+def test_it_exits_1_when_a_verdict_changed_for_better_or_worse(command, monkeypatch, claim):
+    other = {"holds": "fails", "fails": "holds"}[KNOWN[claim]]
+    monkeypatch.setattr(recorded, "read", lambda preset: {**KNOWN, claim: other})
     code, printed = command()
     assert code == 1
-    assert "fails" in printed.out
+    assert f"{claim}: recorded {other}, found {KNOWN[claim]}" in printed.out
+
+
+def test_a_claim_that_was_never_recorded_is_a_change(command, monkeypatch):
+    monkeypatch.setattr(recorded, "read", lambda preset: {})
+    assert command("TOY-1")[0] == 1
 
 
 def test_verdicts_come_as_json(command):
     code, printed = command("--json", "--workers", "2")
     first, second = json.loads(printed.out)
-    assert code == 1
+    assert code == 0
     assert (first["name"], first["verdict"]) == ("TOY-1", "holds")
     assert [claim["verdict"] for claim in second["claims"]] == ["holds", "fails"]
     assert second["claims"][0]["panel"] == "TOY-2a"

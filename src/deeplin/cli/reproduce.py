@@ -30,12 +30,13 @@ def reproduce(
     seed: Annotated[int, seed_option("Seed of the initial weights.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
-    """Reproduce figures of the papers and the talk; exit 1 when a claim fails.
+    """Reproduce figures of the papers and the talk; exit 1 when a verdict is not the recorded one.
 
     Interrupt it when you like: the same command goes on where it stopped.
     """
     prepare_computing()
     from deeplin import figures as catalogue
+    from deeplin.figures import recorded
     from deeplin.report.files import write_figure
     from deeplin.report.page import write_page
     from deeplin.sweep import Lines, prompt_interrupt, show_progress
@@ -57,13 +58,24 @@ def reproduce(
         for result in results:
             outcomes.append(write_figure(result, report))
             write_page(report, [figure.name for figure in catalogue.FIGURES])
+    found = recorded.verdicts(outcomes)
+    changes = recorded.changes(found, recorded.read(preset))
     if as_json:
         typer.echo(json.dumps([_summary(outcome) for outcome in outcomes], ensure_ascii=False))
     else:
         _print_verdicts(outcomes)
+        typer.echo(recorded.tally(found.values()) + "; " + _compared(changes))
         typer.echo(f"report: {page}")
-    if any(outcome["verdict"] == "fails" for outcome in outcomes):
+    if changes or any(outcome["failures"] for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _compared(changes: list) -> str:
+    """How the verdicts compare with the recorded ones."""
+    if not changes:
+        return "every verdict is the recorded one."
+    rows = "\n".join(f"  {c.claim}: recorded {c.recorded}, found {c.found}" for c in changes)
+    return f"{len(changes)} not as recorded:\n{rows}"
 
 
 def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
@@ -78,12 +90,12 @@ def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
 
 
 def _print_verdicts(outcomes: list[dict[str, Any]]) -> None:
-    table = Table("panel", "verdict", "claim", "measured", "tolerance")
+    table = Table("panel", "verdict", "claim", "measured", "limit")
     for outcome in outcomes:
         for failure in outcome["failures"]:
             table.add_row(outcome["name"], "[red]not computed[/red]", failure, "", "")
         for claim in _summary(outcome)["claims"]:
-            colour = "green" if claim["verdict"] == "holds" else "red"
+            colour = {"holds": "green", "holds in part": "yellow"}.get(claim["verdict"], "red")
             verdict = f"[{colour}]{claim['verdict']}[/{colour}]"
             row = (claim["panel"], verdict, claim["sentence"], claim["shown"], claim["tolerance"])
             table.add_row(*row)

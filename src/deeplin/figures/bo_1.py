@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from deeplin.figures.figure import Figure, Panel, Study
-from deeplin.figures.wide_claims import catapult_claims, first_layer_claims, last_layer_claims
+from deeplin.figures.wide_claims import first_layer_claims, last_layer_claims
 from deeplin.figures.wide_plots import plot_risk_against_variance
 from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep
 
@@ -43,10 +43,7 @@ BO_1 = Figure(
             "show gradient flow.",
             FIRST_LAYER,
             partial(plot_risk_against_variance, scale="alpha"),
-            lambda config, table: [
-                *first_layer_claims(config, table),
-                *catapult_claims(config, table),
-            ],
+            first_layer_claims,
         ),
         Panel(
             "BO-1-bottom",

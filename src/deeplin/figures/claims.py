@@ -1,52 +1,94 @@
-"""What a figure claims: a sentence, a measured number, and the limits it must stay within."""
+"""What a figure claims: a sentence, what was measured, and the limits it must stay within."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from deeplin.checks import InputError
 
+HOLDS, IN_PART, FAILS = "holds", "holds in part", "fails"
+VERDICTS = (HOLDS, IN_PART, FAILS)
+"""From the best to the worst."""
+POSITIVE = 1e-12
+"""Lower limit of intervals that must exclude zero: above it, beyond rounding."""
+NAMED = 6
+"""Parts that are named one by one; more of them are counted."""
+
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence about data that holds when `lower ≤ measured ≤ upper`, and fails on NaN.
+    """A sentence about data, judged by `lower ≤ measured ≤ upper` for each of its parts.
 
-    The verdict is derived and cannot be set. `printed` gives the paper's own wording where the
-    claim measured here differs from it, and how that wording fares; `explanation` says why a
-    number is as it is, and is required reading where a claim fails.
+    `measured` is one number, or one for each part of the range the sentence speaks about (every η,
+    every scale, every data set). The verdict is derived and cannot be set: `holds` if all parts are
+    within the limits, `holds in part` if some are, `fails` if none is; NaN is never within.
 
     ```python
-    from deeplin.figures import Claim
-    assert Claim("η = 0.02 stays below 2/η", measured=0.31, upper=1.0).verdict == "holds"
+    Claim("ends at 2/η", {"η = 0.02": 0.79, "η = 0.07": 0.99}, lower=0.9).verdict  # 'holds in part'
     ```
     """
 
     sentence: str
-    measured: float
+    """The paper's own sentence, and which number is measured."""
+    measured: Any
     lower: float = -math.inf
     upper: float = math.inf
+    name: str = ""
+    """Short, and unique in its panel: under it the verdict is recorded."""
+    reason: str = ""
+    """Where the limits come from."""
     explanation: str = ""
-    printed: str = ""
+    """Why a number is as it is, and how many runs it stands for."""
+    known: str = ""
+    """The erratum or explanation (`deeplin.figures.explanations`) of an understood failure."""
+    parts: Mapping[str, float] = field(init=False)
 
     def __post_init__(self):
-        object.__setattr__(self, "measured", float(self.measured))
+        given = self.measured if isinstance(self.measured, Mapping) else {"": self.measured}
+        parts = {str(name): float(number) for name, number in given.items()} or {"": math.nan}
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "measured", parts[self._worst()])
         if not self.lower <= self.upper or (math.isinf(self.lower) and math.isinf(self.upper)):
             raise InputError(
                 f"claim {self.sentence!r} has limits {self.lower} and {self.upper}, which no data "
                 "can break or keep; pass a finite lower or upper limit."
             )
 
+    def _within(self, number: float) -> bool:
+        return self.lower <= number <= self.upper
+
+    def _worst(self) -> str:
+        """The part farthest outside the limits, or nearest to them."""
+
+        def excess(number: float) -> float:
+            return math.inf if math.isnan(number) else max(self.lower - number, number - self.upper)
+
+        return max(self.parts, key=lambda name: excess(self.parts[name]))
+
     @property
     def holds(self) -> bool:
-        """Whether the measured number is within its limits; NaN is not."""
-        return self.lower <= self.measured <= self.upper
+        """Whether every part is within the limits."""
+        return self.verdict == HOLDS
 
     @property
     def verdict(self) -> str:
-        """`holds` or `fails`."""
-        return "holds" if self.holds else "fails"
+        """`holds`, `holds in part` or `fails`."""
+        within = [self._within(number) for number in self.parts.values()]
+        return HOLDS if all(within) else (IN_PART if any(within) else FAILS)
+
+    @property
+    def part(self) -> str:
+        """Where a claim holds in part it holds, and where it does not, with the numbers."""
+        if self.verdict != IN_PART:
+            return ""
+        kept = [name for name, number in self.parts.items() if self._within(number)]
+        lost = [f"{n} ({number(v)})" for n, v in self.parts.items() if not self._within(v)]
+        good = ", ".join(kept) if len(kept) <= NAMED else f"{len(kept)} of {len(self.parts)} parts"
+        bad = ", ".join(lost[:NAMED]) + (", …" if len(lost) > NAMED else "")
+        return f"holds for {good}; not for {bad}"
 
     @property
     def tolerance(self) -> str:
@@ -61,13 +103,16 @@ class Claim:
         """The claim with its verdict as JSON can hold it; infinities and NaN become None."""
         limits = {"measured": self.measured, "lower": self.lower, "upper": self.upper}
         return {
+            "name": self.name,
             "sentence": self.sentence,
             "verdict": self.verdict,
+            "part": self.part,
             **{k: v if math.isfinite(v) else None for k, v in limits.items()},
             "shown": number(self.measured),
             "tolerance": self.tolerance,
+            "reason": self.reason,
             "explanation": self.explanation,
-            "printed": self.printed,
+            "known": self.known if self.verdict != HOLDS else "",
         }
 
 

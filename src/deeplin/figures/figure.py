@@ -44,9 +44,12 @@ class Panel:
     caption: str
     study: Study
     plot: Callable[[Any, Table, Axes], None]
-    claims: Callable[[Any, Table], Sequence[Claim]] = lambda config, table: ()
+    claims: Callable[..., Sequence[Claim]] = lambda config, table: ()
+    """`claims(config, table)`; with `beside` its table comes third."""
     size: tuple[float, float] = (4.8, 3.5)
     """Width and height in inches."""
+    beside: Study | None = None
+    """Another study that the claims compare with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +68,8 @@ class Figure:
     @property
     def studies(self) -> tuple[Study, ...]:
         """The studies behind the panels, each once."""
-        return tuple(dict.fromkeys(panel.study for panel in self.panels))
+        used = [study for panel in self.panels for study in (panel.study, panel.beside)]
+        return tuple(dict.fromkeys(study for study in used if study is not None))
 
 
 def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figure]:

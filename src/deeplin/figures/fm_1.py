@@ -6,6 +6,13 @@ from functools import partial
 
 import numpy as np
 
+from deeplin.figures.critical_scales import (
+    SCALE_CRITICAL,
+    ScaleCritical,
+    critical_claims,
+    plot_critical,
+)
+from deeplin.figures.data_sets import DATA_SETS, DataSets, general_claims, plot_data_sets
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.scale_claims import distance_claims, sharpness_claims
 from deeplin.figures.scale_plots import plot_distance, plot_sharpness
@@ -63,6 +70,28 @@ TRAINING = Study(
     },
 )
 
+DATA_SEEDS = tuple(range(10, 20))
+"""Data sets of the same recipe, none of them the one of the figures."""
+RELATIVE_RATES = (0.05, 0.2, 0.65, 0.9, 1.3)
+EVERYWHERE = Study(
+    "fm-1-data-sets",
+    DATA_SETS,
+    {
+        "paper": DataSets(GAUSSIAN, DATA_SEEDS, (0.3, 0.4, 0.5), RELATIVE_RATES, 10_000, 10),
+        "quick": DataSets(GAUSSIAN, DATA_SEEDS[:3], (0.3, 0.4), RELATIVE_RATES, 10_000, 3),
+    },
+)
+CRITICAL = Study(
+    "fm-1-critical",
+    SCALE_CRITICAL,
+    {
+        "paper": ScaleCritical(
+            GAUSSIAN, (SCALES[0], SCALES[3], SCALES[6]), starts=12, steps=20_000
+        ),
+        "quick": ScaleCritical(GAUSSIAN, (SCALES[0], SCALES[3], SCALES[6]), starts=4, steps=4_000),
+    },
+)
+
 FM_1 = Figure(
     "FM-1",
     "Deep linear network, Gaussian initialisation",
@@ -74,6 +103,14 @@ FM_1 = Figure(
             SWEEP,
             plot_distance,
             distance_claims,
+        ),
+        Panel(
+            "FM-1a-critical",
+            "Beyond the paper: the critical rate from three scales, by bisection for every start, "
+            "relative to the exact 2/S_min.",
+            CRITICAL,
+            plot_critical,
+            critical_claims,
         ),
         Panel(
             "FM-1b",
@@ -97,6 +134,15 @@ FM_1 = Figure(
             TRAINING,
             partial(plot_training, learning_rate=0.1, subsample=5, upper_bound=True),
             lambda config, table: edge_of_stability_claims(table, 0.1),
+        ),
+        Panel(
+            "FM-1-data-sets",
+            "Beyond the paper: the same sentences on other data sets. Dashed: 2/η of each rate; "
+            "dotted: S_min.",
+            EVERYWHERE,
+            plot_data_sets,
+            general_claims,
+            size=(5.8, 3.9),
         ),
         Panel(
             "FM-1-conservation",

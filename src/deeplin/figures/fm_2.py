@@ -40,8 +40,8 @@ THRESHOLDS = Study(
     "fm-2-thresholds",
     CRITICAL_RATES,
     {
-        "paper": CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=20_000),
-        "quick": CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=4_000),
+        "paper": CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000)),
+        "quick": CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000)),
     },
 )
 
@@ -77,20 +77,30 @@ def rate_claims(config: DepthSweep, table: Table) -> list[Claim]:
     """For each depth learning succeeds below 2/S_min and fails above it."""
     critical = {L: config.at(L).flattest.critical_learning_rate() for L in config.depths}
     runs = table.assign(critical=table["depth"].map(critical))
-    settled = runs["status"] != "diverged"
-    learned = settled & (runs["distance"] < LEARNED)
+    learned = (runs["status"] != "diverged") & (runs["distance"] < LEARNED)
     below = runs["learning_rate"] < runs["critical"]
+    sides = {
+        side: {
+            f"depth {L}": share for L, share in learned[rows].groupby(runs["depth"]).mean().items()
+        }
+        for side, rows in (("below", below), ("above", ~below))
+    }
     return [
         Claim(
-            "At every depth learning succeeds below 2/S_min: share of runs that end at w* "
+            "At every depth learning succeeds below 2/S_min: share of all runs that end at w* "
             f"(squared distance under {number(LEARNED)})",
-            learned[below].mean(),
+            sides["below"],
             lower=0.98,
+            name="succeeds below",
+            reason="One of the printed fifty runs may miss.",
         ),
         Claim(
-            "At every depth it fails above 2/S_min: share of runs that end at w*",
-            learned[~below].mean(),
+            "At every depth it fails above 2/S_min: share of all runs that end at w*",
+            sides["above"],
             upper=0.02,
+            name="fails above",
+            reason="One of fifty may pass by chance.",
+            known="K-13",
         ),
     ]
 
@@ -111,7 +121,8 @@ FM_2 = Figure(
         Panel(
             "FM-2-thresholds",
             "Beyond the paper: the critical rate of each depth, measured by bisection from "
-            "several starts with 95% intervals, relative to the exact 2/S_min.",
+            "several starts with 95% intervals, relative to the exact 2/S_min. Open: a quarter of "
+            "the steps.",
             THRESHOLDS,
             plot_thresholds,
             threshold_claims,

@@ -6,11 +6,14 @@ from functools import partial
 
 import numpy as np
 
+from deeplin.figures.claims import Claim
 from deeplin.figures.figure import Figure, Panel, Study
-from deeplin.figures.scale_claims import distance_claims, sharpness_claims
+from deeplin.figures.fm_1 import SWEEP as GAUSSIAN_SWEEP
+from deeplin.figures.scale_claims import conditioning_claim, distance_claims, sharpness_claims
 from deeplin.figures.scale_plots import plot_distance, plot_sharpness
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
+from deeplin.figures.tables import Table
 from deeplin.figures.trajectories import TRAJECTORIES, Followed, Trajectories
 from deeplin.figures.trajectory_claims import edge_of_stability_claims, stable_claims
 from deeplin.figures.trajectory_plots import plot_training
@@ -38,6 +41,13 @@ TRAINING = Study(
     },
 )
 
+
+def four_b_claims(config: ScaleSweep, table: Table, gaussian: Table) -> list[Claim]:
+    """Those of a scale sweep, and the comparison with Gaussian starts."""
+    claims = sharpness_claims(config, table, below=0.09)
+    return [*claims, conditioning_claim(table, gaussian)]
+
+
 FM_4 = Figure(
     "FM-4",
     "Deep linear network, residual initialisation",
@@ -55,7 +65,8 @@ FM_4 = Figure(
             "with the printed lower bound just below it.",
             SWEEP,
             partial(plot_sharpness, below=0.09),
-            partial(sharpness_claims, below=0.09),
+            four_b_claims,
+            beside=GAUSSIAN_SWEEP,
         ),
         Panel(
             "FM-4c",

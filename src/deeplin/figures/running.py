@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from deeplin.checks import InputError, seed_number, whole_number
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import FAILS, HOLDS, IN_PART, Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study
 from deeplin.figures.tables import Table
 from deeplin.sweep import Progress, Store, UnitsFailed, run
@@ -58,9 +58,12 @@ class FigureResult:
         return tuple(claim for panel in self.panels for claim in panel.claims)
 
     @property
-    def holds(self) -> bool:
-        """Whether it was computed and every claim holds."""
-        return not self.failures and all(claim.holds for claim in self.claims)
+    def verdict(self) -> str:
+        """`holds`, `holds in part` (some claims do), `fails` (none does), or `not computed`."""
+        if self.failures:
+            return "not computed"
+        held = [claim.holds for claim in self.claims]
+        return HOLDS if all(held) else (FAILS if not any(held) else IN_PART)
 
 
 def reproduce(
@@ -125,9 +128,11 @@ def _judge(
     failures = tuple(text for study in figure.studies for text in finished[study].failures)
     panels = ()
     if not failures:
-        panels = tuple(_judge_panel(panel, finished[panel.study]) for panel in figure.panels)
+        panels = tuple(_judge_panel(panel, finished) for panel in figure.panels)
     return FigureResult(figure, preset, seed, panels, failures, time.perf_counter() - started)
 
 
-def _judge_panel(panel: Panel, data: StudyResult) -> PanelResult:
-    return PanelResult(panel, data, tuple(panel.claims(data.config, data.table)))
+def _judge_panel(panel: Panel, finished: Mapping[Study, StudyResult]) -> PanelResult:
+    data = finished[panel.study]
+    others = [] if panel.beside is None else [finished[panel.beside].table]
+    return PanelResult(panel, data, tuple(panel.claims(data.config, data.table, *others)))

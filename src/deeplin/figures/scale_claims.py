@@ -1,198 +1,244 @@
-"""What the papers claim about a scale sweep, measured."""
+"""What the papers claim about a scale sweep, in their own terms: for every η and every scale."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+import pandas as pd
 
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.scale_sweep import ScaleSweep
-from deeplin.figures.statistics import curve
+from deeplin.figures.statistics import TREND_LEVEL, largest_difference, trend
 from deeplin.figures.tables import Table
 
 DEAD = 1e-3
 """Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
+AT_THE_EDGE = 0.9
+"""In units of 2/η: sharpness that is "at" 2/η. The rates differ by factors of 1.4 and more."""
+
+
+def eta(rate: float) -> str:
+    """The part of a claim about one learning rate."""
+    return f"η = {number(rate)}"
 
 
 def distance_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """Training succeeds below and fails above a critical rate that the scale does not move."""
     critical = config.setting.flattest.critical_learning_rate()
-    settled = table[table["status"] != "diverged"]
-    below = settled[settled["learning_rate"] < critical]
-    above = settled[settled["learning_rate"] > critical]
-    learned = (below["distance"] < LEARNED).groupby(below["scale"]).mean()
+    below = table[table["learning_rate"] < critical]
+    above = table[table["learning_rate"] > critical]
+    survivors = below[below["status"] != "diverged"]
+    learned = (below["distance"] < LEARNED).groupby(below["scale"])
+    alive = (below["status"] != "diverged").groupby(below["scale"]).sum()
+    counts = ", ".join(f"{n} of {learned.size().iloc[0]}" for n in alive)
     return [
         Claim(
-            f"Below the critical rate 2/S_min = {number(critical)} every run that does not diverge "
-            "ends at w*: largest squared distance",
-            below["distance"].max(),
+            f"Training succeeds below the critical rate 2/S_min = {number(critical)}, whatever the "
+            "scale: share of all runs that end at w*, at each scale",
+            {f"scale {number(scale)}": share for scale, share in learned.mean().items()},
+            lower=0.95,
+            name="succeeds below",
+            reason="Nineteen of twenty, the printed repetitions of a cell.",
+            explanation=f"Runs that do not diverge, from the smallest scale up: {counts}.",
+            known="K-1",
+        ),
+        Claim(
+            "Below it every run that does not diverge ends at w*: largest squared distance",
+            {
+                eta(rate): runs["distance"].max()
+                for rate, runs in survivors.groupby("learning_rate")
+            },
             upper=LEARNED,
+            name="survivors learn",
+            reason="A hundredth of the zero map's distance; the slowest mode needs more steps for "
+            "less.",
+            explanation=f"{len(survivors)} of {len(below)} runs survive.",
         ),
         Claim(
-            f"Above it training fails: share of settled runs nearer than {number(LEARNED)} when "
-            "training stops",
-            (above["distance"] < LEARNED).mean() if len(above) else 0.0,
-            upper=0.1,
-            explanation="Above the critical rate a run wanders and may pass near w*; it cannot "
-            "stay there. Stopped at a fixed step, a few runs are near by chance.",
-        ),
-        Claim(
-            "The scale does not move the critical rate: difference between the scales in the share "
-            "of settled runs that learn below it",
-            learned.max() - learned.min(),
-            upper=0.05,
+            "Above it training fails: share of all runs that settle",
+            (above["status"] == "converged").mean() if len(above) else np.nan,
+            upper=0.0,
+            name="fails above",
+            reason="No minimiser is stable there (FM-crit with X-2).",
+            explanation=f"Of {len(above)} runs {int((above['distance'] < LEARNED).sum())} are near "
+            "w* when training stops: a wandering run may pass by.",
         ),
     ]
 
 
 def sharpness_claims(
-    config: ScaleSweep,
-    table: Table,
-    *,
-    below: float = np.inf,
-    upper_bound: bool = False,
-    plateau: bool = True,
+    config: ScaleSweep, table: Table, *, below: float = np.inf, upper_bound: bool = False
 ) -> list[Claim]:
     """Small scales end at a value independent of η, large ones at 2/η; none below S_min."""
     table = table[table["learning_rate"] < below]
-    claims = [*small_scale_claims(config, table, upper_bound), *edge_claims(table)]
-    if plateau:
-        claims.append(plateau_claim(table))
-    converged = table.loc[table["status"] == "converged", "sharpness"]
+    settled = table[table["status"] == "converged"]
+    least = config.setting.flattest.exact
     return [
-        *claims,
+        *small_scale_claims(config, table, upper_bound),
+        *edge_claims(table),
+        plateau_claim(table),
         Claim(
-            "No minimiser found is flatter than the exact S_min (X-2): smallest ratio of final "
-            "sharpness to S_min",
-            converged.min() / config.setting.flattest.exact,
+            "No minimiser found is flatter than the exact S_min (X-2): smallest final sharpness "
+            "over S_min",
+            {
+                eta(r): runs["sharpness"].min() / least
+                for r, runs in settled.groupby("learning_rate")
+            },
             lower=1 - 1e-6,
+            name="S_min",
+            reason="A theorem; 1e-6 is how far a converged run may be from its minimiser.",
         ),
     ]
 
 
 def small_scale_claims(config: ScaleSweep, table: Table, upper_bound: bool = False) -> list[Claim]:
     """At the smallest scale the sharpness after training does not depend on η."""
-    smallest = table[table["scale"] == table["scale"].min()]
-    ends = curve(smallest, "learning_rate", "sharpness")["mean"]
+    smallest = table[(table["scale"] == table["scale"].min()) & (table["status"] != "diverged")]
+    ends = smallest.pivot_table(index="repetition", columns="learning_rate", values="sharpness")
     claims = [
         Claim(
-            "From the smallest scale the sharpness after training does not depend on η: relative "
-            "spread of its mean between learning rates",
-            (ends.max() - ends.min()) / ends.mean(),
+            "From the smallest scale the sharpness after training does not depend on η: largest "
+            "relative difference between two rates, upper end of its paired 95% interval",
+            largest_difference(ends),
             upper=0.1,
+            name="independent of η",
+            reason="An equivalence test: a tenth, where the thresholds 2/η differ by factors.",
+            explanation=f"{len(ends.dropna())} starts, the same for every rate.",
         )
     ]
     if upper_bound:
-        low = config.setting.flattest.exact
+        least = config.setting.flattest.exact
         claims.append(
             Claim(
-                "It lies between S_min and 8LΛ (FM-C2): mean sharpness over S_min",
-                ends.mean() / low,
+                "It lies between S_min and 8LΛ (FM-C2): smallest and largest over S_min",
+                {
+                    "the smallest": smallest["sharpness"].min() / least,
+                    "the largest": smallest["sharpness"].max() / least,
+                },
                 lower=1.0,
-                upper=config.setting.upper_bound / low,
+                upper=config.setting.upper_bound / least,
+                name="inside the bounds",
+                reason="The bounds of FM-C2, with the exact S_min.",
             )
         )
     return claims
 
 
-def edge_claims(table: Table, *, oscillation: float = 0.05) -> list[Claim]:
-    """Training survives a start far above 2/η (catapult) and does not end above it.
-
-    At the edge of stability the sharpness oscillates around 2/η; `oscillation` is how far the mean
-    of a cell may be above it at the last step.
-    """
+def edge_claims(table: Table, known: str = "") -> list[Claim]:
+    """Training survives a start far above 2/η (catapult), and no run ends above it."""
     settled = table[table["status"] != "diverged"]
     height = settled["sharpness"] * settled["learning_rate"] / 2
+    start = settled["initial_sharpness"] * settled["learning_rate"] / 2
+    by = settled["learning_rate"]
     return [
         Claim(
             "Training succeeds although it starts far above 2/η (catapult): largest initial "
-            "sharpness of a settled run in units of 2/η",
-            (settled["initial_sharpness"] * settled["learning_rate"] / 2).max(),
+            "sharpness of a run that does not diverge, in units of 2/η",
+            {eta(rate): highest for rate, highest in start.groupby(by).max().items()},
             lower=3.0,
+            name="catapult",
+            reason="On a quadratic every start above 1 diverges; three is far from it.",
+            known="K-14",
         ),
         Claim(
-            "Training does not end above 2/η: largest mean final sharpness of a scale and rate, in "
-            "units of 2/η",
-            height.groupby([settled["scale"], settled["learning_rate"]]).mean().max(),
-            upper=1 + oscillation,
+            "No run ends above 2/η: largest final sharpness of a run, in units of 2/η",
+            {eta(rate): highest for rate, highest in height.groupby(by).max().items()},
+            upper=1.0,
+            name="not above 2/η",
+            reason="The printed threshold itself.",
+            explanation="Largest mean of a scale and rate: "
+            f"{number(height.groupby([settled['scale'], by]).mean().max())}.",
+            known=known,
         ),
     ]
 
 
-def plateau_claim(table: Table) -> Claim:
-    """Runs that start above 2/η end at it."""
+def plateau_claim(table: Table, known: str = "K-2") -> Claim:
+    """Runs that start above 2/η end at it, for every η."""
     settled = table[table["status"] != "diverged"]
     start = settled["initial_sharpness"] * settled["learning_rate"] / 2
-    end = settled["sharpness"] * settled["learning_rate"] / 2
-    means = end[start > 1].groupby(settled["learning_rate"]).mean()
-    fastest = settled["learning_rate"].max()
-    others = ", ".join(
-        f"{number(mean)} for η = {number(rate)}"
-        for rate, mean in means.drop(fastest, errors="ignore").items()
-    )
-    heights = end[(start > 1) & (settled["learning_rate"] == fastest)]
+    end = (settled["sharpness"] * settled["learning_rate"] / 2)[start > 1]
+    means = end.groupby(settled["learning_rate"]).mean()
+    dead = int((end < DEAD).sum())
+    told = f"{len(end)} runs start above 2/η and survive."
+    if dead:
+        told += f" The catapult kills {dead} of them (K-4); the mean of the others is "
+        told += f"{number(end[end >= DEAD].mean())}."
     return Claim(
-        "Runs that start above 2/η end near it: mean final sharpness in units of 2/η at the "
-        f"largest of these rates, η = {number(fastest)}",
-        means.get(fastest, np.nan),
-        lower=0.9,
+        "Runs that start above 2/η end at it, for every η: mean final sharpness in units of 2/η",
+        {eta(rate): mean for rate, mean in means.items()},
+        lower=AT_THE_EDGE,
         upper=1.05,
-        explanation=_dead_runs(heights),
-        printed="The sharpness plateaus at 2/η for every learning rate. Measured in the same way: "
-        f"{others}. At small rates a catapult may land a run below 2/η, and it stays there."
-        if others
-        else "",
-    )
-
-
-def _dead_runs(heights: Any) -> str:
-    """Runs that a catapult has thrown where the network no longer depends on its weights."""
-    dead = heights < DEAD
-    if not dead.any():
-        return ""
-    return (
-        f"The catapult kills {dead.sum()} of these {len(heights)} runs: every unit is off, the "
-        "sharpness is zero and the network stays the zero predictor. The mean of the others is "
-        f"{number(heights[~dead].mean())}."
+        name="plateau at 2/η",
+        reason="A tenth below and half of it above, where the thresholds differ by factors.",
+        explanation=told,
+        known=known,
     )
 
 
 def divergence_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """The probability of divergence grows with the scale and with η."""
-    shares = (
-        table.assign(diverged=table["status"] == "diverged")
-        .pivot_table(index="scale", columns="learning_rate", values="diverged", aggfunc="mean")
-        .to_numpy(float)
+    runs = table.assign(diverged=(table["status"] == "diverged").astype(float))
+    critical = config.setting.flattest.critical_learning_rate()
+    smallest = (runs["scale"] == runs["scale"].min()) & (runs["learning_rate"] < critical)
+    corner = (runs["scale"] == runs["scale"].max()) & (
+        runs["learning_rate"] == runs["learning_rate"].max()
     )
-    repetitions = min(rate.repetitions for rate in config.rates)
-    noise = 2 * np.sqrt(0.5 / repetitions)
-    allowed = "two standard errors of the difference of two shares at these repetitions"
     return [
-        Claim(
-            f"It grows with the scale: largest drop to the next larger scale (allowed: {allowed})",
-            -np.diff(shares, axis=0).min(),
-            upper=noise,
-        ),
-        Claim(
-            f"It grows with η: largest drop to the next larger η (allowed: {allowed})",
-            -np.diff(shares, axis=1).min(),
-            upper=noise,
-        ),
+        _growth_claim(runs, "scale", "learning_rate", "It grows with the scale, at every η"),
+        _growth_claim(runs, "learning_rate", "scale", "It grows with η, at every scale"),
         Claim(
             "No run diverges at the smallest scale below the critical rate: share of them",
-            _smallest_scale_share(config, table),
+            runs.loc[smallest, "diverged"].mean(),
             upper=0.0,
+            name="none at the smallest scale",
+            reason="None of the runs: all of them start below 2/η.",
         ),
         Claim(
-            "At the largest scale and η runs do diverge: share of them", shares[-1, -1], lower=0.5
+            "At the largest scale and η runs do diverge: share of them",
+            runs.loc[corner, "diverged"].mean(),
+            lower=0.5,
+            name="many at the largest scale",
+            reason="More often than not.",
         ),
     ]
 
 
-def _smallest_scale_share(config: ScaleSweep, table: Table) -> float:
-    critical = config.setting.flattest.critical_learning_rate()
-    chosen = (table["scale"] == table["scale"].min()) & (table["learning_rate"] < critical)
-    return float((table.loc[chosen, "status"] == "diverged").mean())
+def _growth_claim(runs: Table, by: str, within: str, sentence: str) -> Claim:
+    """A trend test along `by` for each value of `within`."""
+    name = (lambda value: eta(value)) if within == "learning_rate" else _scale
+    parts = {
+        name(value): trend(cell["diverged"].to_numpy(), cell[by].to_numpy())
+        for value, cell in runs.groupby(within)
+    }
+    return Claim(
+        f"{sentence}: largest p-value of Kendall's one-sided test",
+        parts,
+        upper=TREND_LEVEL / len(parts),
+        name="grows with the scale" if by == "scale" else "grows with η",
+        reason=f"Level {TREND_LEVEL} for all parts together; a flat curve has p = 1.",
+        known="K-9",
+    )
+
+
+def _scale(value: float) -> str:
+    return f"scale {number(value)}"
+
+
+def conditioning_claim(residual: Table, gaussian: Table) -> Claim:
+    """Residual networks start better conditioned than Gaussian ones."""
+    decades = [
+        np.ptp(np.log10(pd.Series(table["initial_sharpness"]).quantile([0.025, 0.975])))
+        for table in (residual, gaussian)
+    ]
+    return Claim(
+        "Residual networks start better conditioned: decades of initial sharpness (95% of the runs "
+        "of all scales) of the Gaussian starts of FM-1, less those of the residual starts",
+        decades[1] - decades[0],
+        lower=1.0,
+        name="better conditioned",
+        reason="A factor of ten.",
+        explanation=f"{number(decades[0])} decades from residual starts, {number(decades[1])} from "
+        "Gaussian ones.",
+    )

@@ -1,4 +1,4 @@
-"""Means with 95% confidence intervals over the runs that did not diverge."""
+"""Means with 95% intervals over the runs that did not diverge, trend and equivalence tests."""
 
 from __future__ import annotations
 
@@ -52,3 +52,29 @@ def curve(table: Table, by: str | Sequence[str], column: str) -> Table:
             | {"diverged": 1 - len(settled) / len(runs), "diverged_low": low, "diverged_high": high}
         )
     return pd.DataFrame(rows)
+
+
+TREND_LEVEL = 0.05
+"""Level of the trend tests of one claim, shared by its parts (Bonferroni)."""
+
+
+def trend(values: np.ndarray, by: np.ndarray) -> float:
+    """One-sided p-value of Kendall's test that `values` grow with `by`; 1 for a flat curve."""
+    if len(values) < 2 or np.ptp(values) == 0:
+        return 1.0
+    return float(stats.kendalltau(by, values, alternative="greater").pvalue)
+
+
+def largest_difference(table: Table) -> float:
+    """Bound on the relative difference of the columns' means, paired over the rows.
+
+    The largest |mean| + half-width of the 95% interval of a difference of two columns, over the
+    mean of all: below a margin, the columns are equivalent at level 0.05 (two one-sided tests).
+    """
+    rows = table.dropna()
+    bounds = []
+    for first in range(rows.shape[1]):
+        for second in range(first):
+            mean, half = mean_interval((rows.iloc[:, first] - rows.iloc[:, second]).to_numpy())
+            bounds.append(abs(mean) + half)
+    return float(max(bounds) / rows.to_numpy().mean()) if bounds and len(rows) else np.nan

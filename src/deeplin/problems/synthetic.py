@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, positive_number, seed_number, whole_number
+from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.problems.problem import Problem
 
 
@@ -162,4 +162,5 @@ def separable(
 
 
 def _generator(seed: int) -> np.random.Generator:
-    return np.random.default_rng(seed_number(seed))
+    # Sweeps seed a data set by a 64-bit word of its coordinates.
+    return np.random.default_rng(whole_number("seed", seed, minimum=0, maximum=2**64 - 1))

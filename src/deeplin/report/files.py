@@ -36,7 +36,7 @@ def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
             **_about(result.figure),
             "preset": result.preset,
             "seed": result.seed,
-            "verdict": "holds" if result.holds else "fails",
+            "verdict": result.verdict,
             "failures": list(result.failures),
             "panels": panels,
             "data": data,

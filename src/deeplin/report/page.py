@@ -9,6 +9,9 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from deeplin.figures import recorded
+from deeplin.figures.explanations import EXPLANATIONS
+from deeplin.figures.figure import PRESETS
 from deeplin.figures.style import COLOURS, INK, PAPER, QUIET
 from deeplin.files import whole_file
 from deeplin.report.files import read_outcomes
@@ -48,11 +51,23 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
     return templates.get_template("template.html").render(
         figures=outcomes,
         errata=ERRATA,
-        claims=len(claims),
-        holding=sum(claim["verdict"] == "holds" for claim in claims),
+        summary=recorded.tally(claim["verdict"] for claim in claims),
+        all_hold=all(claim["verdict"] == "holds" for claim in claims),
+        changed=_changes(outcomes),
+        known={preset: recorded.tally(recorded.read(preset).values()) for preset in PRESETS},
+        explanations=EXPLANATIONS,
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
     )
+
+
+def _changes(outcomes: Sequence[dict[str, Any]]) -> list[recorded.Change]:
+    """Verdicts that are not the recorded ones of their preset."""
+    found = []
+    for preset in {outcome["preset"] for outcome in outcomes}:
+        of_preset = [outcome for outcome in outcomes if outcome["preset"] == preset]
+        found += recorded.changes(recorded.verdicts(of_preset), recorded.read(preset))
+    return found
 
 
 def inline_svg(svg: str, name: str, description: str) -> str:

@@ -1,0 +1,34 @@
+"""Why some printed sentences do not hold as they stand, each understood and with an id.
+
+A claim that fails names one of these, or an erratum (`deeplin.theory.errata`).
+"""
+
+EXPLANATIONS = {
+    "K-1": "Whether a run survives depends on its start: from a large scale the first steps throw "
+    "it so far that it diverges (FM-3, FM-5). The critical rate 2/S_min is about where descent "
+    "can settle, not about how many starts get there.",
+    "K-2": "A catapult lands a run in a minimiser flatter than 2/η, and nothing drives the "
+    "sharpness up again: the risk is already at its minimum. The smaller η, the wider the "
+    "range between S_min and 2/η in which it may land.",
+    "K-3": "Close to the edge of stability descent settles ever more slowly: with finitely many "
+    "steps the measured critical rate stays below 2/S_min, and rises with the steps.",
+    "K-4": "A catapult can throw a GELU network where every unit is off: the sharpness is zero and "
+    "the network stays the zero predictor.",
+    "K-5": "The sharpness still grows when training stops; the smaller η, the higher 2/η and the "
+    "longer it takes to get there.",
+    "K-6": "‖Θ_⊥‖² is α²(d−n)mq with m = 10(d + q): it grows like d², whatever α is.",
+    "K-7": "The relation of sharpness and generalisation gap depends on the data set: its sign is "
+    "the same on all we tried, its strength is not.",
+    "K-8": "A random start may lie above 2/η; such a run leaves the edge at once and stays below.",
+    "K-9": "Where no run diverges, or every run does, the probability is flat: it grows between.",
+    "K-10": "A few runs contract slowly: after 450 steps they are on their way to w*, not there.",
+    "K-11": "At the edge of stability the sharpness oscillates around 2/η: at the last step single "
+    "runs are above it, their mean is not.",
+    "K-12": "Among trained networks both effects are small; what the printed figure shows as the "
+    "effect of α is mostly the untrained network at α = 0 (E-10).",
+    "K-13": "Just above the critical rate a run circles w* at a distance that grows from zero with "
+    "η, so at the next rate of the grid a few runs end within the limit, without settling.",
+    "K-14": "At the smallest rates 2/η is so high that no start of the sweep lies far above it.",
+    "K-15": "A few data sets do not resolve an effect of some percent; the full protocol has "
+    "twenty.",
+}

@@ -1,0 +1,68 @@
+"""The verdicts as they were last recorded, so that a change is noticed and a known failure is not.
+
+`verdicts/quick.json` and `verdicts/paper.json` hold a verdict for each claim of seed 0, under
+`panel/name`. `deeplin reproduce` compares with them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deeplin.figures.claims import FAILS, HOLDS, IN_PART
+
+FOLDER = files(__package__).joinpath("verdicts")
+
+
+class Change(NamedTuple):
+    """A verdict that is not the recorded one."""
+
+    claim: str
+    recorded: str
+    found: str
+
+
+def read(preset: str) -> dict[str, str]:
+    """Claim → recorded verdict; empty where nothing was recorded."""
+    source = FOLDER.joinpath(f"{preset}.json")
+    return json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+
+
+def verdicts(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Claim → verdict of the outcomes of figures."""
+    return {
+        f"{panel['name']}/{claim['name']}": claim["verdict"]
+        for outcome in outcomes
+        for panel in outcome["panels"]
+        for claim in panel["claims"]
+    }
+
+
+def changes(found: Mapping[str, str], known: Mapping[str, str]) -> list[Change]:
+    """The claims whose verdict is not the recorded one, or that were never recorded."""
+    rows = ((claim, known.get(claim, "not recorded"), verdict) for claim, verdict in found.items())
+    return [Change(*row) for row in rows if row[1] != row[2]]
+
+
+def tally(found: Iterable[str]) -> str:
+    """`3 of 6 claims hold, 2 in part, 1 fails`, leaving out what there is none of."""
+    counts = Counter(found)
+    text = f"{counts[HOLDS]} of {sum(counts.values())} claims hold"
+    if counts[IN_PART]:
+        text += f", {counts[IN_PART]} in part"
+    if counts[FAILS]:
+        text += f", {counts[FAILS]} {'fails' if counts[FAILS] == 1 else 'fail'}"
+    return text
+
+
+def record(preset: str, found: Mapping[str, str], folder: Path) -> None:
+    """Write the verdicts of a preset, keeping those of claims that were not judged now."""
+    path = folder / f"{preset}.json"
+    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    folder.mkdir(exist_ok=True)
+    text = json.dumps(dict(sorted({**old, **found}.items())), indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")

@@ -1,0 +1,43 @@
+"""Recorded verdicts: a change is noticed, a known failure is not."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from deeplin.figures import FIGURES, PRESETS, recorded
+from deeplin.figures.explanations import EXPLANATIONS
+from deeplin.theory.errata import ERRATA
+
+
+def test_a_change_is_found_whatever_its_direction():
+    known = {"a/x": "holds", "a/y": "fails"}
+    assert recorded.changes({"a/x": "holds", "a/y": "fails"}, known) == []
+    assert recorded.changes({"a/y": "holds"}, known) == [("a/y", "fails", "holds")]
+    assert recorded.changes({"a/z": "holds"}, known) == [("a/z", "not recorded", "holds")]
+
+
+def test_the_tally_counts_every_verdict():
+    found = ["holds"] * 3 + ["holds in part"] * 2 + ["fails"]
+    assert recorded.tally(found) == "3 of 6 claims hold, 2 in part, 1 fails"
+    assert recorded.tally(["holds"]) == "1 of 1 claims hold"
+
+
+def test_recording_keeps_what_was_not_judged(tmp_path):
+    recorded.record("quick", {"a/x": "holds"}, tmp_path)
+    recorded.record("quick", {"a/y": "fails"}, tmp_path)
+    assert json.loads((tmp_path / "quick.json").read_text()) == {"a/x": "holds", "a/y": "fails"}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_recorded_claims_are_about_panels_that_exist(preset):
+    panels = {panel.name for figure in FIGURES for panel in figure.panels}
+    known = recorded.read(preset)
+    assert {claim.split("/")[0] for claim in known} <= panels
+    assert set(Counter(known.values())) <= {"holds", "holds in part", "fails"}
+
+
+def test_explanations_have_ids_of_their_own():
+    ids = [erratum.identifier for erratum in ERRATA]
+    assert not set(ids) & set(EXPLANATIONS)
+    assert all(len(text) > 40 for text in EXPLANATIONS.values())
