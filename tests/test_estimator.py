@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+import scipy.sparse
 from sklearn.datasets import load_diabetes, make_regression
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LinearRegression
@@ -72,7 +73,7 @@ def test_several_targets_are_fitted_together(rng):
     X, Y = make_regression(60, 5, n_targets=3, noise=2.0, random_state=0)
     model = DeepLinearRegressor(depth=3, random_state=0).fit(X, Y)
     assert model.coef_.shape == (3, 5)
-    assert model.critical_learning_rate_ is None
+    assert model.learning_rate_ < model.critical_learning_rate_
     _within(model, X, Y, LinearRegression().fit(X, Y))
 
 
@@ -176,3 +177,64 @@ assert model.weights_[0].dtype == np.float64
 assert not jax.config.jax_enable_x64
 """
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_weights_are_repetitions_of_samples(diabetes):
+    X, y = diabetes
+    counts = np.random.default_rng(0).integers(0, 3, size=len(y))
+    weighted = DeepLinearRegressor(random_state=0).fit(X, y, sample_weight=counts)
+    repeated = DeepLinearRegressor(random_state=0).fit(
+        np.repeat(X, counts, axis=0), np.repeat(y, counts)
+    )
+    reference = LinearRegression().fit(X, y, sample_weight=counts)
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=1e-6, atol=1e-5)
+    np.testing.assert_allclose(weighted.predict(X), reference.predict(X), rtol=1e-4)
+
+
+def test_samples_may_come_in_parts(diabetes):
+    X, y = diabetes
+    model = DeepLinearRegressor(random_state=0)
+    for rows in np.array_split(np.arange(len(y)), 5):
+        model.partial_fit(X[rows], y[rows])
+    whole = DeepLinearRegressor(random_state=0).fit(X, y)
+    np.testing.assert_allclose(model.coef_, whole.coef_, rtol=1e-6)
+    assert model.intercept_ == pytest.approx(whole.intercept_, rel=1e-8)
+    again = model.fit(X[:100], y[:100])  # a new fit forgets what was seen
+    _within(again, X[:100], y[:100], LinearRegression().fit(X[:100], y[:100]))
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_sparse_inputs_give_the_coefficients_of_dense_ones(fit_intercept, outputs):
+    rng = np.random.default_rng(0)
+    dense = rng.normal(size=(80, 6)) * (rng.random(size=(80, 6)) < 0.4)
+    Y = dense @ rng.normal(size=(6, outputs)) + rng.normal(size=(80, outputs)) + 1
+    Y = Y[:, 0] if outputs == 1 else Y
+    options = {"random_state": 0, "fit_intercept": fit_intercept}
+    sparse = DeepLinearRegressor(**options).fit(scipy.sparse.csr_array(dense), Y)
+    whole = DeepLinearRegressor(**options).fit(dense, Y)
+    np.testing.assert_allclose(sparse.coef_, whole.coef_, rtol=1e-6)
+    np.testing.assert_allclose(sparse.intercept_, whole.intercept_, rtol=1e-6, atol=1e-9)
+    predicted = sparse.predict(scipy.sparse.csr_array(dense))
+    np.testing.assert_allclose(predicted, whole.predict(dense), rtol=1e-5, atol=1e-6)
+
+
+def test_weight_decay_ends_at_the_decayed_minimum(diabetes):
+    X, y = diabetes
+    target = (y - y.mean()) / y.std()
+    model = DeepLinearRegressor(3, solver="closed_form", weight_decay=0.01).fit(X, target)
+    problem = dl.Problem.from_data(X - X.mean(axis=0), target - target.mean())
+    minimum = dl.theory.decayed_minimum(problem, 3, weight_decay=0.01)
+    np.testing.assert_allclose(model.coef_, minimum.product[:, 0], rtol=1e-10)
+    assert model.critical_learning_rate_ == pytest.approx(2 / minimum.sharpness, rel=1e-12)
+    with pytest.raises(dl.InputError, match="weight_decay is for"):
+        DeepLinearRegressor(solver="flow", weight_decay=0.01).fit(X, target)
+
+
+def test_the_critical_rate_is_known_for_several_targets(diabetes):
+    X, y = diabetes
+    Y = np.c_[y, X[:, 0] + 0.1 * y]
+    model = DeepLinearRegressor(2, solver="closed_form").fit(X, Y)
+    problem = dl.Problem.from_data(X - X.mean(axis=0), Y - Y.mean(axis=0))
+    expected = 2 / dl.theory.minimal_sharpness(problem, 2).exact
+    assert model.critical_learning_rate_ == pytest.approx(expected, rel=1e-9)

@@ -7,19 +7,22 @@ from typing import Any
 
 import jax
 import numpy as np
+import scipy.sparse
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.reduction import reduce
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory import critical_learning_rate
+from deeplin.problems.moments import Moments
+from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
-from deeplin.training.recipe import default_width, descend, starting_network
+from deeplin.training import Optimizer, advise, default_width, descend, starting_network
+from deeplin.training.recipe import goal
 
 SOLVERS = ("descent", "flow", "closed_form")
 
@@ -37,10 +40,11 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     width : hidden units; by default at most 32, and enough for the targets.
     initialization : "gaussian", "zero_layer", "residual", "identity" or "balanced".
     scale : its scale; by default one near the size of the solution.
-    learning_rate : a number, or "auto": 1/S_bal, halved while it diverges.
+    learning_rate : a number, or "auto": the advised one, halved while it diverges.
     solver : "descent", "flow", or "closed_form" (the balanced minimiser, nothing is trained).
     max_steps : most steps of descent or of the flow's solver.
     tolerance : training ends when R − R_min is at most this part of what there is to explain.
+    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean squared error (X-9).
     fit_intercept : whether to subtract the means of inputs and targets first.
     random_state : seed of the initialisation.
 
@@ -48,8 +52,15 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     ----------
     coef_, intercept_, n_features_in_, n_iter_ : as in scikit-learn.
     weights_, readout_ : the trained layers; `network_` puts them together.
-    status_, gap_, learning_rate_, critical_learning_rate_ : how the training went (2/S_min for one
-        target).
+    status_, gap_, learning_rate_, critical_learning_rate_ : how the training went; above the
+        critical rate no solution is stable (X-7, X-9).
+
+    Notes
+    -----
+    With the default tolerance the coefficients agree with those of `LinearRegression` to about
+    1e-6·√(Λ/λ) of their size, Λ/λ the condition number of the data's covariance; `tolerance` is a
+    bound on R − R_min, and λ‖w − w*‖² ≤ R − R_min. Sparse inputs are read through their moments,
+    so a d×d matrix must fit into memory.
 
     Examples
     --------
@@ -72,6 +83,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         solver="descent",
         max_steps=100_000,
         tolerance=1e-12,
+        weight_decay=0.0,
         fit_intercept=True,
         random_state=None,
     ):
@@ -83,31 +95,70 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.solver = solver
         self.max_steps = max_steps
         self.tolerance = tolerance
+        self.weight_decay = weight_decay
         self.fit_intercept = fit_intercept
         self.random_state = random_state
 
-    def fit(self, X, y):
-        """Train on X (n×d) and y (n) or Y (n×q)."""
-        checked = validate_data(self, X, y, dtype=np.float64, y_numeric=True, multi_output=True)
-        X, Y = (np.asarray(values, dtype=np.float64) for values in checked)
+    def fit(self, X, y, sample_weight=None):
+        """Train on X (n×d, dense or sparse) and y (n) or Y (n×q), each sample with its weight."""
+        X, Y = self._checked(X, y, reset=True)
         self._check_parameters()
-        mean_x = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
-        mean_y = Y.mean(axis=0) if self.fit_intercept else np.zeros(Y.shape[1:])
-        problem = Problem.from_data(X - mean_x, Y - mean_y)
+        self.moments_ = None
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+            if np.any(weights < 0) or not np.any(weights > 0):
+                raise InputError("sample_weight must not be negative, nor zero for all samples.")
+            used = weights > 0
+            X, Y, weights = X[used], Y[used], weights[used] / weights[used].mean()
+        if scipy.sparse.issparse(X):
+            problem, mean = _sparse_problem(X, Y, weights, self.fit_intercept)
+        else:
+            problem, mean = _dense_problem(X, Y, weights, self.fit_intercept)
+        return self._fit_problem(problem, mean, Y.ndim == 1)
+
+    def partial_fit(self, X, y):
+        """Add samples to those seen so far, whose moments are kept, and train on all of them."""
+        first = getattr(self, "moments_", None) is None
+        X, Y = self._checked(X, y, reset=first, accept_sparse=False)
+        self._check_parameters()
+        single, new = Y.ndim == 1, Moments.of_rows(X, Y.reshape(len(Y), -1))
+        self.moments_ = new if first else self.moments_.merge(new)
+        moments, d = self.moments_, X.shape[1]
+        table = moments.centred if self.fit_intercept else moments.raw
+        mean = moments.mean if self.fit_intercept else np.zeros(len(table))
+        return self._fit_problem(_from_table(table, d, moments.count, single), mean, single)
+
+    def _checked(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")):
+        X, Y = validate_data(
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            y_numeric=True,
+            multi_output=True,
+            accept_sparse=accept_sparse,
+            reset=reset,
+        )
+        return X, np.asarray(Y, dtype=np.float64)
+
+    def _fit_problem(self, problem: Problem, mean: np.ndarray, single: bool):
+        """Train on centred data and turn the result into coefficients and intercepts."""
+        mean_x, mean_y = mean[: problem.dimension], mean[problem.dimension :]
         with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
             network = self._train(problem)
             self.weights_ = tuple(np.asarray(weight) for weight in network.weights)
             self.readout_ = None if network.readout is None else np.asarray(network.readout)
             product = np.asarray(network.product).reshape(problem.dimension, -1)
-        self.coef_ = product[:, 0] if Y.ndim == 1 else product.T
-        intercept = mean_y - mean_x @ self.coef_.T
-        self.intercept_ = float(intercept) if Y.ndim == 1 else intercept
+        intercept = mean_y - mean_x @ product
+        self.coef_ = product[:, 0] if single else product.T
+        self.intercept_ = float(intercept[0]) if single else intercept
         return self
 
     def predict(self, X):
         """Predictions X·coef_ + intercept_."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = validate_data(self, X, dtype=np.float64, reset=False, accept_sparse=("csr", "csc"))
         return X @ self.coef_.T + self.intercept_
 
     @property
@@ -122,6 +173,9 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if self.learning_rate != "auto":
             positive_number("learning_rate", self.learning_rate)
         positive_number("tolerance", self.tolerance)
+        decay = positive_number("weight_decay", self.weight_decay, zero_allowed=True)
+        if decay and self.solver == "flow":
+            raise InputError("weight_decay is for solver='descent' or 'closed_form'.")
         whole_number("depth", self.depth)
         whole_number("max_steps", self.max_steps)
 
@@ -129,11 +183,12 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Train as asked, keep the evidence, return the network."""
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = "converged", 0, 0.0, None
         signal = problem.rank > 0 and problem.optimum_norm > 0
-        self.critical_learning_rate_ = (
-            critical_learning_rate(problem, self.depth) if signal and problem.outputs == 1 else None
-        )
+        self._optimizer = Optimizer(weight_decay=self.weight_decay)
+        self.critical_learning_rate_ = self._critical(problem) if signal else None
         width = default_width(problem) if self.width is None else self.width
         if self.solver == "closed_form" or not signal:
+            if self.weight_decay and signal:
+                return decayed_minimum(problem, self.depth, self.weight_decay).attaining(width)
             return balanced_network(problem, self.depth, width)
         key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
         start = starting_network(
@@ -144,8 +199,10 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             initialization=self.initialization,
             scale=self.scale,
         )
-        # Fewer samples than inputs: the same training in the span of the samples (X-4).
-        reduction = reduce(problem, start) if problem.samples < problem.dimension else None
+        # Fewer samples than inputs: the same training in the span of the samples (X-4). Weight
+        # decay also moves what is outside of it.
+        inside = problem.samples < problem.dimension and not self.weight_decay
+        reduction = reduce(problem, start) if inside else None
         run = (
             self._run(problem, start)
             if reduction is None
@@ -157,11 +214,24 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             warnings.warn(self._advice(run), ConvergenceWarning, stacklevel=3)
         return run.network if reduction is None else reduction.lift(run.network)
 
+    def _critical(self, problem: Problem) -> float | None:
+        try:
+            return advise(problem, self.depth, self._optimizer).critical_learning_rate
+        except InputError:  # weight decay with several targets, on data that are not white
+            return None
+
     def _run(self, problem: Problem, start: Network) -> Run:
-        goal = self.tolerance * problem.zero_gap
         if self.solver == "flow":
-            return gradient_flow(problem, start, gap=goal, max_steps=self.max_steps)
-        return descend(problem, start, self.learning_rate, self.max_steps, gap=goal)
+            gap = self.tolerance * problem.zero_gap
+            return gradient_flow(problem, start, gap=gap, max_steps=self.max_steps)
+        return descend(
+            problem,
+            start,
+            self.learning_rate,
+            self.max_steps,
+            optimizer=self._optimizer,
+            gap=goal(problem, start, self._optimizer, self.tolerance),
+        )
 
     def _advice(self, run: Run) -> str:
         if run.status == "diverged":
@@ -179,4 +249,41 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
+        tags.input_tags.sparse = True
         return tags
+
+
+def _dense_problem(X, Y, weights, centre: bool) -> tuple[Problem, np.ndarray]:
+    """The problem of weighted rows about their mean, and that mean (inputs, then targets)."""
+    columns = Y.reshape(len(Y), -1)
+    mean_x, mean_y = np.zeros(X.shape[1]), np.zeros(columns.shape[1])
+    if centre:
+        mean_x, mean_y = (np.average(part, axis=0, weights=weights) for part in (X, columns))
+    scale = 1.0 if weights is None else np.sqrt(weights)[:, None]
+    targets = scale * (columns - mean_y)
+    inputs = scale * (X - mean_x)
+    problem = Problem.from_data(inputs, targets[:, 0] if Y.ndim == 1 else targets)
+    return problem, np.concatenate([mean_x, mean_y])
+
+
+def _sparse_problem(X, Y, weights, centre: bool) -> tuple[Problem, np.ndarray]:
+    """The same for a sparse matrix, through its second moments: it never becomes dense."""
+    n, d = X.shape
+    columns = Y.reshape(n, -1)
+    w = np.ones(n) if weights is None else weights
+    weighted = scipy.sparse.diags(w) @ X
+    inner = np.asarray((X.T @ weighted).todense()) / n
+    cross = np.asarray(weighted.T @ columns) / n
+    table = np.block([[inner, cross], [cross.T, columns.T @ (w[:, None] * columns) / n]])
+    mean = np.zeros(len(table))
+    if centre:
+        mean = np.concatenate([np.asarray(weighted.sum(axis=0)).ravel(), w @ columns]) / n
+        table = table - np.outer(mean, mean)
+    return _from_table(table, d, n, Y.ndim == 1), mean
+
+
+def _from_table(table: np.ndarray, d: int, count: int, single: bool) -> Problem:
+    """The problem with these joint second moments of d inputs and the targets."""
+    cross = table[:d, d] if single else table[:d, d:]
+    power = table[d, d] if single else table[d:, d:]
+    return Problem.from_moments(table[:d, :d], cross, power, samples=count)

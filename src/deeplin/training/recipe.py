@@ -150,7 +150,9 @@ def descend(
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
 
-def goal(problem: Problem, network: Network, optimizer: Optimizer) -> float | None:
+def goal(
+    problem: Problem, network: Network, optimizer: Optimizer, tolerance: float = TOLERANCE
+) -> float | None:
     """The gap R − R_min at which training is done: that of the minimum it goes to, nearly.
 
     With weight decay that is the decayed minimum (X-9); None where it is not known.
@@ -164,7 +166,7 @@ def goal(problem: Problem, network: Network, optimizer: Optimizer) -> float | No
         except InputError:  # several targets on data that are not white
             return None
         there = max(there - problem.minimal_risk, 0.0)
-    return there + TOLERANCE * (problem.zero_gap - there)
+    return there + tolerance * (problem.zero_gap - there)
 
 
 def _default_scale(problem: Problem, initialization: str, depth: int, width: int) -> float:
