@@ -1,11 +1,25 @@
-"""Shared set-up of the tests: float64, drawn examples, and data sets with known answers."""
+"""Shared set-up of the tests: float64, checked shapes, drawn examples, and known data sets."""
 
 import os
 import signal
+from importlib.util import find_spec
+from pathlib import Path
 
 import jax
+from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
+
+
+def annotated_modules():
+    """The modules that state shapes of arrays; checking the others too would slow every start."""
+    source = Path(find_spec("deeplin").origin).parent.parent
+    for path in sorted(source.rglob("*.py")):
+        if "from jaxtyping import" in path.read_text(encoding="utf-8"):
+            yield ".".join(path.relative_to(source).with_suffix("").parts)
+
+
+install_import_hook(list(annotated_modules()), "checked_shapes.check")
 
 import numpy as np
 import pytest

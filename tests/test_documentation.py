@@ -1,17 +1,15 @@
 """Every code block of the README and the documentation runs; every public name is documented."""
 
 import inspect
-import os
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import deeplin as dl
+from deeplin.cli import main
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -39,18 +37,19 @@ def test_python_blocks_run(code, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("script", blocks("sh"))
-def test_commands_run(script, tmp_path):
+def test_commands_run(script, tmp_path, monkeypatch, capsys):
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
     shutil.copy(ROOT / "examples" / "data.csv", tmp_path)
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    monkeypatch.chdir(tmp_path)
     for line in script.replace("\\\n", " ").splitlines():
         command = line.split("#")[0].strip()
         if not command or command.startswith(ELSEWHERE):
             continue
-        answer = subprocess.run(
-            shlex.split(command), cwd=tmp_path, env=environment, capture_output=True, text=True
-        )
-        assert answer.returncode == 0, f"{command}\n{answer.stdout}\n{answer.stderr}"
+        name, *arguments = shlex.split(command)
+        assert name == "deeplin"
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 0, f"{command}\n{capsys.readouterr()}"
 
 
 def test_every_public_name_has_a_docstring_that_says_more_than_its_name():

@@ -76,7 +76,7 @@ class Network(eqx.Module):
         matrix = product(self.weights, self.readout)
         return matrix[..., 0] if self.outputs == 1 else matrix
 
-    def __call__(self, inputs: Float[Array, "n d"]) -> Float[Array, "n q"]:
+    def __call__(self, inputs: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n q"]:
         """Outputs on the rows of `inputs`, (n, q)."""
         activation = ACTIVATIONS[self.activation]
         hidden = inputs @ self.weights[0].T
