@@ -68,27 +68,45 @@ def flat_minima(
 
 
 def from_spectrum(
-    seed: int, spectrum: Any, *, samples: int, outputs: int = 3, noise: float = 1.0
+    seed: int,
+    spectrum: Any,
+    *,
+    samples: int,
+    outputs: int = 3,
+    noise: float = 1.0,
+    truth: Any = None,
 ) -> Synthetic:
-    """Gaussian inputs with this population spectrum, Y = XΘ* + noise, ‖Θ*‖_F = 1 (BO)."""
+    """Gaussian inputs with this population spectrum, Y = XΘ* + noise (BO).
+
+    `truth` is Θ*, (d,) or (d, q), in the eigenbasis; without one it is drawn with ‖Θ*‖_F = 1 for
+    this number of `outputs`.
+    """
     eigenvalues = finite_array("spectrum", spectrum, (1,))
     if eigenvalues.min() < 0 or eigenvalues.max() <= 0:
         raise InputError(
             f"spectrum runs from {eigenvalues.min():g} to {eigenvalues.max():g}; pass eigenvalues "
             "that are at least 0, one of them above 0."
         )
-    n, q = whole_number("samples", samples), whole_number("outputs", outputs)
+    n, d = whole_number("samples", samples), len(eigenvalues)
     positive_number("noise", noise, zero_allowed=True)
     rng = _generator(seed)
-    d = len(eigenvalues)
-    truth = rng.normal(size=(d, q))
-    truth /= np.linalg.norm(truth)
+    if truth is None:
+        columns = rng.normal(size=(d, whole_number("outputs", outputs)))
+        columns /= np.linalg.norm(columns)
+    else:
+        columns = finite_array("truth", truth, (1, 2))
+        if len(columns) != d:
+            raise InputError(
+                f"truth has shape {columns.shape} and the spectrum {d} eigenvalues; pass ({d},) "
+                f"or ({d}, q)."
+            )
 
     def draw() -> Problem:
         X = rng.normal(size=(n, d)) * np.sqrt(eigenvalues)
-        return Problem.from_data(X, X @ truth + noise * rng.normal(size=(n, q)))
+        clean = X @ columns
+        return Problem.from_data(X, clean + noise * rng.normal(size=clean.shape))
 
-    return Synthetic(draw(), draw(), truth, eigenvalues)
+    return Synthetic(draw(), draw(), columns, eigenvalues)
 
 
 def spiked(

@@ -3,12 +3,14 @@
 from importlib import import_module
 
 from deeplin.theory.benign_overfitting import (
+    RidgelessRisk,
     RiskBound,
     RiskSplit,
     conditional_variance,
     interpolation_bound,
     minimum_norm_interpolant,
     random_start_bound,
+    ridgeless_risk,
     risk_split,
     spike_bound,
 )
@@ -67,6 +69,7 @@ __all__ = [
     "MinimalStochasticSharpness",
     "MinimalTrace",
     "NotApplicable",
+    "RidgelessRisk",
     "RiskBound",
     "RiskSplit",
     "Statement",
@@ -97,6 +100,7 @@ __all__ = [
     "random_start_bound",
     "residual_constants",
     "residual_displacement",
+    "ridgeless_risk",
     "risk_split",
     "smallest_admissible_depth",
     "spike_bound",

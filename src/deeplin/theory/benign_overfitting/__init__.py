@@ -6,6 +6,7 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
     effective_ranks,
     spike,
 )
+from deeplin.theory.benign_overfitting.ridgeless import RidgelessRisk, ridgeless_risk
 from deeplin.theory.benign_overfitting.risk import (
     RiskBound,
     RiskSplit,
@@ -20,6 +21,7 @@ from deeplin.theory.benign_overfitting.risk import (
 
 __all__ = [
     "EffectiveRanks",
+    "RidgelessRisk",
     "RiskBound",
     "RiskSplit",
     "conditional_variance",
@@ -29,6 +31,7 @@ __all__ = [
     "minimum_norm_interpolant",
     "random_start_bound",
     "require_interpolation",
+    "ridgeless_risk",
     "risk_split",
     "spike",
     "spike_bound",

@@ -1,0 +1,113 @@
+"""The expected risk of the minimum-norm interpolant, against draws of the data."""
+
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.problems import synthetic
+from deeplin.problems.population import Factored, Population
+from deeplin.theory import ridgeless_risk
+
+
+def measured(spectrum, truth, n, draws, seed=0, noise=1.0):
+    """Mean and standard error of bias and variance, each given the inputs, over draws of X."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for _ in range(draws):
+        X = rng.normal(size=(n, len(spectrum))) * np.sqrt(spectrum)
+        inverse = np.linalg.pinv(X)
+        missed = truth - inverse @ (X @ truth)
+        bias = np.sum(spectrum[:, None] * missed**2)
+        variance = noise**2 * truth.shape[1] * np.sum(spectrum[:, None] * inverse**2)
+        parts.append((bias, variance))
+    parts = np.array(parts)
+    return parts.mean(axis=0), parts.std(axis=0) / np.sqrt(draws)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_it_agrees_with_draws_for_decaying_spectra(power):
+    d, n = 300, 60
+    spectrum = np.arange(1, d + 1) ** -power
+    truth = np.random.default_rng(1).normal(size=(d, 2)) / np.sqrt(d)
+    risk = ridgeless_risk(Population(truth, spectrum, noise=0.5), n)
+    mean, error = measured(spectrum, truth, n, draws=100, noise=0.5)
+    # the limit differs from n = 60 by terms of order 1/n
+    np.testing.assert_allclose([risk.bias, risk.variance], mean, rtol=2 / n, atol=4 * error.max())
+    assert not risk.exact
+    shares = spectrum / (spectrum + risk.kappa)
+    assert np.sum(shares) == pytest.approx(n, rel=1e-10)
+    assert risk.degrees_of_freedom == pytest.approx(np.sum(shares**2), rel=1e-10)
+
+
+@pytest.mark.parametrize(("n", "d"), [(3, 12), (10, 30), (12, 3), (30, 10)])
+def test_it_is_exact_for_isotropic_inputs_at_every_size(n, d):
+    truth = np.random.default_rng(2).normal(size=(d, 1))
+    spectrum = np.full(d, 0.7)
+    risk = ridgeless_risk(Population(truth, spectrum, noise=1.0), n)
+    assert risk.exact
+    size = np.sum(truth**2)
+    expected = (0.7 * size * (1 - n / d), n / (d - n - 1)) if n < d else (0, d / (n - d - 1))
+    np.testing.assert_allclose([risk.bias, risk.variance], expected, rtol=1e-12)
+    mean, error = measured(spectrum, truth, n, draws=4000)
+    np.testing.assert_allclose(mean, expected, atol=4 * error.max())
+
+
+def test_more_samples_than_inputs_are_exact_for_any_covariance():
+    spectrum = np.array([3.0, 1.0, 0.1, 0.02])
+    risk = ridgeless_risk(Population(np.ones(4), spectrum, noise=2.0), 12)
+    mean, error = measured(spectrum, np.ones((4, 1)), 12, draws=4000, noise=2.0)
+    assert risk.exact
+    assert risk.bias == 0
+    assert risk.variance == pytest.approx(16 / 7)
+    assert abs(mean[1] - risk.variance) < 4 * error[1]
+
+
+def test_the_peak_is_infinite_and_a_noise_free_target_has_none():
+    spectrum = np.ones(5)
+    for n in (4, 5, 6):
+        assert ridgeless_risk(Population(np.ones(5), spectrum), n).total == np.inf
+        assert np.isfinite(ridgeless_risk(Population(np.ones(5), spectrum, noise=0.0), n).total)
+
+
+def test_every_form_of_the_covariance_gives_the_same():
+    rng = np.random.default_rng(3)
+    factor, truth = rng.normal(size=(40, 3)), rng.normal(size=(40, 2))
+    dense = factor @ factor.T + 0.1 * np.eye(40)
+    eigenvalues, vectors = np.linalg.eigh(dense)
+    forms = [
+        Population(truth, Factored(factor, 0.1)),
+        Population(truth, dense),
+        Population(truth, Factored(factor, np.full(40, 0.1) + np.append(1e-13, np.zeros(39)))),
+        Population(vectors.T @ truth, eigenvalues),
+    ]
+    risks = [ridgeless_risk(form, 10) for form in forms]
+    for risk in risks[1:]:
+        assert risk.bias == pytest.approx(risks[0].bias, rel=1e-9)
+        assert risk.variance == pytest.approx(risks[0].variance, rel=1e-9)
+
+
+def test_singular_covariances_count_by_their_rank():
+    spectrum = np.append(np.ones(8), np.zeros(5))
+    risk = ridgeless_risk(Population(np.ones(13), spectrum), 3)
+    smaller = ridgeless_risk(Population(np.ones(8), np.ones(8)), 3)
+    assert (risk.bias, risk.variance) == (smaller.bias, smaller.variance)
+
+
+def test_a_truth_of_ones_own_is_used():
+    truth = np.array([1.0, -2.0, 0.5, 0.0])
+    data = synthetic.from_spectrum(0, [4.0, 1.0, 1.0, 0.1], samples=9, noise=0.0, truth=truth)
+    np.testing.assert_allclose(data.problem.optimum, truth, atol=1e-12)
+    several = synthetic.from_spectrum(0, [1.0, 1.0], samples=5, noise=0.0, truth=np.eye(2))
+    np.testing.assert_allclose(several.problem.optimum, np.eye(2), atol=1e-12)
+    with pytest.raises(dl.InputError, match="truth has shape"):
+        synthetic.from_spectrum(0, [1.0, 1.0], samples=5, truth=np.ones(3))
+
+
+def test_drawn_truths_are_as_before():
+    """The draws of a seed are part of saved experiments."""
+    rng = np.random.default_rng(7)
+    truth = rng.normal(size=(4, 2))
+    truth /= np.linalg.norm(truth)
+    data = synthetic.from_spectrum(7, np.ones(4), samples=3, outputs=2)
+    np.testing.assert_array_equal(data.truth, truth)
+    np.testing.assert_array_equal(data.problem.inputs, rng.normal(size=(3, 4)))
