@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from deeplin.checks import InputError, positive_number
 from deeplin.door import door
 from deeplin.problems import Problem
-from deeplin.theory.minimizers.minimal_sharpness import layer_rates, minimal_sharpness
+from deeplin.theory.minimizers.minimal_sharpness import (
+    geometric_mean,
+    layer_rates,
+    minimal_sharpness,
+)
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.thresholds import check_momentum, stability_limit
 from deeplin.theory.weight_decay import decayed_minimum
@@ -79,7 +81,7 @@ def layerwise_sharpness(problem: Problem, rates: Any, readout: Any = None) -> fl
     """
     given = layer_rates(rates)
     minimal = minimal_sharpness(problem, len(given), readout)
-    return float(np.exp(np.mean(np.log(given)))) * minimal.exact
+    return geometric_mean(given) * minimal.exact
 
 
 def _require_plain(momentum: float, decay: float) -> None:

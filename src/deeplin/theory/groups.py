@@ -10,6 +10,8 @@ MODULES = (
     "technical_lemmas",
     "talk.statements",
     "minimizers.exact_statements",
+    "weight_decay.statements",
+    "stochastic.statements",
     "benign_overfitting.data_statements",
     "benign_overfitting.dynamics_statements",
     "benign_overfitting.convergence_statements",

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from deeplin.networks import initialize
+from deeplin.networks import Network, initialize
+from deeplin.networks.products import backward_products, forward_products
+from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
 from deeplin.theory.context import Context
-from deeplin.theory.minimizers import balanced_sharpness
-from deeplin.theory.registry import Check, statement
+from deeplin.theory.minimizers import balanced_sharpness, minimal_trace
+from deeplin.theory.registry import Check, NotApplicable, statement
 
 
 @statement(
@@ -76,3 +80,99 @@ def balanced_limit(context: Context) -> list[Check]:
 def _narrow(context: Context) -> tuple[int, ...]:
     """Widths of the smallest network of this depth: rank-one layers need no more."""
     return (context.problem.dimension, *([1] * context.depth))
+
+
+@statement(
+    "X-7",
+    title="exact minimal sharpness for any number of outputs",
+    kind="exact result",
+    reference="exact results, X-7",
+    formula=r"S_{\min} = \min_{t>0}2\lambda_{\max}\big(\hat\Sigma^{1/2}[t^2I+"
+    r"(L-1)t^{-2/(L-1)}\Theta^{*\top}\Theta^*]\hat\Sigma^{1/2}\big)",
+)
+def minimal_sharpness_of_several(context: Context) -> list[Check]:
+    """As X-2, with the bracket of FM-T2 extended to several outputs."""
+    if context.problem.outputs == 1:
+        raise NotApplicable("for several targets; one target is X-2")
+    _require_solution(context)
+    minimal = context.minimal
+    attained = sharpness(context.problem, _narrowest(context), method="exact").value
+    run = context.minimizer_hypotheses()
+    reached = context.final_sharpness[None]
+    return [
+        Check(attained, minimal.exact, "attained", equality=True),
+        Check(minimal.lower, minimal.exact, "lower bound"),
+        Check(minimal.exact, minimal.upper, "upper bound"),
+        Check(minimal.exact, reached, "S_min ≤ S", slack=4 * context.slack, hypotheses=run),
+    ]
+
+
+@statement(
+    "X-8",
+    title="minimal trace of the Hessian",
+    kind="exact result",
+    reference="exact results, X-8",
+    formula=r"\min\operatorname{tr}\nabla^2R = 2L(q\operatorname{tr}\hat\Sigma)^{1/L}"
+    r"\|\Theta^*\hat\Sigma^{1/2}\|_*^{2(L-1)/L}",
+)
+def least_trace(context: Context) -> list[Check]:
+    """Attained, and not undercut by the end of the run."""
+    _require_solution(context)
+    minimal = minimal_trace(context.problem, context.depth)
+    network = minimal.attaining(hidden=len(minimal.values))
+    layers = [np.asarray(weight, np.float64) for weight in network.weights]
+    reached = hessian_trace(context.problem, context.final, context.readout)[None]
+    least = (minimal.exact * context.minimal_scale)[None]
+    run = context.minimizer_hypotheses()
+    return [
+        Check(hessian_trace(context.problem, layers), minimal.exact, "attained", equality=True),
+        Check(least, reached, "least ≤ trace", slack=4 * context.slack, hypotheses=run),
+    ]
+
+
+@statement(
+    "X-11",
+    title="of layer-wise learning rates only the geometric mean counts",
+    kind="exact result",
+    reference="exact results, X-11",
+    formula=r"\min\lambda_{\max}\big(D_\eta^{1/2}\nabla^2R\,D_\eta^{1/2}\big) = "
+    r"(\eta_1\cdots\eta_L)^{1/L}S_{\min}",
+)
+def layerwise_rates(context: Context) -> list[Check]:
+    """Rates 4, 1/4, 4, … of product one: W_k = √η_k V_k turns the preconditioned Hessian at W into
+    the Hessian at V, another minimiser of the same problem."""
+    _require_solution(context)
+    L = context.depth
+    rates = np.where(np.arange(L) == 2 * (L // 2), 1.0, 4.0 ** ((-1.0) ** np.arange(L)))
+    network = _narrowest(context, rates)
+    pairs = zip(network.weights, rates, strict=True)
+    moved = Network([np.asarray(weight) / np.sqrt(rate) for weight, rate in pairs])
+    measured = sharpness(context.problem, moved, method="exact").value
+    return [Check(measured, context.minimal.exact, "attained", equality=True)]
+
+
+def hessian_trace(
+    problem: Problem, weights: Sequence[np.ndarray], readout: np.ndarray | None = None
+) -> np.ndarray:
+    """tr ∇²R = 2Σ_k‖A_kΣ̂^{1/2}‖_F²‖B_k‖_F² at any linear network: R is quadratic in each layer."""
+    root = problem.spectrum.vectors * np.sqrt(problem.spectrum.eigenvalues)
+    backward = backward_products(weights, readout)[1:]
+    forward = forward_products(weights, np.broadcast_to(root, weights[0].shape[:-2] + root.shape))
+    terms = [_power(v) * _power(a) for v, a in zip(backward, forward, strict=True)]
+    return 2 * np.sum(terms, axis=0)
+
+
+def _power(matrix: np.ndarray) -> np.ndarray:
+    """‖M‖_F²."""
+    return np.sum(matrix**2, axis=(-1, -2))
+
+
+def _require_solution(context: Context) -> None:
+    if context.problem.rank == 0 or context.problem.optimum_norm == 0:
+        raise NotApplicable("for Θ* ≠ 0; the least-squares solution is zero")
+
+
+def _narrowest(context: Context, rates: np.ndarray | None = None) -> Network:
+    """The flattest minimiser with hidden layers as wide as the rank of Θ* asks for."""
+    rank = int(np.linalg.matrix_rank(context.problem.spectrum.coordinates))
+    return context.minimal.attaining(hidden=rank, rates=rates)

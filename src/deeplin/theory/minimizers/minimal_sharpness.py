@@ -55,16 +55,19 @@ class MinimalSharpness:
     def attaining(self, hidden: int | None = None, rates: Any = None) -> Network:
         """The flattest minimiser with layers of width `hidden` (at least the rank of Θ*).
 
-        With `rates` η_1 … η_L: the one whose Hessian, each layer multiplied by its rate, has the
-        smallest largest eigenvalue (X-11).
+        With `rates` η_1 … η_L of geometric mean g: the one whose Hessian, each layer multiplied by
+        its rate, has the smallest largest eigenvalue; its layers are √(η_k/g) times as large, with
+        the same product (X-11).
         """
-        sizes = None if rates is None else layer_rates(rates, self.depth)
-        t = self.suffix_norm
-        if sizes is not None:
-            t *= float(np.sqrt(np.exp(np.mean(np.log(sizes))) / sizes[0]))
-        return flattest_network(
-            self.optimum, self.depth, t, hidden=hidden, readout=self.readout, rates=sizes
+        network = flattest_network(
+            self.optimum, self.depth, self.suffix_norm, hidden=hidden, readout=self.readout
         )
+        if rates is None:
+            return network
+        given = layer_rates(rates, self.depth)
+        scales = np.sqrt(given / geometric_mean(given))
+        scaled = [scale * np.asarray(w) for scale, w in zip(scales, network.weights, strict=True)]
+        return Network(scaled, self.readout)
 
 
 @door
@@ -121,12 +124,8 @@ def flattest_network(
     *,
     hidden: int | None = None,
     readout: Float[np.ndarray, " m"] | None = None,
-    rates: Float[np.ndarray, " L"] | None = None,
 ) -> Network:
-    """W_1 = UᵀΘ*/t, and W_2 … W_L scaled partial isometries with product tU (X-7).
-
-    All of them have the same norm; with layer-wise rates ‖W_k‖² is proportional to η_k (X-11).
-    """
+    """W_1 = UᵀΘ*/t, and W_2 … W_L partial isometries of equal norm with product tU (X-7)."""
     right, values, left = np.linalg.svd(optimum, full_matrices=False)
     rank = numerical_rank(values, max(optimum.shape))
     width = require_width(hidden or len(optimum), rank, depth)
@@ -136,11 +135,9 @@ def flattest_network(
     first = values[:rank, None] * right[:, :rank].T / suffix_norm
     if depth == 1:
         return Network([onto @ first], readout)
-    relative = np.ones(depth - 1) if rates is None else np.sqrt(rates[1:])
-    each = suffix_norm / norm / np.prod(relative)
-    sizes = relative * each ** (1 / (depth - 1))
-    middle = [size * through @ through.T for size in sizes[:-1]]
-    return Network([through @ first, *middle, sizes[-1] * onto @ through.T], readout)
+    size = (suffix_norm / norm) ** (1 / (depth - 1))
+    middle = [size * through @ through.T] * (depth - 2)
+    return Network([through @ first, *middle, size * onto @ through.T], readout)
 
 
 def layer_rates(rates: Any, depth: int | None = None) -> Float[np.ndarray, " L"]:
@@ -150,6 +147,11 @@ def layer_rates(rates: Any, depth: int | None = None) -> Float[np.ndarray, " L"]
         wanted = "one learning rate above 0 for each layer"
         raise InputError(f"rates are {given.tolist()}; pass {wanted}, first layer first.")
     return given
+
+
+def geometric_mean(rates: Float[np.ndarray, " L"]) -> float:
+    """(η_1⋯η_L)^{1/L}."""
+    return float(np.exp(np.mean(np.log(rates))))
 
 
 def _bracket(problem: Problem, net: Architecture) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from deeplin.checks import InputError, finite_array, whole_number
 from deeplin.networks import Network, check_fits
+from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
 from deeplin.theory.minimizers.minimal_sharpness import flattest_network, minimal_sharpness
 from deeplin.theory.stochastic.envelope import AlignedFamily, flattest
@@ -187,20 +188,14 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
         raise InputError("pass one linear network, without a batch axis.")
     check_fits(problem, network)
     weights = [np.asarray(weight, np.float64) for weight in network.weights]
-    v = np.ones(1) if network.readout is None else np.asarray(network.readout, np.float64)
-    squares = []
-    for weight in reversed(weights):
-        squares.append(float(v @ v))
-        v = weight.T @ v
+    readout = None if network.readout is None else np.asarray(network.readout, np.float64)
+    v, *backward = backward_products(weights, readout)
     eigenvalues, _, coordinates = problem.spectrum
-    missed = eigenvalues @ (basis.T @ v - coordinates[:, 0]) ** 2
-    if missed > AT_MINIMUM**2 * float(eigenvalues @ coordinates[:, 0] ** 2):
+    missed = eigenvalues @ (basis.T @ v - coordinates)[:, 0] ** 2
+    if not missed <= AT_MINIMUM**2 * problem.zero_gap:
         raise InputError(
             f"the network is not at a minimiser: its risk is {missed:.3g} above R_min. Train it "
             "further, or pass theory.minimal_sharpness(problem, depth).minimizer."
         )
-    forward, kernel = basis, 0.0
-    for weight, square in zip(weights, reversed(squares), strict=True):
-        kernel = kernel + square * forward.T @ forward
-        forward = weight @ forward
-    return np.asarray(kernel)
+    pairs = zip(backward, forward_products(weights, basis), strict=True)
+    return np.sum([np.sum(v_k**2) * A_k.T @ A_k for v_k, A_k in pairs], axis=0)
