@@ -10,6 +10,8 @@ import pytest
 
 import deeplin as dl
 from deeplin.cli import main
+from deeplin.problems.reading import read_problem
+from deeplin.training import diagnose
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -67,3 +69,9 @@ def test_every_link_between_pages_leads_somewhere():
     for page in PAGES:
         for target in link.findall(page.read_text()):
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
+
+
+def test_the_answer_quoted_in_the_readme_is_the_one_given():
+    reading = read_problem(ROOT / "examples" / "data.csv", "y")
+    answer = diagnose(reading.problem, [10]).answer
+    assert answer in " ".join((ROOT / "README.md").read_text().split())
