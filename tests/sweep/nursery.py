@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import traceback
 
 from toy_experiment import TOY, Toy
 
@@ -24,7 +25,10 @@ def live(folder, config, workers=0, operations=0):
     if operations:
         sys.addaudithook(Reaper(folder, operations))
     executor = sweep.Processes(workers) if workers else None
-    outcome = sweep.run(TOY, sweep.from_json(Toy, config), folder, executor=executor)
+    try:
+        outcome = sweep.run(TOY, sweep.from_json(Toy, config), folder, executor=executor)
+    except sweep.UnitsFailed as error:  # of a few units each may have lost its worker twice
+        outcome = error.outcome
     os._exit(0 if outcome.complete else 3)
 
 
@@ -48,7 +52,8 @@ if __name__ == "__main__":
         if child == 0:
             try:
                 live(**json.loads(line))
-            finally:
+            except BaseException:
+                traceback.print_exc()
                 os._exit(4)
         print(child, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)

@@ -1,7 +1,7 @@
 """The table does not depend on who computed it: here, processes, a dask cluster, shards."""
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -124,6 +124,44 @@ def test_a_killed_cluster_worker_does_not_stop_the_sweep(tmp_path, cluster):
     assert computed(log).count(5) == 2
     undisturbed = sweep.run(TOY, Toy(count=12, per_unit=1), tmp_path / "here")
     pd.testing.assert_frame_equal(outcome.table(), undisturbed.table(), check_exact=True)
+
+
+class Forgetful:
+    """A cluster that loses what it has computed, as many times as told."""
+
+    def __init__(self, losses):
+        self.losses = losses
+
+    def submit(self, function, *arguments, key, pure):
+        self.losses -= 1
+        status = "finished" if self.losses < 0 else ("lost", "pending")[self.losses % 2]
+        return Kept(status, function(*arguments))
+
+    def cancel(self, futures):
+        assert not futures
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """A result of it."""
+
+    status: str
+    value: object
+
+    def add_done_callback(self, callback):
+        callback(self)
+
+    def result(self):
+        return self.value
+
+
+def test_a_result_that_is_lost_with_its_worker_is_computed_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        sweep.Cluster, "execute", lambda self, tasks: self._collect(Forgetful(losses=3), tasks)
+    )
+    outcome = sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster("tcp://nowhere"))
+    assert (outcome.computed, outcome.failed) == (4, {})
+    assert len(outcome.table()) == 12
 
 
 def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_path, cluster):

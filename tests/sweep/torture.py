@@ -43,14 +43,17 @@ def nursery(tokens: Path):
     tokens.mkdir(exist_ok=True)
     path = os.pathsep.join([str(HERE / "victims"), str(HERE), os.environ.get("PYTHONPATH", "")])
     variables = os.environ | {"PYTHONPATH": path, "TORTURE_TOKENS": str(tokens)}
-    with subprocess.Popen(
-        [sys.executable, HERE / "nursery.py"],
-        env=variables,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    ) as process:
+    with (
+        tempfile.TemporaryFile("w+") as said,  # the last words of those that are killed
+        subprocess.Popen(
+            [sys.executable, HERE / "nursery.py"],
+            env=variables,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        ) as process,
+    ):
         groups = []
 
         def live(meddle=lambda main: None, **request) -> int:
@@ -64,6 +67,9 @@ def nursery(tokens: Path):
             ended = int(process.stdout.readline())
             wait_until(lambda: not _group_lives(main))  # its workers die with it
             groups.clear()
+            if ended not in (-signal.SIGKILL, 0, 3):
+                said.seek(0)
+                raise AssertionError(f"a sweep ended with {ended}: {said.read()[-5000:]}")
             return ended
 
         try:
@@ -119,7 +125,6 @@ def survive(live, folder: Path, config: Toy, requests) -> int:
         before = finished_units(folder, config)
         seen = len(computed(config.log)) if Path(config.log).exists() else 0
         ended = live(folder=str(folder), config=sweep.to_json(config), **request)
-        assert ended in (-signal.SIGKILL, 0, 3), f"a sweep ended with {ended}"
         killed += ended == -signal.SIGKILL
         check_life(folder, config, before, seen)
         if ended == 0:

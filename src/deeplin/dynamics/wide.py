@@ -198,9 +198,8 @@ def _on_all_cores(simulate: Callable, cases: list[Case], rules: Rules) -> list[O
     if len(cases) == 1:
         return [simulate(cases[0], rules, stop)]
     with ThreadPoolExecutor(thread_count()) as pool:
-        contexts = [
-            copy_context() for _ in cases
-        ]  # in which `check_interrupt` hears what the caller hears
+        # In a copy of the caller's context, so that `check_interrupt` hears what the caller hears.
+        contexts = [copy_context() for _ in cases]
         try:
             return list(
                 pool.map(lambda own, case: own.run(simulate, case, rules, stop), contexts, cases)

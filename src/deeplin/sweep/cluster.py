@@ -65,21 +65,17 @@ class Cluster:
                 )
 
     def _collect(self, client, tasks: Sequence[Task]) -> Generator[Result]:
-        # A name of its own for each call: dask would answer a repeated one from its memory.
-        call, settings = uuid.uuid4().hex, Settings.here()
-        waiting = {
-            client.submit(
-                execute_in_worker,
-                tuple(settings),
-                tuple(task),
-                key=f"deeplin-{call}-{task.identifier}",
-                pure=False,
-            ): task
-            for task in tasks
-        }
-        arrived = SimpleQueue()
-        for future in waiting:
+        settings, arrived, waiting = tuple(Settings.here()), SimpleQueue(), {}
+
+        def submit(task: Task) -> None:
+            # A name of its own for each try: dask would answer a repeated one from its memory.
+            name = f"deeplin-{uuid.uuid4().hex}-{task.identifier}"
+            future = client.submit(execute_in_worker, settings, tuple(task), key=name, pure=False)
+            waiting[future] = task
             future.add_done_callback(arrived.put)
+
+        for task in tasks:
+            submit(task)
         try:
             while waiting:
                 future = self._next(client, arrived, len(waiting))
@@ -88,6 +84,8 @@ class Cluster:
                     yield future.result()
                 elif future.status == "error":
                     yield lost(task, f"on the cluster: {future.exception()!r}")
+                elif future.status in ("lost", "pending"):
+                    submit(task)  # it was finished, but is gone with the worker that held it
                 else:
                     raise ExecutorError(
                         f"the scheduler at {self.address} dropped the sweep ({future.status})"
