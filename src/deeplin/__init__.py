@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deeplin.problems import Population, Problem
     from deeplin.problems.population import population_risk
     from deeplin.problems.reading import read_problem
-    from deeplin.sharpness import sharpness, sharpness_along
+    from deeplin.sharpness import hessian_spectrum, sharpness, sharpness_along
     from deeplin.theory import certify
     from deeplin.training import diagnose, train
 
@@ -41,6 +41,7 @@ __all__ = [
     "from_torch",
     "gradient_descent",
     "gradient_flow",
+    "hessian_spectrum",
     "initialize",
     "load_run",
     "networks",
@@ -71,6 +72,7 @@ _HOMES = {
     "from_torch": "deeplin.networks.bridges",
     "gradient_descent": "deeplin.dynamics",
     "gradient_flow": "deeplin.dynamics",
+    "hessian_spectrum": "deeplin.sharpness",
     "initialize": "deeplin.networks",
     "load_run": "deeplin.dynamics.saved",
     "population_risk": "deeplin.problems.population",

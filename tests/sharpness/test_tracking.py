@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along
+from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along, tracking
 
 WIDTHS = (5, 5, 5, 5, 1)
 
@@ -129,3 +129,48 @@ def test_readouts_of_a_trajectory_may_be_shared_or_not(problem, readout):
 def test_a_network_without_records_is_named(problem):
     with pytest.raises(dl.InputError, match="leading record axis"):
         sharpness_along(problem, dl.initialize.gaussian(jax.random.key(0), WIDTHS, 0.5))
+
+
+@pytest.fixture
+def decoupled():
+    """Networks whose layers and covariance are diagonal: one scalar network for each input.
+
+    Eigenvectors of different inputs share no coordinate. The third input's weights grow from almost
+    nothing, so that its eigenvalue comes from far below two others that stand still.
+    """
+    covariance = np.diag([1.0, 1.1, 1.2, 0.9])
+    optimum = np.array([1.0, 1.0, 1.0, 0.3])
+    power = float(optimum @ covariance @ optimum)
+    problem = dl.Problem.from_moments(covariance, covariance @ optimum, power, samples=10)
+    sizes = np.tile([1.0, 0.95, 0.0, 0.4], (150, 1))
+    sizes[:, 2] = np.linspace(0.1, 1.4, 150)
+    first = np.stack([np.diag(row) for row in sizes])
+    return problem, dl.Network([first, sizes[:, None, :]])
+
+
+def test_records_before_the_look_that_finds_a_crossing_are_corrected(decoupled):
+    problem, batch = decoupled
+    oracle = sharpness(problem, batch, method="dense").value
+    found = sharpness_along(problem, batch)
+    before = sharpness(problem, dl.Network([w[:1] for w in batch.weights]), method="dense").value[0]
+    assert oracle.max() > 1.5 * before  # another eigenvalue takes over
+    np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
+
+
+def test_a_trajectory_in_pieces_is_followed_like_the_whole(problem, trajectory):
+    whole = sharpness_along(problem, trajectory)
+    tracker = SharpnessTracker(problem)
+    cuts = (slice(0, 7), slice(7, 8), slice(8, None))
+    parts = [tracker.along(jax.tree.map(lambda w, c=c: w[c], trajectory)) for c in cuts]
+    np.testing.assert_array_equal(np.concatenate([part.value for part in parts]), whole.value)
+
+
+def test_networks_do_not_depend_on_their_neighbours_nor_on_threads(
+    problem, trajectory, monkeypatch
+):
+    alone = sharpness_along(problem, jax.tree.map(lambda w: w[:, 1], trajectory))
+    for threads in (1, 3):
+        monkeypatch.setattr(tracking, "thread_count", lambda threads=threads: threads)
+        monkeypatch.setattr(tracking, "THREAD", 1)
+        together = sharpness_along(problem, trajectory)
+        np.testing.assert_array_equal(together.value[:, 1], alone.value)

@@ -68,6 +68,14 @@ def layer_gradients(backward: Sequence[A], forward: Sequence[A]) -> list[A]:
     return [v @ u.mT for v, u in zip(backward[1:], forward, strict=True)]
 
 
+def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]) -> np.ndarray:
+    """Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q), for forward products B_k = W_{k−1}…W_1C (X-1)."""
+    pairs = zip(forward, backward[1:], strict=True)
+    kernel = sum(np.einsum("...ij,...kl->...ikjl", b.mT @ b, v.mT @ v) for b, v in pairs)
+    size = kernel.shape[-1] * kernel.shape[-2]
+    return kernel.reshape(*kernel.shape[:-4], size, size)
+
+
 def imbalance(weights: Sequence[A]) -> list[A]:
     """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
     return [_imbalance(lower, upper) for lower, upper in pairwise(weights)]

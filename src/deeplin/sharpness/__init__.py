@@ -1,8 +1,18 @@
 """Sharpness: exact at minimisers, certified Lanczos anywhere, the papers' power iteration."""
 
-from deeplin.sharpness.following import Tracked
-from deeplin.sharpness.methods import sharpness
-from deeplin.sharpness.result import Sharpness
+from deeplin.sharpness.extreme import sharpness
+from deeplin.sharpness.result import HessianSpectrum, Sharpness, Tracked
+from deeplin.sharpness.spectrum import hessian_spectrum, tangent_kernel, tangent_kernel_change
 from deeplin.sharpness.tracking import SharpnessTracker, sharpness_along
 
-__all__ = ["Sharpness", "SharpnessTracker", "Tracked", "sharpness", "sharpness_along"]
+__all__ = [
+    "HessianSpectrum",
+    "Sharpness",
+    "SharpnessTracker",
+    "Tracked",
+    "hessian_spectrum",
+    "sharpness",
+    "sharpness_along",
+    "tangent_kernel",
+    "tangent_kernel_change",
+]

@@ -19,11 +19,13 @@ import numpy as np
 
 from deeplin.kernels.compiling import call, digest
 from deeplin.kernels.exact_sharpness import CLEAR, exact_kernel
-from deeplin.networks import Network
+from deeplin.networks import Network, products
 from deeplin.problems import Problem
 
 NARROW = 16
 """Widths up to which the kernel is faster than LAPACK."""
+MARGIN = 1e3
+"""How far a lower bound of the error may exceed the tolerance before `exact` is not even tried."""
 ROUNDING = float(np.finfo(np.float64).eps)
 
 
@@ -51,19 +53,44 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     networks only; always in float64.
     """
     weights = [np.asarray(weight, np.float64) for weight in networks.weights]
-    columns = _readout_columns(networks)
+    readout = _readout(networks)
     factors = Factors.of(problem)
-    single = factors.goal.shape[1] == 1 and len(factors.goal) > 0
-    if which == "largest" and single and max(_widths(weights)) <= NARROW:
-        return _in_lanes(factors, weights, columns)
-    return _by_matrices(factors, weights, columns, which)
+    if which == "largest" and has_kernel(problem, networks):
+        return _in_lanes(factors, weights, readout)
+    return _by_matrices(factors, weights, readout, which)
 
 
-def _in_lanes(factors: Factors, weights: list[np.ndarray], columns: np.ndarray):
+def has_kernel(problem: Problem, networks: Network) -> bool:
+    """Whether the largest eigenvalue comes from compiled code: narrow networks with one output."""
+    return problem.outputs == 1 and problem.rank > 0 and max(networks.widths) <= NARROW
+
+
+def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
+    """Whether some network may be close enough to a minimiser for `exact`, at a product's cost.
+
+    With u_k = 2B_kCᵀ(Θ − Θ*), ‖M_jk‖ ≥ ‖u_k‖/‖u_j‖ bounds the error of `exact` from below by
+    √(4 Σ_k (k−1)‖V_k‖²‖u_k‖²); 2 Σ_k ‖V_k‖²‖B_kx‖²/‖x‖² with any x is of the order of its value.
+    """
+    weights, readout = [np.asarray(w, np.float64) for w in networks.weights], _readout(networks)
+    root, goal = Factors.of(problem)
+    backward = products.backward_products(weights, readout)
+    start = root @ (root.T @ backward[0] - goal)
+    along = np.broadcast_to(root @ goal, start.shape)
+    both = products.forward_products(weights, np.concatenate([2 * start, along], axis=-1))
+    v, q = _norms(backward[1:]), goal.shape[1]
+    slopes, images = _norms([m[..., :q] for m in both]), _norms([m[..., q:] for m in both])
+    layers = np.arange(len(weights))[:, None]
+    error = np.sqrt(4 * np.sum(layers * (v * slopes) ** 2, axis=0))
+    value = 2 * np.sum((v * images) ** 2, axis=0) / max(np.sum(goal**2), np.finfo(float).tiny)
+    return bool(np.any(error <= MARGIN * tolerance * value))
+
+
+def _in_lanes(factors: Factors, weights: list[np.ndarray], readout: np.ndarray | None):
     """The largest eigenvalue by the compiled kernel; by LAPACK where it is not simple."""
     batch = len(weights[0])
-    readout = np.broadcast_to(columns[..., 0], (batch, columns.shape[-2]))
-    flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), readout], axis=1)
+    last = np.ones(1) if readout is None else readout
+    last = np.broadcast_to(last, (batch, last.shape[-1]))
+    flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), last], axis=1)
     widths = np.array(_widths(weights))
     results = np.empty((batch, 3))
     kernel = _kernel()
@@ -73,15 +100,17 @@ def _in_lanes(factors: Factors, weights: list[np.ndarray], columns: np.ndarray):
     error = error + 2 * widths.max() * ROUNDING * value
     unclear = np.flatnonzero(~(clear >= 1 - CLEAR))
     if len(unclear):
-        columns = columns if columns.ndim == 2 else columns[unclear]
+        part = readout if readout is None or readout.ndim == 1 else readout[unclear]
         rest = [weight[unclear] for weight in weights]
-        value[unclear], error[unclear] = _by_matrices(factors, rest, columns, "largest")
+        value[unclear], error[unclear] = _by_matrices(factors, rest, part, "largest")
     return value, error
 
 
-def _by_matrices(factors: Factors, weights: list[np.ndarray], columns: np.ndarray, which: str):
+def _by_matrices(
+    factors: Factors, weights: list[np.ndarray], readout: np.ndarray | None, which: str
+):
     """Either extreme eigenvalue of the matrix itself, for any shape."""
-    matrices, error = gauss_newton(factors, weights, columns)
+    matrices, error = gauss_newton(factors, weights, readout)
     lost = ~np.isfinite(error)
     values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
     error += matrices.shape[1] * ROUNDING * np.abs(values[:, -1])
@@ -94,24 +123,14 @@ def _by_matrices(factors: Factors, weights: list[np.ndarray], columns: np.ndarra
 
 
 def gauss_newton(
-    factors: Factors, weights: list[np.ndarray], columns: np.ndarray
+    factors: Factors, weights: list[np.ndarray], readout: np.ndarray | None
 ) -> tuple[np.ndarray, np.ndarray]:
     """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each network, and how far the Hessian is from it."""
     root, goal = factors
     depth, batch = len(weights), len(weights[0])
-    forward = [np.broadcast_to(root, (batch, *root.shape))]
-    for weight in weights[:-1]:
-        forward.append(weight @ forward[-1])
-    backward = [np.broadcast_to(columns, (batch, *columns.shape[-2:]))]
-    for weight in reversed(weights):
-        backward.append(weight.mT @ backward[-1])
-    backward.reverse()
-
-    size = root.shape[1] * goal.shape[1]
-    matrices = np.zeros((batch, size, size))
-    for b, v in zip(forward, backward[1:], strict=True):
-        kronecker = np.einsum("bij,bkl->bikjl", b.mT @ b, v.mT @ v)
-        matrices += 2 * kronecker.reshape(batch, size, size)
+    forward = products.forward_products(weights, np.broadcast_to(root, (batch, *root.shape)))
+    backward = products.backward_products(weights, readout)
+    matrices = 2 * products.tangent_kernel(backward, forward)
 
     unit = ROUNDING * max(_widths(weights))
     layer, b, v = (_norms(items) for items in (weights, forward, backward[1:]))
@@ -149,8 +168,5 @@ def _norms(items) -> np.ndarray:
     return np.stack([np.linalg.norm(item, axis=(-2, -1)) for item in items])
 
 
-def _readout_columns(networks: Network) -> np.ndarray:
-    """p as a column for each network, or the identity without a read-out."""
-    if networks.readout is None:
-        return np.eye(networks.widths[-1])
-    return np.asarray(networks.readout, np.float64)[..., None]
+def _readout(networks: Network) -> np.ndarray | None:
+    return None if networks.readout is None else np.asarray(networks.readout, np.float64)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from deeplin.sharpness.hessian import linear_operator, over_batch
+from deeplin.sharpness.operators import linear_operator, over_batch
 
 
 @eqx.filter_jit

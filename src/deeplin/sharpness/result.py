@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
 
 @dataclass(frozen=True)
@@ -28,3 +29,48 @@ class Sharpness:
     """A unit eigenvector over the flattened parameters, where the method finds one."""
     products: Any = 0
     """Hessian-vector products used."""
+
+
+class Tracked(NamedTuple):
+    """Sharpness with its evidence, for each network (and each record, along a trajectory)."""
+
+    value: np.ndarray
+    """Rayleigh quotient: never above the largest eigenvalue."""
+    error: np.ndarray
+    """There is an eigenvalue within this distance (the residual ‖Hv − θv‖, and rounding)."""
+    products: np.ndarray
+    """Hessian-vector products used."""
+
+
+@dataclass(frozen=True)
+class HessianSpectrum:
+    """The largest eigenvalues of Hessians; leading axes for batch (and records) where there are."""
+
+    values: Float[np.ndarray, "*batch count"]
+    """Eigenvalues, largest first."""
+    errors: Float[np.ndarray, "*batch count"]
+    """Each value is within this distance of the true one, rounding included."""
+    vectors: Float[np.ndarray, "*batch count N"] = field(repr=False)
+    """Unit eigenvectors over the flattened parameters; NaN where zero has none of its own."""
+    alignment: Float[np.ndarray, "*batch count"] = field(repr=False)
+    """⟨∇R, v⟩²/‖∇R‖² for each vector: how much of the gradient points along it."""
+    trace: Float[np.ndarray, "*batch"] | None = field(repr=False)
+    """The sum of all eigenvalues; None where the matrix is too large to know."""
+    layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
+    """The largest eigenvalue of each layer's own block of the Hessian; None likewise."""
+    method: str
+    """`exact` (X-1, at minimisers), `dense` or `lanczos`."""
+
+    def reshaped(self, *axes: int) -> HessianSpectrum:
+        """The same with other leading axes."""
+        arrays = {
+            name: None if (a := getattr(self, name)) is None else a.reshape(*axes, *a.shape[1:])
+            for name in ("values", "errors", "vectors", "alignment", "trace", "layers")
+        }
+        return replace(self, **arrays)
+
+    def member(self, index: int) -> HessianSpectrum:
+        """That of one network of the batch."""
+        names = ("values", "errors", "vectors", "alignment", "trace", "layers")
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(self, **{n: None if a is None else a[index] for n, a in arrays.items()})

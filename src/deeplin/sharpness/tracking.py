@@ -1,20 +1,62 @@
-"""Sharpness along a trajectory: each point starts from the eigenvectors of the point before."""
+"""Sharpness along a trajectory: each point starts from the eigenvectors of the point before.
+
+Two vectors are followed, so that a second eigenvalue that overtakes the first is noticed. Where
+they start is predicted from where they have been. If they arrive close enough, one product with
+each gives the answer (a Rayleigh quotient is accurate to the square of the angle); while nothing
+moves much and the second eigenvalue is far below, one with the first alone. Otherwise locally
+optimal conjugate gradients (LOBPCG, Knyazev 2001) improve them, a product at a time. From time to
+time a look in a fresh direction finds an eigenvalue that has come from far below.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, positive_number, shown
+from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
+from deeplin.kernels.compiling import call, digest, thread_count
+from deeplin.kernels.sharpness_along import along_kernel, pursuit
+from deeplin.kernels.tracking import (
+    AGE,
+    DONE,
+    FIRST,
+    FOUND,
+    LEAST,
+    LOOK_EVERY,
+    PREDICTIONS,
+    PRODUCTS,
+    ROWS,
+    SCALE,
+    advance_members,
+    begin_members,
+)
 from deeplin.networks import Network, explained
-from deeplin.sharpness.following import Follower, Tracked
-from deeplin.sharpness.hessian import AutodiffHessian, as_batch, check_subject, parameters
-from deeplin.sharpness.linear_hessian import LinearHessian, flat_weights, is_scalar_linear
+from deeplin.problems import Problem
+from deeplin.sharpness.operators import (
+    AutodiffHessian,
+    as_batch,
+    check_subject,
+    flat_weights,
+    has_reduced_hessian,
+    moments,
+    parameters,
+)
+from deeplin.sharpness.result import Tracked
+from deeplin.sharpness.spectrum import spectra
+
+Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""`multiply(members, vectors)`: the images of one vector for each of the numbered operators."""
+THREAD = 500
+"""Records of networks that are worth a thread of their own (about a millisecond)."""
 
 
 class SharpnessTracker:
@@ -26,43 +68,60 @@ class SharpnessTracker:
             accurate, about tolerance².
 
     Two eigenvectors are followed. An eigenvalue that rises from far below both, and whose vector
-    hardly meets theirs, can go unnoticed for some calls; `sharpness`, which starts afresh at each
-    point, has no such limit.
+    hardly meets theirs, is found by a look in a fresh direction at every 64th call: late by so many
+    calls at most. `sharpness_along`, which has all records at hand, then goes back and corrects
+    them.
 
     ```python
     import deeplin as dl, jax, numpy as np
     from deeplin.sharpness import SharpnessTracker
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, 0])
-    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 8), (5, 5, 1), scale=0.35)
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
     tracker = SharpnessTracker(problem)
-    tracker(nets).value  # later, for networks nearby: one or two products each
+    tracker(net).value  # later, for networks nearby: one or two products each
     ```
     """
 
     def __init__(self, problem: Any, *, tolerance: float = 1e-3):
         self.problem = problem
         self.tolerance = positive_number("tolerance", tolerance)
-        self.follower: Follower | None = None
+        self.follow: _Networks | _Operators | None = None
 
     def __call__(self, networks: Any) -> Tracked:
         """Sharpness of each network, from the eigenvectors found at the last call."""
-        return self.follow(_hessians(self.problem, networks))
+        check_subject(self.problem, networks)
+        batch = as_batch(networks)
+        found = self.along(
+            jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, batch)
+            if not isinstance(batch, Network)
+            else jax.tree.map(lambda leaf: np.asarray(leaf)[None], batch)
+        )
+        return Tracked(*(column[0] for column in found))
 
-    def follow(self, hessians: LinearHessian | AutodiffHessian) -> Tracked:
-        """The largest eigenvalues of Hessians near those of the last call."""
-        if self.follower is None:
-            blocks = _random_blocks(hessians.shape, hessians.dtype)
-            self.follower = Follower(blocks, self.tolerance)
-        return self.follower(hessians)
+    def along(self, records: Any) -> Tracked:
+        """Sharpness at each of several records, (records, batch)."""
+        if self.follow is None:
+            linear = has_reduced_hessian(self.problem, records)
+            self.follow = (_Networks if linear else _Operators)(self.problem, self.tolerance)
+        return self.follow(records)
 
 
 @door
-def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -> Tracked:
+def sharpness_along(
+    problem: Any,
+    trajectory: Any,
+    *,
+    tolerance: float = 1e-3,
+    count: int = 1,
+    vectors: bool = False,
+) -> Any:
     """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
 
-    `trajectory` is a `Network` such as `run.trajectory`, or for a loss of your own a pytree whose
-    arrays have a leading record axis. Arguments and accuracy as for `SharpnessTracker`.
+    `trajectory` is `run.trajectory`, or for a loss of your own a pytree whose arrays have a leading
+    record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one, or with
+    `vectors=True`, the spectrum at each record instead (see `hessian_spectrum`), whose arrays have
+    the record axis first.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -71,44 +130,143 @@ def sharpness_along(problem: Any, trajectory: Any, *, tolerance: float = 1e-3) -
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
     run = dl.gradient_descent(problem, net, learning_rate=0.02, steps=100, record_every=10)
     dl.sharpness_along(problem, run.trajectory).value
+    dl.sharpness_along(problem, run.trajectory, count=3).values
     ```
     """
+    records, batched = records_of(problem, trajectory)
+    tracker = SharpnessTracker(problem, tolerance=tolerance)
+    example = None if isinstance(problem, Problem) else _alone(next(_one_by_one(records)))
+    with explained(problem, example):
+        if whole_number("count", count) > 1 or vectors:
+            flat, axes = _as_one_batch(records, batched)
+            return spectra(problem, flat, count=count).reshaped(*axes)
+        found = tracker.along(records)
+    return found if batched else Tracked(*(column[:, 0] for column in found))
+
+
+def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
+    """The trajectory as a tree with axes for records and batch, and whether it had the latter."""
+    batched = getattr(trajectory, "batched", False)
+    trajectory = getattr(trajectory, "stacked", trajectory)
     leaf, *_ = jax.tree.leaves(parameters(trajectory)[0]) or [None]
     if leaf is None or leaf.ndim == 0 or len(leaf) == 0:
         raise InputError(
             f"trajectory is {shown(trajectory)}; pass run.trajectory, or a pytree of arrays with a "
             "leading record axis."
         )
-    batched = isinstance(trajectory, Network) and leaf.ndim == 4
     if isinstance(trajectory, Network) and leaf.ndim not in (3, 4):
         raise InputError(
             f"the trajectory's weights have {leaf.ndim} dimensions; pass run.trajectory, "
             "with a leading record axis."
         )
     check_subject(problem, trajectory)
-    tracker = SharpnessTracker(problem, tolerance=tolerance)
-    with explained(problem, next(_records(trajectory))):
-        found = [tracker.follow(hessians) for hessians in _along(problem, trajectory)]
-    columns = (np.stack(column) for column in zip(*found, strict=True))
-    return Tracked(*(column if batched else column[:, 0] for column in columns))
+    if not isinstance(trajectory, Network):
+        return trajectory if batched else _with_second_axis(trajectory), batched
+    batched, readout = leaf.ndim == 4, trajectory.readout
+    if readout is not None:  # one for all, or one for each record, or for each network as well
+        axes = leaf.shape[: leaf.ndim - 2]
+        readout = jnp.broadcast_to(readout, (*axes, readout.shape[-1]))
+    networks = eqx.tree_at(lambda n: n.readout, trajectory, readout, is_leaf=lambda x: x is None)
+    return (networks if batched else _with_second_axis(networks)), batched
 
 
-def _hessians(problem: Any, networks: Any) -> LinearHessian | AutodiffHessian:
-    """Products with the Hessian of each network of a batch."""
-    check_subject(problem, networks)
-    if not is_scalar_linear(problem, networks):
-        return AutodiffHessian(problem, as_batch(networks))
-    weights, readouts = map(np.atleast_2d, flat_weights(networks))
-    return LinearHessian(problem, networks.widths, weights, readouts)
+def _alone(batch: Any) -> Any:
+    """The first of a batch of trees."""
+    return jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, batch)
 
 
-def _along(problem: Any, trajectory: Any) -> Iterator[LinearHessian | AutodiffHessian]:
-    """The Hessians at each record of a trajectory."""
-    if not is_scalar_linear(problem, trajectory):
-        return (AutodiffHessian(problem, as_batch(record)) for record in _records(trajectory))
-    rows = (array.reshape(len(array), -1, array.shape[-1]) for array in flat_weights(trajectory))
-    widths = trajectory.widths
-    return (LinearHessian(problem, widths, *record) for record in zip(*rows, strict=True))
+def _as_one_batch(records: Any, batched: bool) -> tuple[Any, tuple[int, ...]]:
+    """All records of all networks as one batch, and the axes they had."""
+    axes = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
+    flat = jax.tree.map(
+        lambda leaf: leaf.reshape(-1, *leaf.shape[2:]) if eqx.is_array(leaf) else leaf, records
+    )
+    return flat, axes if batched else axes[:1]
+
+
+def _with_second_axis(tree: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[:, None] if eqx.is_array(leaf) else leaf, tree)
+
+
+class _Networks:
+    """Follows linear networks with one output through their records, in compiled code alone."""
+
+    def __init__(self, problem: Problem, tolerance: float):
+        self.problem, self.tolerance = problem, tolerance
+        self.state: tuple[np.ndarray, ...] | None = None
+
+    def __call__(self, records: Network) -> Tracked:
+        """The largest eigenvalue of each network at each record."""
+        weights, readouts = flat_weights(records)
+        widths, dtype, shape = np.array(records.widths), weights.dtype, weights.shape[:2]
+        if self.state is None:
+            self.state = tuple(pursuit(shape[1], widths, dtype))
+        found = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(shape, np.int64)
+        data = widths, weights, readouts, *moments(self.problem, dtype), self.tolerance, self.state
+        parts = max(1, min(thread_count(), shape[1], shape[0] * shape[1] // THREAD))
+        cuts = np.linspace(0, shape[1], parts + 1).astype(np.int64)
+        spans = [np.array(span) for span in pairwise(cuts)]
+        call(_kernel(), *data, spans[0], found)
+        if parts > 1:
+            with ThreadPoolExecutor(parts - 1) as pool:
+                list(pool.map(lambda span: _kernel()(*data, span, found), spans[1:]))
+        return Tracked(*found)
+
+
+class _Operators:
+    """Follows the Hessians of any loss, by automatic differentiation."""
+
+    def __init__(self, problem: Any, tolerance: float):
+        self.problem, self.tolerance = problem, tolerance
+        self.follower: Follower | None = None
+
+    def __call__(self, records: Any) -> Tracked:
+        """The largest eigenvalue of each tree at each record."""
+        found = [self._at(AutodiffHessian(self.problem, record)) for record in _one_by_one(records)]
+        return Tracked(*(np.stack(column) for column in zip(*found, strict=True)))
+
+    def _at(self, hessians: AutodiffHessian) -> Tracked:
+        if self.follower is None:
+            blocks = _random_blocks(hessians.shape, hessians.dtype)
+            self.follower = Follower(blocks, self.tolerance)
+        return self.follower(hessians)
+
+
+def _one_by_one(records: Any) -> Iterator[Any]:
+    """The records of a tree whose arrays have a leading record axis."""
+    for index in range(len(jax.tree.leaves(parameters(records)[0])[0])):
+        if isinstance(records, Network):
+            yield jax.tree.map(lambda leaf, at=index: jnp.asarray(leaf[at]), records)
+        else:
+            yield jax.tree.map(
+                lambda leaf, at=index: leaf[at] if eqx.is_array(leaf) else leaf, records
+            )
+
+
+class Follower:
+    """Follows the largest eigenvalue of each operator of a batch, from a block (batch, 2, N)."""
+
+    def __init__(self, block: np.ndarray, tolerance: float):
+        batch, _, size = block.shape
+        self.tolerance = tolerance
+        self.places = np.stack([block] * PREDICTIONS.shape[1], axis=1)  # the latest first
+        self.space, self.mapped = np.zeros((2, batch, ROWS, size), block.dtype)
+        self.numbers = np.zeros((batch, 7), block.dtype)
+        self.counts = np.zeros((batch, FOUND + 1), np.int64)
+        self.counts[:, AGE] = LOOK_EVERY
+
+    def __call__(self, multiply: Multiply) -> Tracked:
+        """The largest eigenvalue of each operator as they are now."""
+        mine = (self.places, self.space, self.mapped, self.numbers, self.counts)
+        rows = np.full(len(self.counts), FIRST)
+        call(begin_members, self.places, self.space, self.mapped, self.counts)
+        while len(members := np.flatnonzero(rows != DONE)):
+            asked = rows[members]
+            self.mapped[members, asked] = multiply(members, self.space[members, asked])
+            call(advance_members, members, rows, self.tolerance, *mine)
+        value, residual, scale = self.numbers[:, : SCALE + 1].T.copy()
+        rounding = 8 * np.finfo(scale.dtype).eps * np.sqrt(self.space.shape[2]) / LEAST
+        return Tracked(value, residual + rounding * scale, self.counts[:, PRODUCTS].copy())
 
 
 def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -120,15 +278,6 @@ def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     return np.repeat(block[None], batch, axis=0)
 
 
-def _records(trajectory: Any) -> Iterator[Any]:
-    """The records of a trajectory one by one; a read-out shared by all of them stays as it is."""
-    for index in range(len(jax.tree.leaves(parameters(trajectory)[0])[0])):
-        if not isinstance(trajectory, Network):
-            yield jax.tree.map(
-                lambda leaf, at=index: leaf[at] if eqx.is_array(leaf) else leaf, trajectory
-            )
-            continue
-        readout = trajectory.readout
-        if readout is not None and readout.ndim == trajectory.weights[0].ndim - 1:
-            readout = readout[index]
-        yield Network([w[index] for w in trajectory.weights], readout, trajectory.activation)
+@cache
+def _kernel():
+    return along_kernel(digest())

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplin.kernels.tracking import MAX_PRODUCTS
-from deeplin.sharpness.following import Follower
+from deeplin.kernels.tracking import LOOK_EVERY, MAX_PRODUCTS
+from deeplin.sharpness.tracking import Follower
 
 
 def block(size, batch=1):
@@ -117,3 +117,15 @@ def test_single_precision_is_enough():
         found = follower(lambda members, vectors, at=matrix: vectors @ at[0])
         assert found.value.dtype == np.float32
         assert abs(found.value[0] - 1) <= found.error[0] < 0.02
+
+
+def test_an_eigenvalue_from_far_below_that_meets_neither_vector_is_found_by_the_next_look():
+    """The basis stands still: no product with the two vectors says anything of the third."""
+    spectra = np.tile([1.0, 0.9, 0.5, 0.3, 0.2, 0.1, 0, -0.2, -3], (3 * LOOK_EVERY, 1))
+    spectra[:, -1] = np.linspace(-3, 5, len(spectra))
+    values, errors, products = follow(rotated(spectra))
+    missed = np.flatnonzero(np.abs(values[:, 0] - spectra.max(axis=1)) > errors[:, 0])
+    crossing = int(np.argmax(spectra[:, -1] > 1))
+    assert missed.min() >= crossing
+    assert missed.max() <= 2 * LOOK_EVERY + 2  # the next look; the first two come one call later
+    assert products[1:].mean() < 2

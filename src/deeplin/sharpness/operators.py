@@ -1,4 +1,8 @@
-"""The Hessian of a loss over flattened parameters: products with vectors, and the dense matrix."""
+"""The Hessian of anything over its flattened parameters, and the one place that chooses its form.
+
+`hessian_of` gives the reduced Hessian of a linear network with one output (compiled once for every
+shape, in the coordinates of its range, see `kernels.hessian`), else automatic differentiation.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array
 
 from deeplin.checks import InputError
+from deeplin.kernels import hessian as kernel
+from deeplin.kernels.compiling import call
 from deeplin.networks import Network, check_fits, landscape, linear_gradient, linear_risk
 from deeplin.problems import Problem
 
@@ -114,6 +120,95 @@ class AutodiffHessian:
         everyone[members] = vectors  # the others are multiplied too: one compiled shape
         images = products(self.risk, self.data, self.trees, jnp.asarray(everyone))
         return np.asarray(images)[members]
+
+    def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Flat vectors of parameters: the coordinates themselves."""
+        return coordinates
+
+    project = expand
+
+
+class ReducedHessian:
+    """The Hessians of linear networks with one output in the coordinates of their range.
+
+    Coordinates that stand for no direction (see `kernels.hessian`) count as directions of
+    eigenvalue zero. All other eigenvalues are those of the full Hessians.
+    """
+
+    def __init__(self, problem: Problem, networks: Network):
+        self.weights, readouts = map(np.atleast_2d, flat_weights(networks))
+        self.dtype = self.weights.dtype
+        self.widths = np.array(networks.widths)
+        self.curvature, optimum = moments(problem, self.dtype)
+        batch, nodes = len(self.weights), self.widths.sum()
+        self.left, self.right = np.empty((2, batch, nodes), self.dtype)
+        self.lengths = np.empty((batch, 2, len(self.widths)), self.dtype)
+        self.shape = (batch, int(np.sum(self.widths[1:] + self.widths[:-1])))
+        call(
+            kernel.frames, self.widths, self.weights, readouts, self.curvature, optimum,
+            self.left, self.right, self.lengths,
+        )  # fmt: skip
+
+    def __call__(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Hx, a row for each of the members."""
+        images = np.empty(coordinates.shape, self.dtype)
+        call(
+            kernel.multiply_members, self.widths, self.weights, self.curvature, self.left,
+            self.right, self.lengths, members, np.ascontiguousarray(coordinates), images,
+        )  # fmt: skip
+        return images
+
+    def expand(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Flat vectors of weights from coordinates, a row for each of the members."""
+        vectors = np.empty((len(members), self.weights.shape[1]), self.dtype)
+        frame = self.widths, self.left, self.right
+        call(kernel.expand, *frame, members, np.ascontiguousarray(coordinates), vectors)
+        return vectors
+
+    def project(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Coordinates of that part of flat vectors that lies in the range."""
+        coordinates = np.empty((len(members), self.shape[1]), self.dtype)
+        frame = self.widths, self.left, self.right
+        call(kernel.project, *frame, members, np.ascontiguousarray(vectors), coordinates)
+        return coordinates
+
+
+Hessian = AutodiffHessian | ReducedHessian
+
+
+def hessian_of(problem: Problem | Callable[[Any], Array], trees: Any) -> Hessian:
+    """The Hessian of each tree of a batch (leading axes), in the form that is cheapest to apply."""
+    check_subject(problem, trees)
+    if has_reduced_hessian(problem, trees):
+        return ReducedHessian(problem, trees)
+    return AutodiffHessian(problem, trees)
+
+
+def has_reduced_hessian(problem: Any, networks: Any) -> bool:
+    """Whether these are linear networks with one output on a Problem, and zero is an eigenvalue.
+
+    The Hessian has a kernel as soon as a layer has more than one row and more than one column; then
+    the directions of eigenvalue zero that reduced coordinates add change nothing.
+    """
+    known = isinstance(problem, Problem) and isinstance(networks, Network)
+    if not known or networks.activation != "linear" or networks.outputs != 1:
+        return False
+    return any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
+
+
+def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:
+    """Weights (…, N) and read-outs (…, d_L) as vectors, for any leading axes."""
+    layers = [np.asarray(weight) for weight in networks.weights]
+    weights = np.concatenate([layer.reshape(*layer.shape[:-2], -1) for layer in layers], axis=-1)
+    readout = np.ones(1) if networks.readout is None else np.asarray(networks.readout)
+    readouts = np.empty((*weights.shape[:-1], readout.shape[-1]), weights.dtype)
+    readouts[:] = readout
+    return weights, readouts
+
+
+def moments(problem: Problem, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """2Σ̂ and w*, as the kernels take them."""
+    return 2 * problem.covariance.astype(dtype), problem.optimum.reshape(-1).astype(dtype)
 
 
 @eqx.filter_jit

@@ -17,20 +17,17 @@ from deeplin.door import door
 from deeplin.networks import Network, explained
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
-from deeplin.sharpness.exact import exact
-from deeplin.sharpness.hessian import (
+from deeplin.sharpness.exact import exact, has_kernel, may_be_exact
+from deeplin.sharpness.operators import (
     AutodiffHessian,
+    Hessian,
     as_batch,
     check_subject,
     dense,
     extent,
+    has_reduced_hessian,
+    hessian_of,
     surface,
-)
-from deeplin.sharpness.linear_hessian import (
-    LinearHessian,
-    ReducedHessian,
-    flat_weights,
-    is_scalar_linear,
 )
 from deeplin.sharpness.power import power_iteration
 from deeplin.sharpness.result import Sharpness
@@ -173,29 +170,20 @@ def _exact(request: _Request) -> Sharpness:
 
 
 def _lanczos(request: _Request) -> Sharpness:
-    if not is_scalar_linear(request.problem, request.trees):
-        return _by_products(request, AutodiffHessian(request.problem, request.trees))
-    weights, readouts = flat_weights(request.trees)
-    reduced = ReducedHessian(request.problem, request.trees.widths, weights, readouts)
-    if not reduced.zero_is_theirs:
-        return _by_products(request, reduced.full)
+    hessian = hessian_of(request.problem, request.trees)
     everyone = np.arange(request.shape[0])
-    guess = None if request.start is None else reduced.project(everyone, request.start)
-    found = _by_products(replace(request, start=guess), reduced)
+    guess = None if request.start is None else hessian.project(everyone, request.start)
+    found = _by_products(replace(request, start=guess), hessian)
     assert found.vector is not None
-    vector = reduced.expand(everyone, found.vector)
+    vector = hessian.expand(everyone, found.vector)
     nothing = np.flatnonzero(np.linalg.norm(vector, axis=1) < 0.5)
     if len(nothing):  # eigenvalue zero, found where coordinates stand for no direction
-        full = LinearHessian(
-            request.problem, request.trees.widths, weights[nothing], readouts[nothing]
-        )
-        vector[nothing] = _by_products(request.part(nothing), full).vector
+        part = request.part(nothing)
+        vector[nothing] = _by_products(part, AutodiffHessian(part.problem, part.trees)).vector
     return replace(found, vector=vector / np.linalg.norm(vector, axis=1, keepdims=True))
 
 
-def _by_products(
-    request: _Request, hessian: AutodiffHessian | LinearHessian | ReducedHessian
-) -> Sharpness:
+def _by_products(request: _Request, hessian: Hessian) -> Sharpness:
     found = lanczos.largest(
         lambda members, vectors: request.sign * hessian(members, vectors),
         hessian.shape,
@@ -244,7 +232,7 @@ def _power(request: _Request) -> Sharpness:
 def _auto(request: _Request) -> Sharpness:
     """Exact where its error allows; the others dense or by Lanczos."""
     general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
-    if not request.linear:
+    if not request.linear or not _worth_trying(request):
         return general(request)
     result = _exact(request)
     if result.converged.all():
@@ -253,7 +241,7 @@ def _auto(request: _Request) -> Sharpness:
     if len(members) == request.shape[0]:
         return general(request)
     padded = members
-    if general is _dense or not is_scalar_linear(request.problem, request.trees):
+    if general is _dense or not has_reduced_hessian(request.problem, request.trees):
         # To a power of two: few shapes, few compilations.
         padded = np.resize(members, 1 << (len(members) - 1).bit_length())
     other = general(request.part(padded))
@@ -265,6 +253,13 @@ def _auto(request: _Request) -> Sharpness:
     for name, column in columns.items():
         column[members] = np.broadcast_to(getattr(other, name), len(padded))[: len(members)]
     return Sharpness(**columns)
+
+
+def _worth_trying(request: _Request) -> bool:
+    """Whether `exact` may succeed somewhere, unless it is so cheap that trying costs nothing."""
+    if request.which == "largest" and has_kernel(request.problem, request.trees):
+        return True
+    return may_be_exact(request.problem, request.trees, request.tolerance)
 
 
 def _start(start: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:

@@ -1,0 +1,303 @@
+"""The largest eigenvalues of the Hessian with their vectors, its layers' blocks, its gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Float
+
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.door import door
+from deeplin.networks import Network, explained, products
+from deeplin.problems import Problem
+from deeplin.sharpness import lanczos
+from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton
+from deeplin.sharpness.operators import (
+    Hessian,
+    ReducedHessian,
+    as_batch,
+    check_subject,
+    dense,
+    extent,
+    gradient,
+    has_reduced_hessian,
+    hessian_of,
+    over_batch,
+    parameters,
+    surface,
+)
+from deeplin.sharpness.result import HessianSpectrum
+
+DENSE = 400
+"""Up to this size the matrix is formed and all of its eigenvalues are found at once."""
+PIECE = 64
+"""Networks whose matrices are in memory at the same time."""
+
+
+@door
+def hessian_spectrum(
+    problem: Problem | Callable[[Any], Array],
+    network: Any,
+    *,
+    count: int = 5,
+    tolerance: float | None = None,
+) -> HessianSpectrum:
+    """The `count` largest eigenvalues of the Hessian of the risk, with vectors and error bounds.
+
+    At minimisers of a linear network all nonzero eigenvalues are those of the small matrix of X-1,
+    2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), and exact (`method` says so). Elsewhere the matrix is formed, for
+    linear networks with one output in the coordinates of its range; beyond 400 dimensions
+    Lanczos finds one eigenvalue after another, each certified.
+
+    Arguments:
+        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar.
+        network: a `Network` or a batch of them, or for a loss of your own any pytree.
+        count: how many eigenvalues, largest first.
+        tolerance: error wanted, relative to the norm of the Hessian.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    h = dl.hessian_spectrum(problem, net, count=3)
+    h.values, h.errors, h.vectors.shape, h.trace, h.layers
+    ```
+    """
+    check_subject(problem, network)
+    with explained(problem, network):
+        result = spectra(problem, as_batch(network), count=count, tolerance=tolerance)
+    batched = isinstance(network, Network) and network.batch is not None
+    return result if batched else result.member(0)
+
+
+def spectra(
+    problem: Any, trees: Any, *, count: int, tolerance: float | None = None
+) -> HessianSpectrum:
+    """`hessian_spectrum` of trees whose arrays have a leading batch axis."""
+    (batch, size), dtype = extent(trees)
+    count = whole_number("count", count)
+    if count > size:
+        raise InputError(
+            f"count is {count}; the Hessian has {size} eigenvalues, pass at most that."
+        )
+    default = float(np.finfo(dtype).eps) ** (2 / 3)
+    tolerance = positive_number("tolerance", default if tolerance is None else tolerance)
+    found = _at_minimizers(problem, trees, count, tolerance)
+    if found is None:
+        found = _in_pieces(problem, trees, batch, count, tolerance)
+    values, errors, vectors, method = found
+    slope = _gradients(problem, trees)
+    with np.errstate(invalid="ignore"):
+        aligned = (vectors @ slope[:, :, None])[..., 0] ** 2 / np.sum(slope**2, axis=1)[:, None]
+    trace, layers = _blocks(problem, trees)
+    return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
+
+
+def _linear(problem: Any, trees: Any) -> bool:
+    return isinstance(problem, Problem) and trees.activation == "linear"
+
+
+def _host(trees: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Weights and read-out in double precision on the host."""
+    readout = None if trees.readout is None else np.asarray(trees.readout, np.float64)
+    return [np.asarray(weight, np.float64) for weight in trees.weights], readout
+
+
+# --- eigenvalues -----------------------------------------------------------------------------
+
+
+def _at_minimizers(problem, trees, count: int, tolerance: float):
+    """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimiser."""
+    if not _linear(problem, trees):
+        return None
+    factors = Factors.of(problem)
+    rank, outputs = factors.goal.shape
+    if count > rank * outputs:
+        return None
+    weights, readout = _host(trees)
+    matrices, error = gauss_newton(factors, weights, readout)
+    if not np.all(np.isfinite(error)):
+        return None
+    values, small = np.linalg.eigh(matrices)
+    error = error + matrices.shape[1] * ROUNDING * values[:, -1]
+    if np.any(error > tolerance * values[:, -1]):
+        return None
+    values, small = values[:, : -count - 1 : -1], small[:, :, : -count - 1 : -1]
+    images = small.mT.reshape(len(values), count, rank, outputs)
+    backward = products.backward_products(weights, readout)
+    forward = products.forward_products(weights, factors.root)
+    layers = [
+        v[:, None] @ images.mT @ b.mT[..., None, :, :]
+        for v, b in zip(backward[1:], forward, strict=True)
+    ]
+    vectors = np.concatenate([layer.reshape(len(values), count, -1) for layer in layers], axis=2)
+    vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
+    return values, np.repeat(error[:, None], count, axis=1), vectors, "exact"
+
+
+def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
+    """By the matrix or by Lanczos, some networks at a time."""
+    pieces = []
+    for first in range(0, batch, PIECE):
+        part = jax.tree.map(lambda a, f=first: a[f : f + PIECE] if eqx.is_array(a) else a, trees)
+        pieces.append(
+            _of_matrix(problem, part, count) or _deflated(problem, part, count, tolerance)
+        )
+    columns = zip(*(piece[:3] for piece in pieces), strict=True)
+    return (*(np.concatenate(column) for column in columns), pieces[0][3])
+
+
+def _of_matrix(problem, trees, count: int):
+    """All eigenvalues of the matrix in its coordinates, or None where it is too large."""
+    (batch, size), dtype = extent(trees)
+    hessian = None
+    if has_reduced_hessian(problem, trees):
+        hessian = ReducedHessian(problem, trees)
+        n = hessian.shape[1]
+        if n > DENSE or count > n:
+            return None
+        rows = hessian(np.repeat(np.arange(batch), n), np.tile(np.eye(n, dtype=dtype), (batch, 1)))
+        matrices = rows.reshape(batch, n, n)
+    elif size <= DENSE:
+        matrices = np.asarray(dense(*surface(problem, trees), trees))
+    else:
+        return None
+    lost = ~np.isfinite(matrices).all(axis=(1, 2), keepdims=True)
+    matrices = np.where(lost, 0, matrices)
+    asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
+    values, vectors = np.linalg.eigh((matrices + matrices.mT) / 2)
+    scale = np.abs(values).max(axis=1)
+    error = asymmetry + matrices.shape[1] * np.finfo(dtype).eps * scale
+    values = np.where(lost[:, 0], np.nan, values[:, : -count - 1 : -1])
+    vectors = np.where(lost, np.nan, vectors.mT[:, : -count - 1 : -1])
+    errors = np.where(lost[:, 0], np.inf, np.repeat(error[:, None], count, axis=1))
+    return values, errors, _expanded(hessian, vectors), "dense"
+
+
+def _deflated(problem, trees, count: int, tolerance: float):
+    """The largest eigenvalue, then that of H − Σ (θ_i + s) v_i v_iᵀ, which has the next one first.
+
+    The shift s is the norm of the Hessian, so that what was found is out of the way.
+    """
+    hessian = hessian_of(problem, trees)
+    batch, size = hessian.shape
+    known = np.zeros((batch, 0, size), hessian.dtype)
+    values, errors = np.zeros((2, batch, 0), hessian.dtype)
+    shift = np.zeros((batch, 1))
+    for index in range(count):
+        weights = values + shift
+
+        def multiply(members, vectors, known=known, weights=weights):
+            inner = (known[members] @ vectors[:, :, None])[:, :, 0] * weights[members]
+            return hessian(members, vectors) - (inner[:, None] @ known[members])[:, 0]
+
+        found = lanczos.largest(
+            multiply, (batch, size), hessian.dtype, seed=index, tolerance=tolerance,
+            max_products=min(size, 500),
+        )  # fmt: skip
+        shift = np.maximum(shift, found.scale[:, None])
+        known = np.concatenate([known, found.vector[:, None]], axis=1)
+        values = np.concatenate([values, found.value[:, None]], axis=1)
+        # Each vector removed before was off by its own error, which moves the others by as much.
+        own = found.error[:, None] + np.sum(errors, axis=1, keepdims=True)
+        errors = np.concatenate([errors, own], axis=1)
+    return values, errors, _expanded(hessian, known), "lanczos"
+
+
+def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
+    """Unit vectors of parameters; NaN for one of eigenvalue zero that stands for no direction."""
+    if hessian is None:
+        return coordinates
+    batch, count, size = coordinates.shape
+    members = np.repeat(np.arange(batch), count)
+    vectors = hessian.expand(members, coordinates.reshape(-1, size)).reshape(batch, count, -1)
+    lengths = np.linalg.norm(vectors, axis=2, keepdims=True)
+    return np.where(lengths > 0.5, vectors / np.where(lengths > 0, lengths, 1), np.nan)
+
+
+# --- what goes with them ---------------------------------------------------------------------
+
+
+def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
+    """∇R as a flat vector, for each tree."""
+    if not _linear(problem, trees):
+        return np.asarray(_flat_gradients(*surface(problem, trees), trees))
+    weights, readout = _host(trees)
+    backward = products.backward_products(weights, readout)
+    optimum = problem.optimum.reshape(problem.dimension, -1)
+    slope = products.slope(problem.covariance, backward[0] - optimum)
+    layers = products.layer_gradients(backward, products.forward_products(weights, slope))
+    return np.concatenate([layer.reshape(len(layer), -1) for layer in layers], axis=1)
+
+
+@eqx.filter_jit
+def _flat_gradients(risk, data, trees) -> Array:
+    def one(tree):
+        function, vector = gradient(risk, data, tree)
+        return function(vector)
+
+    return over_batch(one)(trees)
+
+
+def _blocks(problem, trees) -> tuple[np.ndarray | None, np.ndarray | None]:
+    """Trace, and the largest eigenvalue of each layer's own block; None beyond reach.
+
+    Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
+    """
+    if _linear(problem, trees):
+        weights, readout = _host(trees)
+        backward = products.backward_products(weights, readout)[1:]
+        forward = products.forward_products(weights, Factors.of(problem).root)
+        pairs = list(zip(backward, forward, strict=True))
+
+        def squares(order):
+            return [
+                2 * np.prod([np.linalg.norm(m, order, axis=(-2, -1)) ** 2 for m in pair], axis=0)
+                for pair in ((v, np.broadcast_to(b, (len(v), *b.shape[-2:]))) for v, b in pairs)
+            ]
+
+        return np.sum(squares("fro"), axis=0), np.stack(squares(2), axis=-1)
+    if extent(trees)[0][1] > DENSE:
+        return None, None
+    matrices = np.asarray(dense(*surface(problem, trees), trees))
+    sizes = [leaf[0].size for leaf in jax.tree.leaves(parameters(trees)[0])]
+    cuts = np.cumsum([0, *sizes])
+    blocks = [matrices[:, a:b, a:b] for a, b in pairwise(cuts)]
+    tops = [np.linalg.eigvalsh(block)[:, -1] for block in blocks]
+    return np.trace(matrices, axis1=1, axis2=2), np.stack(tops, axis=-1)
+
+
+def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
+    """The tangent kernel of linear networks on the data, (…, r·q, r·q).
+
+    K = Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), with Σ̂ = CCᵀ and B_k = W_{k−1}…W_1C: the n·q×n·q kernel
+    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, in the singular basis of the data, where it is not
+    zero. Any leading axes: `tangent_kernel(problem, run.trajectory)` gives it at every record.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.sharpness import tangent_kernel
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    assert tangent_kernel(dl.Problem.from_data(X, X[:, 0]), net).shape == (5, 5)
+    ```
+    """
+    if networks.activation != "linear":
+        raise InputError("tangent_kernel is for linear networks; pass one without activation.")
+    weights, readout = _host(getattr(networks, "stacked", networks))
+    backward = products.backward_products(weights, readout)
+    forward = products.forward_products(weights, Factors.of(problem).root)
+    return products.tangent_kernel(backward, forward)
+
+
+def tangent_kernel_change(problem: Problem, trajectory: Any) -> np.ndarray:
+    """‖K(t) − K(0)‖_F/‖K(0)‖_F at each record: 0 in the lazy regime, large where features move."""
+    kernels = tangent_kernel(problem, trajectory)
+    start = np.linalg.norm(kernels[0], axis=(-2, -1))
+    return np.linalg.norm(kernels - kernels[0], axis=(-2, -1)) / start
