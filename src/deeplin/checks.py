@@ -36,8 +36,7 @@ def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarr
         raise InputError(
             f"{name} is empty (shape {array.shape}); pass at least one row and column."
         )
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(array.sum())  # a finite sum means finite numbers, and is quick
+    finite = np.isfinite(sum_of_squares(array))  # which means finite numbers, and is quick
     wrong = 0 if finite else array.size - int(np.count_nonzero(np.isfinite(array)))
     if wrong:
         raise InputError(
@@ -47,14 +46,24 @@ def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarr
     return array
 
 
-def require_size(name: str, largest: float) -> None:
+def sum_of_squares(array: np.ndarray) -> float:
+    """In one pass at the speed of memory; infinite or zero where float64 cannot hold it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        flat = array.ravel(order="K")
+        return float(np.dot(flat, flat))
+
+
+def require_size(name: str, array: np.ndarray) -> None:
     """Refuse data in units so large or small that products of its moments leave float64."""
-    if largest != 0 and not 1 / LARGEST <= largest <= LARGEST:
-        raise InputError(
-            f"the largest value of {name} is {largest:.3g}, too far from 1 for the products that "
-            f"follow from it in float64 (allowed: {1 / LARGEST:.0e} to {LARGEST:.0e}); change its "
-            "unit."
-        )
+    size = (sum_of_squares(array) / array.size) ** 0.5
+    if not 1 / LARGEST <= size <= LARGEST:
+        size = float(np.abs(array).max())
+        if size != 0 and not 1 / LARGEST <= size <= LARGEST:
+            raise InputError(
+                f"the values of {name} are of size {size:.3g}, too far from 1 for the products "
+                f"that follow from them in float64 (allowed: {1 / LARGEST:.0e} to {LARGEST:.0e}); "
+                "change its unit."
+            )
 
 
 def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> float:
@@ -71,16 +80,16 @@ def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> flo
 
 def whole_number(name: str, value: Any, *, minimum: int = 1, maximum: int = 2**63 - 1) -> int:
     """Return `value` as an int from `minimum` to `maximum`."""
-    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-    if not whole and isinstance(value, numbers.Real) and not isinstance(value, bool):
-        whole = float(value).is_integer()
-    if not whole or not minimum <= int(value) <= maximum:
-        limit = "" if whole and int(value) < minimum else " and at most 2⁶³ − 1"
-        limit = limit if whole and maximum == 2**63 - 1 else ""
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    number: Any = value if real else None
+    if number is None or not (isinstance(number, numbers.Integral) or float(number).is_integer()):
+        raise InputError(f"{name} is {shown(value)}; pass a whole number of at least {minimum}.")
+    if not minimum <= int(number) <= maximum:
+        limit = " and at most 2⁶³ − 1" if int(number) > maximum == 2**63 - 1 else ""
         raise InputError(
             f"{name} is {shown(value)}; pass a whole number of at least {minimum}{limit}."
         )
-    return int(value)
+    return int(number)
 
 
 def seed_number(value: Any, name: str = "seed") -> int:

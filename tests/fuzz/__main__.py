@@ -10,6 +10,7 @@ a library is a finding too, with the number of the case. Exit code 1 if anything
 import argparse
 import importlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -100,7 +101,9 @@ def _start(part: str, seed: int, first: int, last: int) -> subprocess.Popen:
     command = [sys.executable, __file__.rpartition("/")[0], "--seed", str(seed)]
     command += ["--slice", part, str(first), str(last)]
     output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by _finish)
-    child = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL)
+    # Small problems: threads of linear algebra would only wait for one another.
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    child = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=environment)
     child.output, child.last = output, last
     return child
 

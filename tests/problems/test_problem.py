@@ -191,3 +191,50 @@ def test_data_are_needed_only_where_moments_do_not_suffice(problem):
     )
     with pytest.raises(dl.InputError, match="needs the data themselves"):
         moments.require_data("a gelu network")
+
+
+def _refined(X, y, w):
+    """The least-squares solution to the last digit of float64, from a good guess.
+
+    Residuals in extended precision: each round multiplies the error by about ε κ².
+    """
+    gram, wide = X.T @ X, X.astype(np.longdouble)
+    solution = w.astype(np.longdouble)
+    for _ in range(4):
+        step = wide.T @ (y - wide @ solution)
+        solution += np.linalg.solve(gram, step.astype(float))
+    return solution
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e2, 1e4])
+@pytest.mark.parametrize("noise", [0.0, 1.0])
+def test_many_rows_are_solved_as_accurately_as_by_their_singular_values(condition, noise):
+    rng = np.random.default_rng(5)
+    n, d = 2**15, 40
+    Q, _ = np.linalg.qr(rng.normal(size=(d, d)))
+    X = rng.normal(size=(n, d)) * np.geomspace(1, 1 / condition, d) @ Q
+    w = rng.normal(size=d)
+    y = X @ w + noise * rng.normal(size=n)
+    problem = dl.Problem.from_data(X, y)
+    assert problem._solution is not None
+    by_values = problem.spectrum.vectors @ problem.spectrum.coordinates[:, 0]
+    exact = _refined(X, y, by_values)
+    error = np.linalg.norm(problem.optimum - exact)
+    # ε κ for the data, ε κ² for the residual: the sensitivity of the problem itself.
+    rounding = np.finfo(float).eps * np.linalg.norm(w)
+    assert error <= 10 * rounding * (condition + noise * condition**2)
+    assert error <= 10 * np.linalg.norm(by_values - exact) + 10 * rounding
+    residual = y - X @ exact
+    assert problem.minimal_risk == pytest.approx(float(np.mean(residual**2)), rel=1e-12, abs=1e-25)
+    assert problem.rank == d
+
+
+def test_many_rows_near_a_singular_matrix_are_left_to_the_singular_values():
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(2**15, 40))
+    for last in (X[:, 0], X[:, 0] + 1e-7 * X[:, -1], 1e-20 * X[:, -1]):
+        table = np.c_[X[:, :-1], last]
+        problem = dl.Problem.from_data(table, X[:, 1])
+        assert problem._solution is None
+        assert problem.rank == np.linalg.matrix_rank(table)
+        np.testing.assert_allclose(table @ problem.optimum, X[:, 1], atol=1e-8)

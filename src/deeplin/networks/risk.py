@@ -99,7 +99,7 @@ def check_loss(loss: Callable[[Any], Array], tree: Any) -> None:
             "parameters that it takes (one pytree, not a list of them)."
         ) from error
     shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if shape != () or not jnp.issubdtype(dtype, jnp.floating):
+    if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         came = type(value).__name__ if shape is None else f"an array {shape} of {dtype}"
         raise InputError(f"the loss returns {came}; it must return one real number (a JAX scalar).")
 

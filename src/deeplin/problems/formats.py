@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet
 
@@ -106,7 +106,7 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
     for j, column in enumerate(columns):
         values = batch.column(batch.schema.get_field_index(column.name))
         if column.category is not None:
-            values = pa.compute.equal(_text(values), column.category)
+            values = pc.equal(_text(values), column.category)
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
         matrix[:, j] = values.to_numpy(zero_copy_only=False)
@@ -121,7 +121,7 @@ def text_of(batch: pa.RecordBatch, name: str) -> list[str | None]:
 def _text(values: pa.Array) -> pa.Array:
     """As text, where an empty cell is a missing value."""
     values = values.cast(pa.string())
-    return pa.compute.if_else(pa.compute.equal(values, ""), None, values)
+    return pc.if_else(pc.equal(values, ""), None, values)
 
 
 def _parquet_columns(path: str) -> Kinds:

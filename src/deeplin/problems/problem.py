@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -15,6 +15,12 @@ from deeplin.problems.moments import Moments, accumulate, check_rows
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
+
+
+MANY_NUMBERS = 2**20
+"""From so many numbers in X on, w* is sought without its singular values first."""
+WELL_CONDITIONED = 1e-10
+"""1/κ(Σ̂) from which one correction leaves nothing of the error of the normal equations."""
 
 
 class Quadratic(NamedTuple):
@@ -35,6 +41,13 @@ class Spectrum(NamedTuple):
     eigenvalues: np.ndarray
     vectors: np.ndarray
     coordinates: np.ndarray
+
+
+class Solution(NamedTuple):
+    """w* (d×q) and R_min."""
+
+    optimum: np.ndarray
+    minimal_risk: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,11 +184,13 @@ class Problem:
     @cached_property
     def rank(self) -> int:
         """Rank of Σ̂."""
-        return len(self.spectrum.eigenvalues)
+        return len(self.spectrum.eigenvalues) if self._solution is None else self.dimension
 
     @cached_property
     def optimum(self) -> np.ndarray:
         """w*: the least-squares solution of minimal norm, (d,) or (d, q)."""
+        if self._solution is not None:
+            return self._as_given(self._solution.optimum)
         return self._as_given(self.spectrum.vectors @ self.spectrum.coordinates)
 
     @cached_property
@@ -186,6 +201,8 @@ class Problem:
     @cached_property
     def minimal_risk(self) -> float:
         """R_min = R(w*)."""
+        if self._solution is not None:
+            return self._solution.minimal_risk
         if self.inputs is not None and self.targets is not None:
             residual = self.targets - self.inputs @ self.optimum.reshape(self.dimension, -1)
             return float(np.sum(residual**2) / self.samples)
@@ -276,6 +293,24 @@ class Problem:
 
     # --- internals ---------------------------------------------------------------------------
 
+    @cached_property
+    def _solution(self) -> Solution | None:
+        """w* without the singular values of X, for many rows with Σ̂ far from singular.
+
+        The solution of Σ̂w = b corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε κ(Σ̂)
+        in the first becomes its square, and what is left is that of a QR factorisation, at the
+        price of Σ̂ itself.
+        """
+        if self.inputs is None or self.targets is None or self.inputs.size < MANY_NUMBERS:
+            return None
+        solve = _solver(self.covariance) if self.samples > 2 * self.dimension else None
+        if solve is None:
+            return None
+        X, Y, n = self.inputs, self.targets, self.samples
+        optimum = solve(self.cross_moment.reshape(self.dimension, -1))
+        optimum += solve(X.T @ (Y - X @ optimum) / n)
+        return Solution(optimum, float(np.sum((Y - X @ optimum) ** 2) / n))
+
     @property
     def _moments(self) -> np.ndarray:
         assert self.second_moments is not None  # by construction, when there are no data
@@ -293,10 +328,24 @@ class Problem:
         return self.spectrum.eigenvalues
 
 
+def _solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+    """Σ̂⁻¹ by Cholesky, unless Σ̂ is too near a singular matrix for it."""
+    from scipy.linalg import cho_factor, cho_solve  # not for those who only start a command
+    from scipy.linalg.lapack import dpocon
+
+    try:
+        factor = cho_factor(covariance, lower=True)
+    except np.linalg.LinAlgError:
+        return None
+    inverse_condition, _ = dpocon(factor[0], np.linalg.norm(covariance, 1), uplo="L")
+    return partial(cho_solve, factor) if inverse_condition >= WELL_CONDITIONED else None
+
+
 def _require_sizes(powers: np.ndarray, dimension: int) -> None:
     """The same for moments as for rows: the roots of the second moments are the sizes."""
-    for name, power in (("X", powers[:dimension]), ("y", powers[dimension:])):
-        require_size(f"{name} (root of its second moment)", float(np.sqrt(max(power.max(), 0.0))))
+    roots = np.sqrt(np.maximum(powers, 0.0))
+    require_size("X (the roots of its second moments)", roots[:dimension])
+    require_size("y (the root of its second moment)", roots[dimension:])
 
 
 def _thin_svd(inputs: np.ndarray, targets: np.ndarray):

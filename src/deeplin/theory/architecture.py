@@ -31,7 +31,7 @@ def architecture(problem: Problem, depth: int, readout: Any, quantity: str) -> A
         return Architecture(L, None)
     problem.require_single_target(f"{quantity} of a network with a read-out")
     p = finite_array("readout", readout, (1,))
-    require_size("readout", float(np.abs(p).max()))
+    require_size("readout", p)
     if not np.any(p):
         raise InputError("readout is zero; pass a vector p ≠ 0.")
     return Architecture(L, p)
