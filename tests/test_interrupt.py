@@ -10,6 +10,7 @@ from contextvars import copy_context
 from pathlib import Path
 from subprocess import PIPE
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -58,14 +59,14 @@ def test_descent_hears_it(problem, backend):
         assert step == 0, "not heard"
         lose_an_interrupt()
 
-    net = dl.initialize.gaussian(np.uint32([0, 1]), widths=(5, 5, 1), scale=0.3)
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
     with pytest.raises(KeyboardInterrupt):
         dl.gradient_descent(problem, net, 1e-3, 2000, watch=watch, record_every=1000)
 
 
 def test_descent_hears_it_at_its_next_look_not_only_at_its_end(problem, monkeypatch):
     taken = []
-    net = dl.initialize.gaussian(np.uint32([0, 1]), widths=(5, 5, 1), scale=0.3)
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
 
     def advance(*arguments):
         taken.append(arguments[-1])
@@ -113,7 +114,7 @@ def test_wide_networks_hear_it_in_their_threads_too(monkeypatch, rng, runs, dyna
             depth=2,
             alpha=1e-3,
             beta=1.0,
-            key=np.uint32([0, 1]),
+            key=jax.random.key(0),
             max_steps=20,
             record_every=1,
             dynamics=dynamics,
@@ -272,6 +273,7 @@ def test_another_thread_is_spared_but_not_one_of_its_own():
 
 PROGRAM = """
 import gc, os, select, signal, sys
+import jax
 import numpy as np
 import deeplin as dl
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -282,7 +284,7 @@ for end in (arrived, wakeup):
     os.set_blocking(end, False)
 signal.set_wakeup_fd(wakeup)
 problem = dl.Problem.from_moments(np.eye(2), np.ones(2), 2.0, samples=4)
-net = dl.initialize.gaussian(np.uint32([0, 1]), widths=(2, 2, 1), scale=0.3)
+net = dl.initialize.gaussian(jax.random.key(0), widths=(2, 2, 1), scale=0.3)
 announcing = []
 def announce(phase, _):
     if announcing:
