@@ -30,6 +30,7 @@ from deeplin.theory.minimizers import (
     minimal_trace,
     minimizer_lower_bound,
 )
+from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
 from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement, statement
 from deeplin.theory.residual_initialization import (
     admissible_range,
@@ -56,6 +57,12 @@ from deeplin.theory.weight_decay import (
     critical_weight_decay,
     decayed_minimum,
 )
+from deeplin.theory.white_inputs import (
+    TwoLayerFlow,
+    balanced_mode,
+    time_to_reach,
+    two_layer_flow,
+)
 
 __all__ = [
     "STATEMENTS",
@@ -69,12 +76,16 @@ __all__ = [
     "MinimalStochasticSharpness",
     "MinimalTrace",
     "NotApplicable",
+    "Orbit",
     "RidgelessRisk",
     "RiskBound",
     "RiskSplit",
     "Statement",
     "StochasticSharpness",
+    "TwoLayerFlow",
     "admissible_range",
+    "balanced_mode",
+    "balanced_orbit",
     "balanced_sharpness",
     "certify",
     "conditional_variance",
@@ -94,6 +105,7 @@ __all__ = [
     "minimal_trace",
     "minimizer_lower_bound",
     "minimum_norm_interpolant",
+    "mode_orbits",
     "noise_scale",
     "product_bounds",
     "product_bounds_frequency",
@@ -107,6 +119,8 @@ __all__ = [
     "stability_limit",
     "statement",
     "stochastic_sharpness",
+    "time_to_reach",
+    "two_layer_flow",
 ]
 
 

@@ -41,14 +41,14 @@ class AlignedFamily:
         """Between which d log(cut)/dτ lies."""
         return -2 / (self.depth - 1), 2.0
 
-    def ratio(self, tau: Float[np.ndarray, "*m"]) -> Float[np.ndarray, "*m"]:
+    def ratio(self, tau: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
         """(L−1)(‖p‖/t)^{2/(L−1)}, the weight of w*w*ᵀ in K_t."""
         return (self.depth - 1) * (self.norm * np.exp(-tau)) ** (2 / (self.depth - 1))
 
     def kernel(self, tau: float) -> Float[np.ndarray, "r r"]:
         """K_t."""
-        w = self.coordinates
-        return np.exp(2 * tau) * np.eye(len(w)) + self.ratio(np.array(tau)) * np.outer(w, w)
+        w, weight = self.coordinates, self.ratio(np.array([tau]))[0]
+        return np.exp(2 * tau) * np.eye(len(w)) + weight * np.outer(w, w)
 
     def top(self, tau: float, start: np.ndarray | None = None) -> TopMoment:
         """S_B(K_t)."""
