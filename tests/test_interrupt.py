@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics.width_free import ReducedStart
+from deeplin.dynamics.reduced_start import ReducedStart
 from deeplin.interrupt import check_interrupt, hearing
 from deeplin.sharpness import lanczos
 
@@ -71,9 +71,9 @@ def test_descent_hears_it_at_its_next_look_not_only_at_its_end(problem, monkeypa
     def advance(*arguments):
         taken.append(arguments[-1])
         lose_an_interrupt()
-        return arguments[2]
+        return arguments[1]
 
-    monkeypatch.setattr("deeplin.dynamics.stepping.advance", advance)
+    monkeypatch.setattr("deeplin.dynamics.jax_steps.JaxSteps.advance", advance)
     with pytest.raises(KeyboardInterrupt):
         dl.gradient_descent(problem, net, 1e-3, 10**6, backend="jax")
     assert len(taken) == 1
@@ -91,7 +91,10 @@ def test_flow_hears_it():
 @pytest.mark.parametrize("runs", [1, 3])
 @pytest.mark.parametrize(
     ("dynamics", "piece"),
-    [("descent", "deeplin.dynamics.wide.Descent.advance"), ("flow", "deeplin.dynamics.flow.move")],
+    [
+        ("descent", "deeplin.dynamics.rank_steps.RankSteps.advance"),
+        ("flow", "deeplin.dynamics.flow.move"),
+    ],
 )
 def test_wide_networks_hear_it_in_their_threads_too(monkeypatch, rng, runs, dynamics, piece):
     problem = dl.Problem.from_data(rng.normal(size=(4, 12)), rng.normal(size=4))

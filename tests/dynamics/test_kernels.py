@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 from numba import njit
 
 import deeplin as dl
-from deeplin.dynamics import lane_stepping, stepping
+from deeplin.dynamics import lane_steps
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.dynamics.lane_group import packed, unpack
-from deeplin.dynamics.objective import objective_of
+from deeplin.dynamics.objective import Ensemble, objective_of
+from deeplin.dynamics.state import Rules
+from deeplin.dynamics.update import Method, Update
 from deeplin.kernels.activations import activate, exponential_parts
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, store
 
@@ -130,12 +132,12 @@ def test_kernels_follow_autodiff_for_any_shape(hidden, outputs, readout, activat
     p = rng.normal(size=outputs) if readout else None
     targets = 1 if readout else outputs
     problem = dl.Problem.from_data(rng.normal(size=(11, 3)), rng.normal(size=(11, targets)))
-    before = lane_stepping.UNROLLED
-    lane_stepping.UNROLLED = 0  # one kernel for all widths: fewer compilations
+    before = lane_steps.UNROLLED
+    lane_steps.UNROLLED = 0  # one kernel for all widths: fewer compilations
     try:
         assert_follows_autodiff(problem, dl.Network(weights, p, activation))
     finally:
-        lane_stepping.UNROLLED = before
+        lane_steps.UNROLLED = before
 
 
 @pytest.mark.parametrize("samples", [1, 7, 8, 9, 50])
@@ -158,16 +160,18 @@ def assert_follows_autodiff(problem, nets):
         return jax.grad(risk)(weights)
 
     batch, never = nets.with_batch(), np.full(2, np.inf)
-    rules = stepping.Rules(np.full(2, 0.01), -never, np.full(2, 1e99), 0.0)
-    state = stepping.start(batch, 0.0)
-    after = lane_stepping.Advance(objective_of(problem, batch), rules)(state, 3)
+    ensemble = Ensemble.of(batch)
+    rules = Rules(-never, np.full(2, 1e99))
+    update = Update(Method(ensemble.layout), np.full((2, batch.depth), 0.01))
+    steps = lane_steps.LaneSteps(objective_of(problem, batch), ensemble, rules, update)
+    after = steps.advance(steps.start(), 3)
     for member in range(2):
         weights = [weight[member] for weight in batch.weights]
         readout = None if batch.readout is None else batch.readout[member]
         for _ in range(3):
             slopes = gradient(weights, readout)
             weights = [w - 0.01 * slope for w, slope in zip(weights, slopes, strict=True)]
-        for ours, theirs in zip(after.network.weights, weights, strict=True):
+        for ours, theirs in zip(after.weights, weights, strict=True):
             np.testing.assert_allclose(ours[member], theirs, rtol=0, atol=1e-13)
 
 
@@ -175,7 +179,7 @@ def test_constant_widths_change_nothing_but_rounding(problem, monkeypatch):
     keys = jax.random.split(jax.random.key(0), 3)
     nets = dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=0.5)
     unrolled = gradient_descent(problem, nets, 0.02, 100, backend="kernel")
-    monkeypatch.setattr(lane_stepping, "UNROLLED", 0)
+    monkeypatch.setattr(lane_steps, "UNROLLED", 0)
     general = gradient_descent(problem, nets, 0.02, 100, backend="kernel")
     for one, other in zip(unrolled.network.weights, general.network.weights, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-13)

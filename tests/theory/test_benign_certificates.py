@@ -60,7 +60,7 @@ def test_every_id_of_the_specification_is_registered():
 def test_nothing_but_the_printed_zero_case_is_violated_on_true_flows(cells, flows, index):
     table = _certificate(cells[index], flows.as_run(index))
     violated = set(table.index[table["verdict"] == "violated"])
-    zero_last = flows.outcomes[index].start.beta == 0
+    zero_last = flows.starts[index].beta == 0
     assert violated == ({"E-4"} if zero_last else set())
     hold = "BO-L4.1 BO-L4.2 BO-L4.4 BO-L4.5 BO-L5.3 BO-L5.4 BO-L5.5 BO-disc X-4 X-6 BO-A5"
     assert set(table.loc[hold.split(), "verdict"]) == {"holds"}

@@ -175,7 +175,7 @@ def test_errata_E11_the_authors_step_is_past_the_stability_limit_at_d_2000():
         simulate_wide(problems, 10 * (d + 3), 3, 1e-3, 1.0, keys, learning_rate=rate)
         for rate in (1e-4, 1e-5)
     )
-    numbers = [1e-4 / 3 * run.start.curvature() for run in as_run.outcomes]
+    numbers = [1e-4 / 3 * start.curvature() for start in as_run.starts]
     assert np.mean(numbers) == pytest.approx(2.45, rel=0.05)
     assert set(as_run.status) == {"converged"}
     assert careful.distance.mean() == pytest.approx(predicted, rel=0.05)
@@ -185,7 +185,7 @@ def test_errata_E11_the_authors_step_is_past_the_stability_limit_at_d_2000():
 def test_errata_E11_the_quick_stability_number_is_the_exact_one_within_a_percent():
     problem = synthetic.spiked(0, 300, samples=20).problem
     wide = simulate_wide(problem, 3030, 3, 1e-3, 1.0, jax.random.key(0), max_steps=1)
-    quick = 1e-4 / 3 * wide.outcomes[0].start.curvature()
+    quick = 1e-4 / 3 * wide.starts[0].curvature()
     assert quick == pytest.approx(wide.stability, rel=0.01)
 
 

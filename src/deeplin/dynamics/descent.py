@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
-from deeplin.dynamics import stepping
-from deeplin.dynamics.measure import measure
-from deeplin.dynamics.objective import Objective, objective_of
-from deeplin.dynamics.recording import Recorder, Watch
-from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run
-from deeplin.dynamics.stepping import RUNNING, Rules, State
-from deeplin.interrupt import check_interrupt, hearing
-from deeplin.networks import Network
+from deeplin.dynamics.backends import choose
+from deeplin.dynamics.batches import Batches
+from deeplin.dynamics.finish import CLOSE, end_evidence, finish
+from deeplin.dynamics.measure import Quantities
+from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_rows
+from deeplin.dynamics.recording import Recorder, Watch, steps_to_record
+from deeplin.dynamics.run import Run
+from deeplin.dynamics.state import Rules, drive
+from deeplin.dynamics.update import Rates, Update, update_of
+from deeplin.interrupt import hearing
+from deeplin.networks import Network, explained
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""
-CLOSE = 1e-8
-"""Without a goal, a run that has shrunk its initial gap by this factor is called converged."""
-PATIENCE = 0.2
-"""Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
-FIRST_PIECE = 64
-"""Steps before the first such look; doubled while they take less than that."""
-WIDEST = {"linear": 32, "gelu": 8, "relu": 8}
-"""Widest layer for which the kernel is chosen, between what batches gain and single networks lose.
 
-A kernel works on a full lane even for one network. The choice looks at the shape of the networks
-only: were it to depend on the size of the batch, results would change in their last digits with
-the way runs are grouped.
-"""
-BACKENDS = ("auto", "kernel", "shape-free", "jax")
-
-Loss = Callable[[Network], Any]
-Advance = Callable[[State, int], State]
+Loss = Callable[[Any], Array]
 
 
 @door
 @hearing
 def gradient_descent(
     problem: Problem | Loss,
-    nets: Network,
+    nets: Any,
     learning_rate: Any,
     steps: int,
     *,
     momentum: float = 0.0,
+    nesterov: bool = False,
+    weight_decay: float = 0.0,
+    batch_size: int | None = None,
+    key: Any = None,
+    optimizer: Any = None,
     record_every: int | None = None,
     record: Iterable[str] | None = None,
     keep_weights: bool = True,
@@ -61,18 +52,30 @@ def gradient_descent(
     loss_target: float | None = None,
     backend: str = "auto",
 ) -> Run:
-    """Train a network, or a batch of them, by full-batch gradient descent (FM-grad).
+    """Train a network, or a batch of them, by gradient descent (FM-grad).
 
     W ← W − η∇R(W); with momentum β the heavy ball V ← βV − η∇R, W ← W + V, which is stable up to
     sharpness (2 + 2β)/η.
 
     Arguments:
 
-    - `problem`: a `Problem`, or any differentiable `loss(network) -> scalar`.
-    - `nets`: one `Network`, or a batch (leading axis of its weights).
-    - `learning_rate`: η, one for all or one for each run; with a single network an array of them
-      makes a batch.
+    - `problem`: a `Problem`, or any differentiable `loss(parameters) -> scalar`.
+    - `nets`: one `Network`, or a batch (leading axis of its weights); with a loss of your own any
+      pytree (a dict of arrays, an Equinox module), whose floating arrays are trained.
+    - `learning_rate`: η, one for all or one for each run (with a single network an array of them
+      makes a batch); a tuple with one for each layer (X-11); or a schedule, a function of the step.
     - `steps`: the most steps to take.
+    - `momentum`, `nesterov`: β, and whether the step is V ← βV − η∇R, W ← W + βV − η∇R.
+    - `weight_decay`: λ in the objective R + λΣ_k‖W_k‖_F² (X-9): every step also subtracts 2ηλW.
+      `risk`, `gap`, `sharpness` and the goals are those of R.
+    - `batch_size`, `key`: stochastic descent: at every step the gradient of the risk on B of the n
+      rows, drawn without replacement and independently of other steps (X-10). Pass one key for
+      each network, or one that stands for `jax.random.fold_in(key, i)`; a run's batches depend on
+      its own key only. A network with an activation is then called diverged by the risk on its
+      mini-batch.
+    - `optimizer`: any optax transformation, which brings its own rates: `learning_rate` is then
+      only what `run.learning_rate` says, or None. Or a function of the learning rate that makes
+      one, such as `optax.adam`, called for each run with its own.
     - `gap`, `loss_target`: stop a run with status `converged` once R − R_min ≤ gap (linear
       networks), or R ≤ loss_target. With neither, all steps are taken and a linear network counts
       as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
@@ -80,7 +83,8 @@ def gradient_descent(
       quantities (default: all that apply); whether `run.trajectory` keeps the weights there.
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
     - `backend`: `"kernel"` (compiled for small networks on a CPU), `"shape-free"` (the same without
-      the shape as a constant: slower, and never compiled again), `"jax"`, or `"auto"`.
+      the shape as a constant: slower, and never compiled again), `"wide"` (compiled for single
+      linear networks), `"jax"`, or `"auto"`.
 
     A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
     of the zero map, is `diverged`: `run.steps` says when, and it keeps the last weights before.
@@ -94,153 +98,82 @@ def gradient_descent(
     run.status, run.steps, run.evidence["gap"]
     ```
     """
-    batch, rates, single = _as_batch(nets, learning_rate)
-    objective = objective_of(problem, batch)
     steps = whole_number("steps", steps)
-    recorder = Recorder(problem, objective, batch, record_every, record, keep_weights, watch)
-    before = _evidence(objective, batch, batch)
+    rates = Rates.of(learning_rate, steps, optimizer)
+    ensemble = _ensemble(problem, nets, rates)
+    objective = objective_of(problem, ensemble.tree(ensemble.weights))
+    with explained(problem, nets):
+        before = end_evidence(objective, ensemble, ensemble.weights)
+    goal = _goal(objective, gap, loss_target)
     rules = Rules(
-        rates,
-        _goal(objective, before, gap, loss_target),
-        _ceiling(objective, batch, before),
-        _momentum(momentum),
+        np.full_like(before["risk"], -np.inf if goal is None else goal),
+        _ceiling(objective, ensemble, before["risk"]),
     )
-    state = stepping.start(batch, momentum)
-    advance = _backend(backend, problem, objective, rules, state)
-    for until in recorder.schedule(steps):
-        state = _advance_patiently(advance, state, until)
-        recorder.note(int(np.max(state.steps)), state.network)
-        if not np.any(state.outcome == RUNNING):
-            break
-    goal = None if gap is None and loss_target is None else rules.goal
-    return _finish(objective, recorder, state, rules, before, goal, single)
+    batches = Batches.of(problem, batch_size, key, None if ensemble.single else ensemble.size)
+    if batches is not None:
+        objective = with_rows(objective, problem, goal is not None)
+    update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
+    measured = Quantities(problem, objective, ensemble, record)
+    recorder = Recorder(
+        ensemble,
+        None if record_every is None else measured,
+        keep_weights=keep_weights,
+        watch=watch,
+    )
+    dynamics = choose(backend, problem, objective, ensemble, rules, update)
+    moments = steps_to_record(record_every, steps)
+    state = drive(dynamics, dynamics.start(), moments, recorder)
+    close = CLOSE * before["gap"] if goal is None and objective.has_gap else None
+    return finish(objective, recorder, state, close, **_rule(update, rates, ensemble))
 
 
-def _as_batch(nets: Network, learning_rate: Any) -> tuple[Network, np.ndarray, bool]:
-    """The networks as a batch, a learning rate for each, and whether there is a single one."""
-    if not isinstance(nets, Network):
+def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
+    """The networks as a batch with a learning rate for each."""
+    if isinstance(problem, Problem) and not isinstance(nets, Network):
         raise InputError(
             f"nets is a {type(nets).__name__}; pass a deeplin.Network "
-            "(deeplin.networks.stack makes a batch of a list)."
+            "(deeplin.networks.stack makes a batch of a list), or a loss of your own."
         )
-    rates = finite_array("learning_rate", learning_rate, (0, 1))
-    for rate in rates.ravel().tolist():
-        positive_number("learning_rate", rate)
-    batch = nets.with_batch()
-    size = batch.weights[0].shape[0]
-    single = nets.batch is None and rates.ndim == 0
-    if nets.batch is None and rates.ndim == 1:
-        size = len(rates)
-        batch = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[0], (size, *leaf.shape[1:])), batch)
-    if rates.ndim == 1 and len(rates) != size:
+    ensemble = Ensemble.of(nets, rates.runs)
+    if rates.runs is not None and rates.runs != ensemble.size:
         raise InputError(
-            f"learning_rate holds {len(rates)} values for {size} networks; pass one number, or one "
-            "for each network."
+            f"learning_rate holds {rates.runs} values for {ensemble.size} networks; pass one "
+            "number, or one for each network."
         )
-    dtype = batch.weights[0].dtype
-    return batch, np.broadcast_to(rates, size).astype(dtype), single
+    return ensemble
 
 
-def _momentum(momentum: float) -> float:
-    beta = positive_number("momentum", momentum, zero_allowed=True)
-    if beta >= 1:
-        raise InputError(f"momentum is {beta:g}; pass a number from 0 up to but below 1.")
-    return beta
-
-
-def _evidence(objective: Objective, network: Network, initial: Network) -> dict[str, np.ndarray]:
-    """Risk, and gap where it has a meaning, of every run."""
-    return measure(objective, network, initial, ("risk", "gap") if objective.has_gap else ("risk",))
-
-
-def _goal(objective: Objective, before, gap, loss_target) -> np.ndarray:
-    """The value R − floor at which a run has reached what was asked; −∞ if nothing was."""
-    goal = -np.inf
+def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
+    """The value R − floor at which a run has reached what was asked, if something was."""
+    goals = []
     if gap is not None:
         if not objective.has_gap:
             raise InputError(
                 "gap is R − R_min, known for linear networks on a Problem; pass loss_target here."
             )
-        goal = positive_number("gap", gap, zero_allowed=True)
+        goals.append(positive_number("gap", gap, zero_allowed=True))
     if loss_target is not None:
         target = positive_number("loss_target", loss_target, zero_allowed=True)
-        goal = max(goal, target - objective.floor)
-    return np.full_like(before["risk"], goal)
+        goals.append(target - objective.floor)
+    return max(goals, default=None)
 
 
-def _ceiling(objective: Objective, batch: Network, before) -> np.ndarray:
+def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.ndarray:
     """The value R − floor above which a run has diverged."""
-    zero = jax.tree.map(np.zeros_like, batch)
-    level = np.maximum(abs(before["risk"]), abs(_evidence(objective, zero, zero)["risk"]))
+    zero = jax.tree.map(np.zeros_like, ensemble.weights)
+    level = np.fmax(abs(risk), abs(end_evidence(objective, ensemble, zero)["risk"]))
     limit = np.finfo(level.dtype).max
     with np.errstate(over="ignore"):
         ceiling = np.where(level > 0, BLOW_UP * level - objective.floor, limit)
     return np.nan_to_num(ceiling, nan=limit, posinf=limit).clip(max=limit).astype(level.dtype)
 
 
-def _backend(backend: str, problem, objective: Objective, rules: Rules, state: State) -> Advance:
-    """The function that takes a state to a later step."""
-    if backend not in BACKENDS:
-        raise InputError(f"backend is {backend!r}; pass one of {', '.join(BACKENDS)}.")
-    fits = _kernel_fits(problem, state.network)
-    kernel = backend in ("kernel", "shape-free")
-    if kernel and not fits:
-        raise InputError(
-            f'backend is "{backend}", which trains networks on a Problem on a CPU; pass "auto".'
-        )
-    narrow = max(state.network.widths) <= WIDEST[state.network.activation]
-    if kernel or (backend == "auto" and fits and narrow):
-        from deeplin.dynamics import lane_stepping  # numba is slow to import: only where it is used
-
-        return lane_stepping.Advance(objective, rules, unroll=backend != "shape-free")
-    return partial(stepping.advance, objective, rules)
-
-
-def _kernel_fits(problem, network: Network) -> bool:
-    """Whether there is a compiled kernel for this problem, network and machine."""
-    on_cpu = all(device.platform == "cpu" for device in network.weights[0].devices())
-    return isinstance(problem, Problem) and on_cpu
-
-
-def _advance_patiently(advance: Advance, state: State, until: int) -> State:
-    """Advance in pieces of about `PATIENCE` seconds, so that an interrupt is heard between them."""
-    clock, piece = int(np.max(state.steps)), FIRST_PIECE
-    while True:
-        began = time.perf_counter()
-        clock = min(clock + piece, until)
-        state = advance(state, clock)
-        check_interrupt()
-        if clock == until or not np.any(state.outcome == RUNNING):
-            return state
-        if time.perf_counter() - began < PATIENCE / 2:
-            piece *= 2
-
-
-def _finish(objective, recorder: Recorder, state: State, rules: Rules, before, goal, single) -> Run:
-    """Put together the run: statuses, evidence, records; plain values for a single network."""
-    after = _evidence(objective, state.network, recorder.initial)
-    outcome = np.asarray(state.outcome)
-    status = np.full(outcome.shape, STOPPED, dtype="<U9")
-    status[outcome == stepping.REACHED] = CONVERGED
-    status[outcome == stepping.DIVERGED] = DIVERGED
-    if goal is None and objective.has_gap:
-        status[(outcome == RUNNING) & (after["gap"] <= CLOSE * before["gap"])] = CONVERGED
-
-    def member(values):
-        return np.asarray(values)[0].item() if single else np.asarray(values)
-
-    def network(batch: Network) -> Network:
-        return jax.tree.map(lambda leaf: leaf[0], batch) if single else batch
-
-    end = state.network
-    return Run(
-        network=network(Network(end.weights, end.readout, end.activation)),
-        initial=network(recorder.initial),
-        status=member(status),
-        steps=member(state.steps),
-        records=recorder.records(single),
-        trajectory=recorder.trajectory(single),
-        learning_rate=member(rules.learning_rate),
-        momentum=rules.momentum,
-        evidence={name: member(values) for name, values in after.items()},
-    )
+def _rule(update: Update, rates: Rates, ensemble: Ensemble) -> Mapping[str, Any]:
+    """What the run says about how it was trained."""
+    return {
+        "learning_rate": rates.given(ensemble),
+        "momentum": update.momentum,
+        "variant": update.variant,
+        "weight_decay": update.weight_decay,
+        "batch_size": None if update.batches is None else update.batches.size,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -10,37 +10,37 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 
 from deeplin.checks import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.door import door
-from deeplin.dynamics.integrate import (
+from deeplin.dynamics.finish import CLOSE, end_evidence, finish
+from deeplin.dynamics.flow_steps import (
+    CHUNK,
     EXPLICIT,
     HIGH_ORDER,
     IMPLICIT,
     MOST_IMPLICIT,
-    Progress,
-    evaluations,
+    Solver,
+    Times,
     move,
 )
-from deeplin.dynamics.measure import measure
-from deeplin.dynamics.objective import Objective, objective_of
+from deeplin.dynamics.measure import Quantities
+from deeplin.dynamics.objective import Ensemble, Objective, objective_of
 from deeplin.dynamics.recording import Recorder
-from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
-from deeplin.interrupt import check_interrupt, hearing
-from deeplin.networks import Network
+from deeplin.dynamics.run import Run
+from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, drive
+from deeplin.interrupt import hearing
+from deeplin.networks import Network, explained
 from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
 
-CLOSE = 1e-8
-"""Without a gap to reach, a run that has shrunk its initial gap by this factor is converged."""
 NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
 and order 5 takes longer ones for its cost than order 8."""
 HORIZON = 1e15
 """A flow that gets this far in time without reaching its gap has nowhere to go."""
-PATIENCE = 1000
-"""Explicit steps after which `auto` asks whether stability alone keeps the steps small."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
 
 
@@ -54,8 +54,8 @@ class Gap:
 @door
 @hearing
 def gradient_flow(
-    problem: Problem | Any,
-    network: Network,
+    problem: Problem | Callable[[Any], Array],
+    network: Any,
     until: Any = None,
     *,
     time: float | None = None,
@@ -73,7 +73,8 @@ def gradient_flow(
 
     Arguments:
 
-    - `problem`: a `Problem`, or any differentiable `loss(network) -> scalar`.
+    - `problem`, `network`: a `Problem` and a network (or a batch); or any differentiable
+      `loss(parameters) -> scalar` and any pytree, whose floating arrays move.
     - `until`: a number is a time; `Gap(1e-12)` is a gap R − R_min (linear networks). `time=` and
       `gap=` say the same in words; pass one of the three.
     - `record_every`, `at`: times to record at, evenly spaced or given. Steps end exactly there,
@@ -88,8 +89,9 @@ def gradient_flow(
 
     The run's evidence: `gap` (or `risk`) at the end, `time`, `evaluations` of the gradient (for
     implicit steps an upper bound), `rejected` steps, `drift` and `relative_drift` of the conserved
-    matrices of FM-L1, and a `message` that says what to change if the goal was not reached (status
-    `stopped`). A run to a time is `converged` if it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
+    matrices of FM-L1 (networks), and a `message` that says what to change if the goal was not
+    reached (status `stopped`). A run to a time is `converged` if it ends with
+    R − R_min ≤ 1e-8 (R(0) − R_min).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -100,96 +102,105 @@ def gradient_flow(
     run.evidence["time"], run.evidence["evaluations"], run.evidence["drift"]
     ```
     """
-    if not isinstance(network, Network):
+    if isinstance(problem, Problem) and not isinstance(network, Network):
         raise InputError(f"network is a {type(network).__name__}; pass a deeplin.Network.")
-    require_float64("gradient flow", network.weights)
-    batch = network.with_batch()
-    objective = objective_of(problem, batch)
+    ensemble = Ensemble.of(network)
+    require_float64("gradient flow", ensemble.weights)
+    objective = objective_of(problem, ensemble.tree(ensemble.weights))
+    with explained(problem, network):
+        end_evidence(objective, ensemble, ensemble.weights)
     end, goal = _until(until, time, gap, objective)
     times = _times(record_every, at, end)
     if solver not in SOLVERS:
         raise InputError(f"solver is {solver!r}; pass one of {', '.join(SOLVERS)}.")
     tolerances = (positive_number("rtol", rtol), positive_number("atol", atol, zero_allowed=True))
     limit = whole_number("max_steps", max_steps)
-    every = None if times is None else 1
-    recorder = Recorder(problem, objective, batch, every, record, keep_weights)
-    flow = _Flow(problem, objective, goal, tolerances, solver, limit, Progress.start(batch))
-    for moment in times or iter([end]):
-        flow.advance(min(moment, end))
-        reached = min(moment, flow.clock)
-        recorder.note(reached, flow.progress.network)  # pyright: ignore[reportArgumentType]
-        if flow.finished or moment >= end:
-            break
-    return _finish(flow, recorder, end, network.batch is None)
+    measured = Quantities(problem, objective, ensemble, record)
+    recorder = Recorder(
+        ensemble, None if times is None else measured, keep_weights=keep_weights, unit="time"
+    )
+    flow = FlowSteps(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
+    moments = _up_to(times or iter([end]), end)
+    state = drive(flow, flow.start(), moments, recorder)
+    return _finish(flow, recorder, state, end)
 
 
-class _Flow:
-    """A batch on its way, and the solver it is on."""
+class FlowSteps:
+    """Gradient flow of a batch, as a dynamics, and the solver it is on."""
 
-    def __init__(self, problem, objective, goal, tolerances, solver, limit, progress: Progress):
-        self.problem, self.objective, self.goal = problem, objective, goal
-        self.tolerances, self.limit, self.progress = tolerances, limit, progress
-        self.initial = progress.network
-        self.method = IMPLICIT if solver == "implicit" else EXPLICIT
-        self.high_order = solver == "high-order"
-        self.may_switch = solver == "auto"
-        self.evaluations = np.zeros(progress.time.shape, int)
+    def __init__(self, problem, objective, ensemble: Ensemble, goal: float, solver: Solver):
+        self.problem, self.objective, self.ensemble = problem, objective, ensemble
+        self.goal, self.limit = goal, solver.limit
+        self.may_switch = solver.method == "auto"
+        self.near = None
+        if solver.method == "high-order":
+            self.near = np.maximum(NEAR * _gaps(objective, ensemble, ensemble.weights), goal)
+        method = IMPLICIT if solver.method == "implicit" else EXPLICIT
+        self.solver = solver._replace(method=method)
 
-    @property
-    def clock(self) -> float:
-        """The latest time any run has reached."""
-        return float(np.max(self.progress.time))
+    def start(self) -> State:
+        """The state at time zero."""
+        return State.start(self.ensemble.weights, Times.start(self.ensemble.size))
 
-    @property
-    def finished(self) -> bool:
-        """Whether no run can go on: goals reached, steps used up, or solvers given up."""
-        now = self.progress
-        return bool(np.all(now.reached | now.failed | (now.steps >= self.limit)))
+    def clock(self, state: State) -> np.ndarray:
+        """The time each run has reached."""
+        return state.memory.time
 
-    def advance(self, until: float) -> None:
-        """Take every run that still moves to the time `until`."""
-        if self.high_order:
-            near = NEAR * _gaps(self.objective, self.initial)
-            self._advance(HIGH_ORDER, until, np.maximum(near, self.goal))
-            self.progress = self.progress._replace(reached=np.zeros_like(self.progress.reached))
-        self._advance(self.method, until, self.goal)
-
-    def _advance(self, method: str, until: float, goal: Any) -> None:
-        """Take every run that still moves to the time `until` or to `goal`."""
-        while not self.finished and np.any(self._moving(until)):
-            before = self.progress
-            self.progress = move(
-                method, self.objective, before, until, goal, self.limit, self.tolerances
+    def advance(self, state: State, until: float) -> State:
+        """Take every run on its way towards the time `until`, by at most CHUNK steps."""
+        if self.near is not None:
+            far = state.running & ~(
+                _gaps(self.objective, self.ensemble, state.weights) <= self.near
             )
-            check_interrupt()
-            taken = self.progress.steps - before.steps
-            self.evaluations += evaluations(method, self.progress.network, taken)
-            if self.may_switch and self._stiff(before):
-                self.method = method = IMPLICIT
-                self.may_switch = False
+            if np.any(far & (self.clock(state) < until)):
+                return self._far(state, until)
+        after = move(self.solver, self.objective, self.ensemble.fixed, state, until, self.goal)
+        if self.may_switch and self._stiff(state, after):
+            self.solver = self.solver._replace(method=IMPLICIT)
+            self.may_switch = False
+        return after
 
-    def _moving(self, until: float) -> np.ndarray:
-        now = self.progress
-        return ~now.reached & ~now.failed & (now.steps < self.limit) & (now.time < until)
+    def _far(self, state: State, until: float) -> State:
+        """With the high-order pair, which leaves a run once it is near its end."""
+        solver = self.solver._replace(method=HIGH_ORDER)
+        after = move(solver, self.objective, self.ensemble.fixed, state, until, self.near)
+        gaps = _gaps(self.objective, self.ensemble, after.weights)
+        outcome = np.where((after.outcome == REACHED) & (gaps > self.goal), RUNNING, after.outcome)
+        return after._replace(outcome=outcome)
 
-    def _stiff(self, before: Progress) -> bool:
+    def _stiff(self, before: State, after: State) -> bool:
         """Whether steps are as long as stability allows: mean step × sharpness above one.
 
         Following the flow itself needs steps short against its own time scale only.
         """
-        now = self.progress
-        slow = (now.steps - before.steps >= PATIENCE) & ~now.reached
-        size = sum(weight[0].size for weight in now.network.weights)
+        taken = after.steps - before.steps
+        slow = (taken >= CHUNK) & after.running
+        size = sum(weight[0].size for weight in after.weights)
         if not slow.any() or size > MOST_IMPLICIT:
             return False
-        step = (now.time - before.time) / np.maximum(now.steps - before.steps, 1)
-        stiffness = np.asarray(sharpness(self.problem, now.network, tolerance=1e-2).value)
+        step = (self.clock(after) - self.clock(before)) / np.maximum(taken, 1)
+        stiffness = self._sharpness(after)
         return bool(np.any(slow & (step * stiffness > 1)))
 
+    def _sharpness(self, state: State) -> np.ndarray:
+        tree = self.ensemble.result(state.weights)
+        value = sharpness(self.problem, tree, tolerance=1e-2).value
+        return np.atleast_1d(np.asarray(value))
 
-def _gaps(objective: Objective, batch: Network) -> Any:
+
+def _up_to(times: Iterable[float], end: float) -> Iterator[float]:
+    """The times up to `end`, which comes last."""
+    for moment in times:
+        yield min(moment, end)
+        if moment >= end:
+            return
+
+
+def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
     """R − R_min of each run; −∞ where it is not known, so that nothing is above it."""
-    return measure(objective, batch, batch, ("gap",))["gap"] if objective.has_gap else -np.inf
+    if not objective.has_gap:
+        return np.full(ensemble.size, -np.inf)
+    return end_evidence(objective, ensemble, weights)["gap"]
 
 
 def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
@@ -231,67 +242,45 @@ def _times(every, at, end: float) -> Iterator[float] | None:
     return iter([*moments.tolist(), *([end] if moments[-1] < end else [])])
 
 
-def _finish(flow: _Flow, recorder: Recorder, end: float, single: bool) -> Run:
-    """Put together the run and its evidence; plain values for a single network."""
-    now, initial = flow.progress, recorder.initial
-    names = ("risk", "gap") if flow.objective.has_gap else ("risk",)
-    measured = measure(flow.objective, now.network, initial, names)
-    lost = ~np.isfinite(measured["risk"])
-    arrived = now.reached if end == HORIZON else now.time >= end
-    status = np.where(lost, DIVERGED, np.where(arrived, CONVERGED, STOPPED))
-    if end < HORIZON and flow.objective.has_gap:
-        close = measured["gap"] <= CLOSE * _gaps(flow.objective, initial)
-        status = np.where((status == CONVERGED) & ~close, STOPPED, status)
-    elif end < HORIZON:
-        status = np.where(status == CONVERGED, STOPPED, status)
-    message = [_message(flow, end, bool(ok), index) for index, ok in enumerate(arrived)]
-    drift, relative = (np.asarray(item) for item in _drift(now.network, initial))
-    evidence = measured | {
-        "time": now.time,
-        "evaluations": flow.evaluations,
-        "rejected": now.rejected,
-        "drift": drift,
-        "relative_drift": relative,
-        "message": np.array(message),
+def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Run:
+    """The run with its evidence."""
+    ensemble, objective = flow.ensemble, flow.objective
+    arrived = state.outcome == REACHED if end == HORIZON else flow.clock(state) >= end
+    messages = [_message(flow, state, end, index) for index in np.flatnonzero(~arrived)]
+    message = np.full(ensemble.size, "", dtype=object)
+    message[~arrived] = messages
+    evidence = {
+        "time": state.memory.time,
+        "evaluations": state.memory.evaluations,
+        "rejected": state.memory.rejected,
+        "message": message.astype(str),
     }
-
-    def member(values):
-        return np.asarray(values)[0].item() if single else np.asarray(values)
-
-    def one(batch: Network) -> Network:
-        return jax.tree.map(lambda leaf: leaf[0], batch) if single else batch
-
-    columns = dict(recorder.records(single))
-    if columns:
-        columns = {"time": columns.pop("step")} | columns
-    return Run(
-        network=one(now.network),
-        initial=one(initial),
-        status=member(status),
-        steps=member(now.steps),
-        records=Records(columns),
-        trajectory=recorder.trajectory(single),
-        evidence={name: member(values) for name, values in evidence.items()},
-    )
+    if ensemble.layout.network:
+        drift, relative = _drift(ensemble.tree(state.weights), ensemble.tree(ensemble.weights))
+        evidence |= {"drift": np.asarray(drift), "relative_drift": np.asarray(relative)}
+    close = None
+    if end < HORIZON and objective.has_gap:
+        close = np.where(arrived, CLOSE * _gaps(objective, ensemble, ensemble.weights), -np.inf)
+    lost = ~np.isfinite(end_evidence(objective, ensemble, state.weights)["risk"])
+    state = state._replace(outcome=np.where(lost, LOST, state.outcome))
+    return finish(objective, recorder, state, close, evidence, dynamics="flow")
 
 
-def _message(flow: _Flow, end: float, arrived: bool, index: int) -> str:
-    """What to change when a run did not get where it should; empty if it did."""
-    now = flow.progress
-    if arrived:
-        return ""
-    where = f"stopped at time {now.time[index]:.6g} after {now.steps[index]} steps"
-    if now.failed[index]:
+def _message(flow: FlowSteps, state: State, end: float, index: int) -> str:
+    """What to change when a run did not get where it should."""
+    time, steps = state.memory.time[index], state.steps[index]
+    where = f"stopped at time {time:.6g} after {steps} steps"
+    if state.outcome[index] == GAVE_UP and steps < flow.limit:
         return f"{where}: a step failed at the smallest size; raise atol or pass finite weights."
-    if end == HORIZON and now.time[index] >= HORIZON:
+    if end == HORIZON and time >= HORIZON:
         return f"{where}: the gradient has vanished away from a minimiser; start elsewhere."
-    implicit = flow.method == IMPLICIT
+    implicit = flow.solver.method == IMPLICIT
     goal = f"a gap of {flow.goal:g}" if end == HORIZON else f"the time {end:g}"
     stiff = "" if implicit else " if the end is stiff pass solver='implicit';"
     return (
         f"{where} ({'implicit' if implicit else 'explicit'}), before {goal}: raise max_steps (now "
         f"{flow.limit});{stiff} a gap below rounding needs a smaller rtol (now "
-        f"{flow.tolerances[0]:g}) or cannot be reached."
+        f"{flow.solver.rtol:g}) or cannot be reached."
     )
 
 

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
 
 from deeplin.dynamics.objective import Objective
-from deeplin.networks import Network
+from deeplin.dynamics.state import GAVE_UP, REACHED, RUNNING, State
 
 if TYPE_CHECKING:
     import diffrax
@@ -34,78 +34,80 @@ NEWTON = 10
 """Most iterations for each implicit stage."""
 
 
-class Progress(NamedTuple):
-    """Where each run of a batch is."""
+class Times(NamedTuple):
+    """What a flow remembers besides its weights, one entry for each run."""
 
-    network: Network
-    time: Any
-    steps: Any
-    """Steps tried, rejected ones included."""
-    rejected: Any
-    reached: Any
-    """Whether the value R − floor is at or below the goal."""
-    failed: Any
-    """Whether the solver gave up."""
+    time: Float[np.ndarray, " batch"]
+    rejected: Int[np.ndarray, " batch"]
+    evaluations: Int[np.ndarray, " batch"]
+    """Gradients evaluated; for implicit steps the most it can have been."""
 
     @classmethod
-    def start(cls, batch: Network) -> Progress:
-        """The beginning, for a batch of networks."""
-        size = batch.weights[0].shape[0]
-        none, no = np.zeros(size, int), np.zeros(size, bool)
-        return cls(batch, np.zeros(size), none, none, no, no)
+    def start(cls, batch: int) -> Times:
+        """The beginning."""
+        return cls(np.zeros(batch), np.zeros(batch, int), np.zeros(batch, int))
+
+
+class Solver(NamedTuple):
+    """How a flow is integrated."""
+
+    method: str
+    rtol: float
+    atol: float
+    limit: int
+    """The most steps, rejected ones included."""
 
 
 def move(
-    method: str,
-    objective: Objective,
-    progress: Progress,
-    until: float,
-    goal: Any,
-    limit: int,
-    tolerances: tuple[float, float],
-) -> Progress:
+    solver: Solver, objective: Objective, fixed: tuple, state: State, until: float, goal: Any
+) -> State:
     """Take each run towards the time `until`, by at most CHUNK steps, stopping at its goal."""
-    rtol, atol = tolerances
-    allowed = (ALLOWANCE[method] * rtol, ALLOWANCE[method] * atol)
-    arrays = (objective.data, progress, until, goal, limit, allowed)
-    moved = _move(method, objective.value_and_gradient, *jax.tree.map(jnp.asarray, arrays))
-    return Progress(moved.network, *(np.asarray(item) for item in moved[1:]))
+    allowed = tuple(ALLOWANCE[solver.method] * item for item in (solver.rtol, solver.atol))
+    running = (state.weights, fixed, state.memory.time, state.steps, state.outcome)
+    goals = np.broadcast_to(goal, state.steps.shape)
+    arrays = (objective.data, running, goals, until, solver.limit, allowed)
+    moved = _move(solver.method, objective.value_and_gradient, *jax.tree.map(jnp.asarray, arrays))
+    weights, (time, taken, rejected, outcome) = moved[0], map(np.asarray, moved[1:])
+    size = sum(weight[0].size for weight in weights)
+    memory = Times(
+        time,
+        state.memory.rejected + rejected,
+        state.memory.evaluations + _evaluations(solver.method, size, taken),
+    )
+    return State(weights, memory, outcome, state.steps + taken)
 
 
-def evaluations(method: str, network: Network, steps: np.ndarray) -> np.ndarray:
+def _evaluations(method: str, size: int, steps: np.ndarray) -> np.ndarray:
     """Gradients evaluated in one call; for implicit steps the most it can have been.
 
     An implicit step forms the Hessian, one product for each parameter, and iterates its stages.
     """
-    size = sum(weight[0].size for weight in network.weights)
     each = STAGES[method] if method != IMPLICIT else STAGES[method] * NEWTON + size
     return np.where(steps > 0, OPENING + each * steps, 0)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _move(method, value_and_gradient, data, progress: Progress, until, goal, limit, tolerances):
+def _move(method, value_and_gradient, data, running, goals, until, limit, tolerances):
     import diffrax  # half a second, which `import deeplin` need not wait for
 
-    def one(now: Progress, goal) -> Progress:
+    def one(run, goal):
+        weights, fixed, time, steps, outcome = run
         # One flat vector: ten layers as ten arrays would take ten times as long to compile.
-        start, unravel = ravel_pytree(now.network.weights)
-
-        def network(vector) -> Network:
-            return Network(unravel(vector), now.network.readout, now.network.activation)
+        start, unravel = ravel_pytree(weights)
 
         def value(vector) -> Array:
-            return value_and_gradient(*data, network(vector))[0]
+            return value_and_gradient(data, unravel(vector), fixed)[0]
 
         def field(_time, vector, _):
-            return -ravel_pytree(value_and_gradient(*data, network(vector))[1])[0]
+            return -ravel_pytree(value_and_gradient(data, unravel(vector), fixed)[1])[0]
 
-        already = now.reached | (value(start) <= goal)
-        resting = already | now.failed | (now.steps >= limit)
+        reached = (outcome == REACHED) | (value(start) <= goal)
+        resting = reached | (outcome != RUNNING)
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),  # pyright: ignore[reportArgumentType]
             _solver(method, tolerances),
-            t0=now.time,
-            t1=jnp.where(resting, now.time, jnp.maximum(until, now.time)),
+            t0=time,
+            t1=jnp.where(resting, time, jnp.maximum(until, time)),
             dt0=None,
             y0=start,
             stepsize_controller=diffrax.PIDController(*tolerances, safety=0.8),
@@ -116,19 +118,21 @@ def _move(method, value_and_gradient, data, progress: Progress, until, goal, lim
         )
         assert solution.ys is not None  # asked for by SaveAt
         assert solution.ts is not None
-        final = solution.ys[0]
-        usable = jnp.isfinite(final).all() & ~resting
-        vector = jnp.where(usable, final, start)
-        return Progress(
-            network(vector),
-            jnp.where(usable, solution.ts[0], now.time),
-            now.steps + jnp.where(resting, 0, solution.stats["num_steps"]),
-            now.rejected + jnp.where(resting, 0, solution.stats["num_rejected_steps"]),
-            already | (value(vector) <= goal),
-            now.failed | ~(resting | usable & _fine(solution.result)),
+        usable = jnp.isfinite(solution.ys[0]).all() & ~resting
+        vector = jnp.where(usable, solution.ys[0], start)
+        taken = jnp.where(resting, 0, solution.stats["num_steps"])
+        failed = ~(resting | usable & _fine(solution.result)) | (steps + taken >= limit)
+        reached = reached | (value(vector) <= goal)
+        stopped = jnp.where(failed & (outcome == RUNNING), GAVE_UP, outcome)
+        return (
+            unravel(vector),
+            jnp.where(usable, solution.ts[0], time),
+            taken,
+            jnp.where(resting, 0, solution.stats["num_rejected_steps"]),
+            jnp.where(reached, REACHED, stopped),
         )
 
-    return jax.vmap(one)(progress, jnp.broadcast_to(goal, progress.time.shape))
+    return jax.vmap(one)(running, goals)
 
 
 def _fine(result: diffrax.RESULTS) -> Array:

@@ -1,7 +1,7 @@
-"""Gradient descent in JAX: the state of a batch, one step, and blocks of steps.
+"""Gradient descent in JAX: works for every objective, optimiser and device.
 
-Works for every objective and device; `deeplin.dynamics.lane_stepping` does the same faster on a
-CPU for the networks of the papers.
+`deeplin.dynamics.lane_steps` and `rank_steps` do the same faster on a CPU for linear networks and
+those of the papers.
 """
 
 from __future__ import annotations
@@ -16,139 +16,168 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
-from deeplin.dynamics.objective import Objective
-from deeplin.networks import Network
+from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
+from deeplin.dynamics.update import Numbers, Update
 
-RUNNING, REACHED, DIVERGED = 0, 1, 2
 _ONE_AT_A_TIME = threading.Lock()
 
 
-class State(NamedTuple):
-    """A batch in training. Stopped runs keep the weights and the step at which they stopped."""
+class _Members(NamedTuple):
+    """What a block of steps knows of each run; every array has a leading batch axis."""
 
-    network: Network
-    velocity: tuple[Any, ...]
-    """Last displacement of every layer (heavy ball); empty without momentum."""
-    outcome: Any
-    """RUNNING, REACHED (value at or below the goal) or DIVERGED, one for each run."""
-    steps: Any
-    """Steps taken, one for each run."""
-
-
-class Rules(NamedTuple):
-    """What every run obeys; one entry for each run, but one momentum for all."""
-
-    learning_rate: Any
-    goal: Any
-    """A run stops with REACHED when its value is at or below this."""
-    ceiling: Any
-    """A run stops with DIVERGED when its value is above this or not a number."""
-    momentum: Any
+    state: State
+    fixed: tuple[Array, ...]
+    rules: Rules
+    rates: Any
+    limit: Any
+    """The step at which the run stands still."""
+    rows: Any
+    """Rows of its mini-batches from step `origin` on, or None."""
 
 
-def start(network: Network, momentum: float) -> State:
-    """The state of a batch before its first step."""
-    batch = network.weights[0].shape[0]
-    velocity = tuple(map(jnp.zeros_like, network.weights)) if momentum else ()
-    zeros = np.zeros(batch, np.int32)
-    return State(network, velocity, zeros, zeros)
+class _Shared(NamedTuple):
+    """What is the same for all runs."""
+
+    data: tuple[Any, ...]
+    numbers: Numbers
+    origin: int
+    """The step of the first mini-batch at hand."""
 
 
-def advance(objective: Objective, rules: Rules, state: State, until: int) -> State:
-    """Take the running members of the batch to step `until`, or to where they stop before it."""
-    clock = int(np.max(state.steps, where=state.outcome == RUNNING, initial=0))
-    devices = len(jax.devices())
-    batch = len(state.outcome)
-    if devices == 1 or batch == 1:
-        return _advance(objective.value_and_gradient, objective.data, rules, state, clock, until)
+class JaxSteps:
+    """Descent of a batch by any `Update`, as a dynamics."""
+
+    def __init__(self, objective: Objective, ensemble: Ensemble, rules: Rules, update: Update):
+        self.objective, self.ensemble, self.rules, self.update = objective, ensemble, rules, update
+        self.numbers = update.numbers(ensemble.weights[0].dtype)
+        self.pace = Pace(ensemble.numbers, None if update.batches is None else update.batches.ahead)
+
+    def start(self) -> State:
+        """The state before the first step."""
+        weights = self.ensemble.weights
+        return State.start(weights, self.update.method.begin(weights, self.update.momentum))
+
+    def clock(self, state: State) -> np.ndarray:
+        """The step each run has reached."""
+        return state.steps
+
+    def advance(self, state: State, until: int) -> State:
+        """Take the running members to step `until`, or a piece of the way.
+
+        A run that breaks the ceiling goes back to the step before, whose weights are still finite:
+        by replaying the piece, since steps are deterministic, rather than by keeping a second copy
+        of the weights at every step.
+        """
+        clock = int(np.max(state.steps, where=state.running, initial=0))
+        until = self.pace.next(clock, until)
+        batches = self.update.batches
+        rows = None if batches is None else batches.rows(clock, batches.ahead)
+        members = _Members(
+            state,
+            self.ensemble.fixed,
+            self.rules,
+            self.update.learning_rate,
+            np.full(len(state.steps), until, np.int32),
+            rows,
+        )
+        after = self._block(members, clock, until)
+        lost = (after.outcome == LOST) & state.running
+        if not lost.any():
+            return after
+        limit = np.where(lost, after.steps - 1, clock)
+        free = Rules(np.full_like(self.rules.goal, -np.inf), np.full_like(self.rules.goal, np.inf))
+        again = members._replace(rules=free, limit=limit.astype(np.int32))
+        before = self._block(again, clock, int(limit.max()))
+        return after._replace(weights=_choose(lost, before.weights, after.weights))
+
+    def _block(self, members: _Members, clock: int, until: int) -> State:
+        kind = (self.objective.value_and_gradient, self.update.method)
+        shared = _Shared(self.objective.data, self.numbers, clock)
+        alone = len(jax.devices()) == 1 or len(members.limit) == 1
+        move = _advance if alone else _on_all_devices
+        moved = move(kind, shared, members, clock, until)
+        return moved._replace(outcome=np.asarray(moved.outcome), steps=np.asarray(moved.steps))
+
+
+def _loop(kind, shared: _Shared, members: _Members, clock, until) -> State:
+    """Value and gradient at W_t, stopping rules, then the step to W_{t+1}, for every member.
+
+    At `until` the rules are applied but no step is taken, so every state that leaves here has
+    passed them. A member that does not move gets its update times zero; if it has diverged that
+    may be no number, and its weights count for nothing.
+    """
+    value_and_gradient, method = kind
+
+    def one(clock, members: _Members) -> State:
+        state, fixed, rules = members[:3]
+        rows = None if members.rows is None else members.rows[clock - shared.origin]
+        risk = partial(_value, value_and_gradient, shared.data, fixed, rows)
+        value, gradient = value_and_gradient(shared.data, state.weights, fixed, rows)
+        running = state.outcome == RUNNING
+        diverged = running & ~(abs(value) <= rules.ceiling)  # overflow may come out as −∞
+        reached = running & ~diverged & (value <= rules.goal)
+        moving = running & ~reached & ~diverged & (clock < members.limit)
+        rates = members.rates
+        if shared.numbers.schedule is not None:
+            rates = rates * shared.numbers.schedule[clock]
+        weights, memory = method(
+            shared.numbers, rates, moving, state.weights, state.memory, (value, gradient, risk)
+        )
+        outcome = jnp.where(reached, REACHED, jnp.where(diverged, LOST, state.outcome))
+        return State(weights, memory, outcome.astype(jnp.int32), state.steps + moving)
+
+    def body(carry):
+        clock, state = carry
+        mapped = jax.vmap(partial(one, clock))
+        return clock + 1, mapped(members._replace(state=state))
+
+    def busy(carry):
+        clock, state = carry
+        return (clock <= until) & jnp.any(state.outcome == RUNNING)
+
+    return jax.lax.while_loop(busy, body, (clock, members.state))[1]
+
+
+def _value(value_and_gradient, data, fixed, rows, weights) -> Array:
+    """R − floor as a function of the weights, for optimisers that evaluate it themselves."""
+    return value_and_gradient(data, weights, fixed, rows)[0]
+
+
+def _choose(members: np.ndarray, yes, no):
+    """Arrays of `yes` for the members, of `no` for the others."""
+
+    def one(a, b):
+        return jnp.where(members.reshape(-1, *(1,) * (a.ndim - 1)), a, b)
+
+    return jax.tree.map(one, yes, no)
+
+
+_advance = jax.jit(_loop, static_argnums=0)
+
+
+def _on_all_devices(kind, shared: _Shared, members: _Members, clock: int, until: int) -> State:
+    """The same with the batch spread over all devices."""
+    batch, devices = len(members.limit), len(jax.devices())
     padding = -batch % devices
-    padded = _pad(padding, (rules._replace(momentum=None), state))
-    rules = padded[0]._replace(momentum=rules.momentum)
+    padded = jax.tree.map(
+        lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[-1:], padding, axis=0)]), members
+    )
     # Programs on several devices that two threads start at once can wait for each other for ever.
     with _ONE_AT_A_TIME:
-        moved = jax.device_get(
-            _advance_sharded(
-                objective.value_and_gradient, objective.data, rules, padded[1], clock, until
-            )
-        )
+        moved = jax.device_get(_advance_sharded(kind, shared, padded, clock, until))
     return jax.tree.map(lambda leaf: jnp.asarray(leaf[:batch]), moved)
 
 
-def _block(value_and_gradient, data, rules: Rules, state: State, clock, until) -> State:
-    """The loop: value and gradient at W_t, stopping rules, then the step to W_{t+1}.
-
-    At `until` the rules are applied but no step is taken, so every state that leaves here has
-    passed them; a run that breaks the ceiling falls back to the weights of the step before.
-    """
-
-    def one(clock, learning_rate, goal, ceiling, state: State, previous):
-        network = state.network
-        value, gradient = value_and_gradient(*data, network)
-        running = state.outcome == RUNNING
-        diverged = running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
-        reached = running & ~diverged & (value <= goal)
-        moving = running & ~reached & ~diverged & (clock < until)
-        velocity = tuple(-learning_rate * slope for slope in gradient)
-        if state.velocity:
-            old = zip(state.velocity, velocity, strict=True)
-            velocity = tuple(rules.momentum * v + push for v, push in old)
-        kept = _choose(diverged, previous, network.weights)
-        weights = tuple(w + v for w, v in zip(network.weights, velocity, strict=True))
-        weights = _choose(moving, weights, kept)
-        if state.velocity:
-            velocity = _choose(moving, velocity, state.velocity)
-        outcome = jnp.where(reached, REACHED, jnp.where(diverged, DIVERGED, state.outcome))
-        network = Network(weights, network.readout, network.activation)
-        after = State(
-            network,
-            velocity if state.velocity else (),
-            outcome.astype(jnp.int32),
-            state.steps + moving,
-        )
-        return after, kept
-
-    def body(carry):
-        clock, state, previous = carry
-        mapped = jax.vmap(partial(one, clock))
-        state, previous = mapped(rules.learning_rate, rules.goal, rules.ceiling, state, previous)
-        return clock + 1, state, previous
-
-    def busy(carry):
-        clock, state, _ = carry
-        return (clock <= until) & jnp.any(state.outcome == RUNNING)
-
-    return jax.lax.while_loop(busy, body, (clock, state, state.network.weights))[1]
-
-
-def _choose(condition: Array, yes, no):
-    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), yes, no)
-
-
-_advance = jax.jit(_block, static_argnums=0)
-
-
 @partial(jax.jit, static_argnums=0)
-def _advance_sharded(value_and_gradient, data, rules, state, clock, until) -> State:
-    """The same with the batch spread over all devices, each looping until its own share is done."""
+def _advance_sharded(kind, shared, members, clock, until) -> State:
+    """Each device loops until its own share is done."""
     everywhere, spread = PartitionSpec(), PartitionSpec("batch")
     share = jax.shard_map(
-        partial(_block, value_and_gradient),
+        partial(_loop, kind),
         mesh=Mesh(np.array(jax.devices()), ("batch",)),
-        in_specs=(
-            everywhere,
-            Rules(spread, spread, spread, everywhere),
-            spread,
-            everywhere,
-            everywhere,
-        ),
+        in_specs=(everywhere, spread, everywhere, everywhere),
         out_specs=spread,
         check_vma=False,
     )
-    return share(data, rules, state, clock, until)
-
-
-def _pad(count: int, tree):
-    """Repeat the last member of the batch until it divides among the devices."""
-    return jax.tree.map(
-        lambda leaf: jnp.concatenate([leaf, jnp.repeat(leaf[-1:], count, axis=0)]), tree
-    )
+    return share(shared, members, clock, until)

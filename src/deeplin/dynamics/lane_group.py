@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.dynamics.stepping import DIVERGED, REACHED, RUNNING, Rules, State
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Rules
 from deeplin.kernels.lanes import LANES
+from deeplin.kernels.moving import Lanes
 from deeplin.networks import Network
 
 EMPTY = -1
@@ -18,26 +19,38 @@ EMPTY = -1
 class Group:
     """Up to `LANES` networks of a batch, the last axis of every array.
 
-    Layers follow one another; entry (i, j) of a layer of shape m×n is row j·m + i of it. `rules`
-    has the rows −η, goal, ceiling, value.
+    Layers follow one another; entry (i, j) of a layer of shape m×n is row j·m + i of it.
     """
 
-    def __init__(self, rules: Rules, state: State, members: np.ndarray):
+    def __init__(self, network: Network, velocity: tuple, members: np.ndarray, rules: Rules):
         self.members = members
-        self.widths = np.array(state.network.widths)
-        self.weights = packed(state.network.weights, members)
-        self.was, self.now = np.zeros((2, *self.weights.shape), self.weights.dtype)
+        self.widths = np.array(network.widths)
+        self.weights = packed(network.weights, members)
+        dtype, count = self.weights.dtype, len(members)
+        self.was, self.now = np.zeros((2, *self.weights.shape), dtype)
         self.now[:] = self.weights
-        layers = state.velocity
-        self.velocity = packed(layers, members) if layers else self.weights[:0].copy()
-        self.readout = _readout(state.network, members)
-        self.rules = np.zeros((4, LANES), self.weights.dtype)
-        self.rules[1:3] = [[-np.inf], [np.inf]]
-        given = (-rules.learning_rate, rules.goal, rules.ceiling)
-        self.rules[:3, : len(members)] = [np.asarray(values)[members] for values in given]
+        self.velocity = packed(velocity, members) if velocity else self.weights[:0].copy()
+        self.readout = _readout(network, members)
+        self.rules = np.zeros((3, LANES), dtype)
+        self.rules[:2] = [[-np.inf], [np.inf]]
+        self.rules[:2, :count] = [np.asarray(values)[members] for values in rules]
+        self.rates = np.zeros((network.depth, LANES), dtype)
+        self.seeds = np.zeros(LANES, np.uint64)
         self.outcome = np.full(LANES, EMPTY, np.int32)
-        self.outcome[: len(members)] = RUNNING
+        self.outcome[:count] = RUNNING
         self.steps = np.zeros(LANES, np.int32)
+
+    def give(self, rates: np.ndarray, seeds: np.ndarray | None) -> None:
+        """The learning rate of each layer, (batch, layers), and the seeds of mini-batches."""
+        count = len(self.members)
+        self.rates[:, :count] = -rates[self.members].T
+        if seeds is not None:
+            self.seeds[:count] = seeds[self.members]
+
+    def lanes(self) -> Lanes:
+        """The networks as the kernels read them."""
+        arrays = (self.now, self.was, self.velocity, self.readout, self.rates, self.rules)
+        return Lanes(*arrays, self.seeds, self.widths)
 
     def train(self, descend: Callable[..., int], clock: int, until: int) -> None:
         """Call `descend(clock, until)` until every network has stopped or is at step `until`.
@@ -49,12 +62,12 @@ class Group:
             began, clock = clock, descend(self, clock, until)
             if (clock - began) % 2:  # the kernel swaps the two copies at every step
                 self.now, self.was = self.was, self.now
-            value, goal, ceiling = self.rules[3], self.rules[1], self.rules[2]
+            goal, ceiling, value = self.rules
             running = self.outcome == RUNNING
             diverged = running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
             reached = running & ~diverged & (value <= goal)
             self._leave(reached, self.now, clock, REACHED)
-            self._leave(diverged, self.was, clock, DIVERGED)
+            self._leave(diverged, self.was, clock, LOST)
             running = self.outcome == RUNNING
             if clock == until or not running.any():
                 self.weights[:, running], self.steps[running] = self.now[:, running], clock
@@ -69,7 +82,8 @@ class Group:
         self.outcome[lanes], self.steps[lanes] = outcome, clock
         for array in (self.now, self.was, self.velocity):
             array[:, lanes] = 0
-        self.rules[:3, lanes] = [[0], [-np.inf], [np.inf]]
+        self.rules[:2, lanes] = [[-np.inf], [np.inf]]
+        self.rates[:, lanes] = 0
 
 
 def packed(layers: tuple[Any, ...], members: np.ndarray) -> np.ndarray:

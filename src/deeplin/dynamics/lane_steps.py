@@ -1,4 +1,4 @@
-"""Gradient descent in compiled kernels: the same states and blocks of steps as in JAX, faster.
+"""Gradient descent in compiled kernels: the same steps as in JAX, faster.
 
 Networks are taken in groups of `LANES`, each group by one thread, without Python's lock.
 """
@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from typing import NamedTuple
 
-import jax
 import numpy as np
 
 from deeplin.dynamics.lane_group import Group, unpack
-from deeplin.dynamics.objective import Objective
-from deeplin.dynamics.stepping import RUNNING, Rules, State
+from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.dynamics.state import Pace, Rules, State
+from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, digest, thread_count
 from deeplin.kernels.lanes import LANES
-from deeplin.kernels.linear import linear_kernel
-from deeplin.kernels.rows import BLOCK, rows_kernel
+from deeplin.kernels.linear import Quadratic, linear_kernel
+from deeplin.kernels.moving import Motion, Options
+from deeplin.kernels.rows import BLOCK, Rows, Scratch, rows_kernel
 from deeplin.networks import Network
 
 UNROLLED = 8
@@ -27,30 +29,58 @@ UNROLLED = 8
 Descend = Callable[[Group, int, int], int]
 
 
-class Advance:
-    """Takes the running members of a batch to a later step, or to where they stop before it.
+class LaneSteps:
+    """Descent of a batch in compiled kernels, as a dynamics.
 
-    Called as `advance(state, until)` with the state of the last call: the networks stay packed in
-    their groups. `unroll` allows a kernel with the width as a constant, compiled for each width.
+    The networks stay packed in their groups between calls. `unroll` allows a kernel with the width
+    as a constant, compiled for each width.
     """
 
-    def __init__(self, objective: Objective, rules: Rules, unroll: bool = True):
-        self.objective, self.rules, self.unroll = objective, rules, unroll
+    def __init__(
+        self,
+        objective: Objective,
+        ensemble: Ensemble,
+        rules: Rules,
+        update: Update,
+        unroll: bool = True,
+    ):
+        self.objective, self.ensemble, self.rules, self.update = objective, ensemble, rules, update
+        self.network: Network = ensemble.tree(ensemble.weights)
+        kind = _linear if objective.has_gap else _rows
+        square = _square(self.network) if unroll else 0
+        self.descend = kind(objective, _orders(update, self.network), self.network, square)
         self.groups: list[Group] = []
+        self.pace = Pace(ensemble.numbers)
 
-    def __call__(self, state: State, until: int) -> State:
-        """The state at step `until`."""
-        running = np.flatnonzero(np.asarray(state.outcome) == RUNNING)
-        clock = int(np.max(np.asarray(state.steps)[running], initial=0))
+    def start(self) -> State:
+        """The state before the first step."""
+        weights = tuple(map(np.asarray, self.ensemble.weights))
+        velocity = tuple(map(np.zeros_like, weights)) if self.update.momentum else ()
+        return State.start(weights, velocity)
+
+    def clock(self, state: State) -> np.ndarray:
+        """The step each run has reached."""
+        return state.steps
+
+    def advance(self, state: State, until: int) -> State:
+        """Take the running members to step `until`, or a piece of the way."""
+        running = np.flatnonzero(state.running)
+        clock = int(np.max(state.steps[running], initial=0))
+        until = self.pace.next(clock, until)
         starts = range(0, len(running), LANES)
         if len(starts) != len(self.groups):  # at first, and when networks that stopped left room
-            self.groups = [Group(self.rules, state, running[at : at + LANES]) for at in starts]
-            square = _square(state.network) if self.unroll else 0
-            kind = _linear if self.objective.has_gap else _rows
-            self.descend = kind(self.objective, self.rules, state, square)
+            members = (running[at : at + LANES] for at in starts)
+            self.groups = [self._group(state, chosen) for chosen in members]
         spread = _threads().map if len(self.groups) > 1 else map
         list(spread(lambda group: group.train(self.descend, clock, until), self.groups))
         return _collect(state, self.groups)
+
+    def _group(self, state: State, members: np.ndarray) -> Group:
+        network = self.ensemble.tree(state.weights)
+        group = Group(network, state.memory, members, self.rules)
+        batches = self.update.batches
+        group.give(self.update.learning_rate, None if batches is None else batches.seeds)
+        return group
 
 
 @cache
@@ -58,44 +88,60 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_count(), "descent")
 
 
-def _linear(objective: Objective, rules: Rules, state: State, square: int) -> Descend:
+class _Orders(NamedTuple):
+    """An `Update` as the kernels know it."""
+
+    options: Options
+    motion: Motion
+
+
+def _orders(update: Update, network: Network) -> _Orders:
+    number = network.weights[0].dtype.type
+    options = Options(
+        bool(update.momentum),
+        update.method.nesterov,
+        bool(update.weight_decay),
+        update.batches is not None,
+    )
+    schedule = np.zeros(0) if update.schedule is None else update.schedule
+    motion = Motion(
+        number(update.momentum),
+        number(update.weight_decay),
+        0 if update.batches is None else update.batches.size,
+        schedule.astype(number),
+    )
+    return _Orders(options, motion)
+
+
+def _linear(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for linear networks with its data."""
-    network, quadratic = state.network, objective.data[0]
     outputs, size = network.outputs, sum(network.widths)
-    kernel = linear_kernel(square, outputs == 1, bool(state.velocity), digest())
-    covariance, optimum = np.asarray(quadratic.covariance), np.asarray(quadratic.optimum)
-    momentum = covariance.dtype.type(rules.momentum)
+    kernel = linear_kernel(square, outputs == 1, orders.options, digest())
+    arrays = [np.asarray(a) for a in (*objective.data[0][:2], *objective.data[1:])]
+    dtype = arrays[0].dtype
+    nothing = [np.zeros((0, 0), dtype)] * (4 - len(arrays))
+    data = Quadratic(*arrays, *nothing)
 
     def descend(group: Group, clock: int, until: int) -> int:
-        V, push, U = np.zeros((3, outputs * size, LANES), covariance.dtype)
-        V.reshape(outputs, size, LANES)[:, -network.widths[-1] :] = group.readout.reshape(
-            outputs, -1, LANES
-        )
-        difference = np.zeros((len(covariance), LANES), covariance.dtype)
-        return call(
-            kernel, group.now, group.was, group.velocity, V, push, U, difference, group.rules,
-            covariance, optimum, momentum, group.widths, clock, until,
-        )  # fmt: skip
+        vectors = np.zeros((3, outputs, size, LANES), dtype)
+        vectors[0, :, -network.widths[-1] :] = group.readout.reshape(outputs, -1, LANES)
+        flat = vectors.reshape(-1, LANES)
+        return call(kernel, group.lanes(), data, orders.motion, flat, clock, until)
 
     return descend
 
 
-def _rows(objective: Objective, rules: Rules, state: State, square: int) -> Descend:
+def _rows(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for GELU and ReLU networks with its data."""
-    network, data = state.network, objective.data[0]
-    smooth = network.activation == "gelu"
-    kernel = rows_kernel(square, smooth, bool(state.velocity), digest())
-    inputs, targets = np.asarray(data.inputs), np.asarray(data.targets)
-    momentum = inputs.dtype.type(rules.momentum)
+    kernel = rows_kernel(square, network.activation == "gelu", orders.options, digest())
+    inputs, targets = (np.asarray(matrix) for matrix in objective.data[0][:2])
+    data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
+    total, widest = BLOCK * sum(network.widths), 2 * BLOCK * max(network.widths)
 
     def descend(group: Group, clock: int, until: int) -> int:
-        A, slopes = np.zeros((2, BLOCK * sum(network.widths), LANES), inputs.dtype)
-        D = np.zeros((2 * BLOCK * max(network.widths), LANES), inputs.dtype)
-        gradient = np.zeros_like(group.now)
-        return call(
-            kernel, group.now, group.was, group.velocity, gradient, A, slopes, D, group.rules,
-            group.readout, inputs, targets, momentum, group.widths, clock, until,
-        )  # fmt: skip
+        counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
+        scratch = Scratch(*(np.zeros((count, LANES), inputs.dtype) for count in counts))
+        return call(kernel, group.lanes(), data, orders.motion, scratch, clock, until)
 
     return descend
 
@@ -110,14 +156,12 @@ def _square(network: Network) -> int:
 def _collect(state: State, groups: list[Group]) -> State:
     """A new state with what the groups have become."""
     outcome, steps = np.array(state.outcome), np.array(state.steps)
-    weights = [np.array(layer) for layer in state.network.weights]
-    velocity = [np.array(layer) for layer in state.velocity]
+    weights = [np.array(layer) for layer in state.weights]
+    velocity = [np.array(layer) for layer in state.memory]
     for group in groups:
         count = len(group.members)
         outcome[group.members] = group.outcome[:count]
         steps[group.members] = group.steps[:count]
         unpack(group.weights, group.members, weights)
         unpack(group.velocity, group.members, velocity)
-    leaves, structure = jax.tree.flatten(state.network)
-    leaves[: len(weights)] = weights  # as they are: a new Network would move them to the device
-    return State(jax.tree.unflatten(structure, leaves), tuple(velocity), outcome, steps)
+    return State(tuple(weights), tuple(velocity), outcome, steps)

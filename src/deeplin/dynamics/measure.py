@@ -7,13 +7,16 @@ from functools import partial
 from itertools import pairwise
 from typing import Any
 
+import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from deeplin.checks import InputError
-from deeplin.dynamics.objective import Objective
-from deeplin.networks import Network, products
+from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.dynamics.state import State
+from deeplin.networks import Layout, Network, products
+from deeplin.sharpness import SharpnessTracker, Tracked
 
 AGAINST_OPTIMUM = ("gap", "distance")
 BETWEEN_LAYERS = ("alignment", "conservation")
@@ -29,19 +32,21 @@ QUANTITIES = (
 )
 
 
-def applicable(objective: Objective, network: Network) -> tuple[str, ...]:
+def applicable(objective: Objective, network: PyTree) -> tuple[str, ...]:
     """The quantities that have a meaning here.
 
     `gap` and `distance` refer to the least-squares optimum, the minimiser of a linear network
-    only; `alignment` and `conservation` compare neighbouring layers.
+    only; `alignment` and `conservation` compare neighbouring layers of a network.
     """
+    if not objective.layout.network:
+        return ("risk", "sharpness")
     missing = () if objective.has_gap else AGAINST_OPTIMUM
     missing += () if network.depth > 1 else BETWEEN_LAYERS
     return tuple(name for name in QUANTITIES if name not in missing)
 
 
 def check_quantities(
-    names: Iterable[str] | None, objective: Objective, network: Network
+    names: Iterable[str] | None, objective: Objective, network: PyTree
 ) -> tuple[str, ...]:
     """The names to record: all applicable ones by default, else the given ones once checked."""
     possible = applicable(objective, network)
@@ -58,14 +63,14 @@ def check_quantities(
 
 
 def measure(
-    objective: Objective, networks: Network, initial: Network, names: Iterable[str]
+    objective: Objective, networks: PyTree, initial: PyTree, names: Iterable[str]
 ) -> dict[str, np.ndarray]:
     """The named quantities of networks with any leading axes (batch; records, batch).
 
     `sharpness` is not among them: it has its own method and warm start. All but the risk of a
     nonlinear network is NumPy, which has nothing to compile for a new shape.
     """
-    host = jax.tree.map(np.asarray, networks)
+    host = jax.tree.map(np.asarray, networks) if objective.layout.network else networks
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
         return {
             name: _MEASURES[name](objective, host, initial) for name in names if name != "sharpness"
@@ -75,12 +80,43 @@ def measure(
 def _risk(objective, networks, _initial) -> np.ndarray:
     if objective.has_gap:
         return _gap(objective, networks, _initial) + objective.data[0].minimal_risk.item()
-    return np.asarray(_risks(objective.risk, objective.data, networks))
+    layout = objective.layout
+    tree = networks.with_batch() if isinstance(networks, Network) else networks
+    return np.asarray(_risks(objective.risk, layout, objective.data, layout.split(tree)))
 
 
-@partial(jax.jit, static_argnums=0)
-def _risks(risk, data, networks: Network) -> Array:
-    return jax.vmap(partial(risk, *data))(networks.with_batch())
+@partial(jax.jit, static_argnums=(0, 1))
+def _risks(risk, layout: Layout, data, arrays) -> Array:
+    return jax.vmap(lambda own: risk(*data, layout.tree(*own)))(arrays)
+
+
+class Quantities:
+    """The named quantities of a batch of runs at each state, the sharpness followed from the last.
+
+    Sharpness is the largest eigenvalue of ∇²R, without the 2λ that weight decay adds to it.
+    """
+
+    def __init__(self, problem: Any, objective: Objective, ensemble: Ensemble, names: Any):
+        self.problem, self.objective, self.ensemble = problem, objective, ensemble
+        self.initial = ensemble.tree(ensemble.weights)
+        self.names = check_quantities(names, objective, self.initial)
+        self.tracker = SharpnessTracker(problem)
+
+    def __call__(self, state: State) -> dict[str, np.ndarray]:
+        """One value of each quantity for each run."""
+        tree = self.ensemble.tree(state.weights)
+        row = measure(self.objective, tree, self.initial, self.names)
+        if "sharpness" in self.names:
+            found = self._sharpness(tree)
+            row |= {"sharpness": found.value, "sharpness_error": found.error}
+        return row
+
+    def _sharpness(self, tree: PyTree) -> Tracked:
+        if self.ensemble.layout.network:
+            return self.tracker(tree)
+        arrays, still = eqx.partition(tree, eqx.is_array)
+        one_record = eqx.combine(jax.tree.map(lambda leaf: leaf[None], arrays), still)
+        return Tracked(*(column[0] for column in self.tracker.along(one_record)))
 
 
 def _gap(objective, networks, _initial) -> np.ndarray:

@@ -1,39 +1,50 @@
-"""What a dynamics goes down: a value and its gradient, as a pure function of data and network."""
+"""What a dynamics goes down: a value and its gradient, as pure functions of data and weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
-from jaxtyping import Array
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree
 
 from deeplin.checks import InputError
 from deeplin.networks import (
+    Layout,
     Network,
-    check_loss,
     data_risk,
     gap_and_gradient,
     landscape,
     linear_risk,
+    products,
 )
+from deeplin.networks.risk import Data
 from deeplin.problems import Problem
 
-Gradient = tuple[Array, ...]
+Weights = tuple[Float[Array, "*axes"], ...]
+Rows = Int[Array, " size"] | None
+"""Numbers of the rows in a mini-batch; None for all of them."""
 
 
 class Objective(NamedTuple):
-    """A risk R and how to descend it: `value_and_gradient(*data, network)`, value = R − floor.
+    """A risk R and how to descend it: `value_and_gradient(data, weights, fixed, rows)`.
 
-    For a linear network on a problem the value is the gap R − R_min, taken about the optimum so
-    that it stays accurate down to rounding; otherwise it is the risk itself and the floor is 0.
-    The data are arguments of the functions, so compiled code does not depend on the problem.
+    The value is R − floor. For a linear network on a problem it is the gap R − R_min, taken about
+    the optimum so that it stays accurate down to rounding; otherwise it is the risk itself and the
+    floor is 0. The data are arguments of the functions, so compiled code does not depend on the
+    problem.
     """
 
-    value_and_gradient: Callable[..., tuple[Array, Gradient]]
+    value_and_gradient: Callable[..., tuple[Array, Weights]]
     risk: Callable[..., Array]
+    """`risk(*data, tree)` of one tree."""
     data: tuple[Any, ...]
+    layout: Layout
+    """How weights and fixed arrays make a network, or whatever else is trained."""
     floor: float
     """R_min, a lower bound of the risk, where `has_gap`; else 0."""
     has_gap: bool
@@ -42,31 +53,135 @@ class Objective(NamedTuple):
 
 @dataclass(frozen=True)
 class Autodiff:
-    """Value and gradient over the weights by reverse-mode differentiation, the read-out fixed."""
+    """Value and gradient of any risk by reverse-mode differentiation."""
 
     risk: Callable[..., Array]
+    layout: Layout
+    whole: bool = False
+    """With mini-batches: whether the value is the risk on all rows (a goal needs that)."""
 
-    def __call__(self, *arguments) -> tuple[Array, Gradient]:
-        """R and its gradient at the network, which is the last argument."""
-        *data, network = arguments
+    def __call__(self, data: tuple, weights: Weights, fixed: Weights, rows: Rows = None):
+        """R and its gradient, on these rows if some are given."""
+        taken = data if rows is None else (_taken(data[0], rows),)
+        value, gradient = jax.value_and_grad(partial(self._risk, taken, fixed))(weights)
+        if self.whole and rows is not None:
+            value = self._risk(data, fixed, weights)
+        return value, gradient
 
-        def of_weights(weights):
-            return self.risk(*data, Network(weights, network.readout, network.activation))
-
-        return jax.value_and_grad(of_weights)(network.weights)
+    def _risk(self, data: tuple, fixed: Weights, weights: Weights) -> Array:
+        return self.risk(*data, self.layout.tree(weights, fixed))
 
 
-def objective_of(problem: Problem | Callable[[Network], Array], network: Network) -> Objective:
-    """The objective of a problem, or of any differentiable `loss(network) -> scalar`."""
+@dataclass(frozen=True)
+class ClosedForm:
+    """R − R_min of a linear network and its gradient (FM-L8, FM-grad)."""
+
+    layout: Layout
+
+    def __call__(self, data: tuple, weights: Weights, fixed: Weights, rows: Rows = None):
+        """The gap on all rows; the gradient of the risk on `rows`, if some are given."""
+        network: Network = self.layout.tree(weights, fixed)
+        value, gradient = gap_and_gradient(data[0], network)
+        if rows is None:
+            return value, gradient
+        inputs, targets = (matrix[rows] for matrix in data[1:])
+        backward = products.backward_products(network.weights, network.readout)
+        slope = 2 / len(rows) * inputs.T @ (inputs @ backward[0] - targets)
+        forward = products.forward_products(network.weights, slope)
+        return value, tuple(products.layer_gradients(backward, forward))
+
+
+def _taken(data: Data, rows: Any) -> Data:
+    return Data(data.inputs[rows], data.targets[rows], data.minimal_risk)
+
+
+def objective_of(problem: Problem | Callable[[Any], Array], tree: PyTree) -> Objective:
+    """The objective of a problem at a network, or of any `loss(tree) -> scalar`.
+
+    `tree` may carry leading axes: its layout counts, and the precision of its arrays.
+    """
+    layout = Layout.of(tree.stacked if hasattr(tree, "stacked") else tree)
     if not isinstance(problem, Problem):
         if not callable(problem):
             raise InputError(
                 f"problem is a {type(problem).__name__}; pass a deeplin.Problem or a function "
                 "loss(network) that returns a scalar."
             )
-        check_loss(problem, network)
-        return Objective(Autodiff(problem), problem, (), 0.0, False)
-    risk, data = landscape(problem, network)
+        return Objective(Autodiff(problem, layout), problem, (), layout, 0.0, False)
+    risk, data = landscape(problem, tree)
     if risk is linear_risk:
-        return Objective(gap_and_gradient, linear_risk, (data,), problem.minimal_risk, True)
-    return Objective(Autodiff(data_risk), data_risk, (data,), 0.0, False)
+        floor = problem.minimal_risk
+        return Objective(ClosedForm(layout), linear_risk, (data,), layout, floor, True)
+    return Objective(Autodiff(data_risk, layout), data_risk, (data,), layout, 0.0, False)
+
+
+def with_rows(objective: Objective, problem: Problem, has_goal: bool) -> Objective:
+    """The same objective with the rows at hand, for mini-batches."""
+    if not objective.has_gap:
+        whole = Autodiff(objective.risk, objective.layout, has_goal)
+        return objective._replace(value_and_gradient=whole)
+    dtype = objective.data[0].optimum.dtype
+    rows = problem.require_data("descent on mini-batches")
+    return objective._replace(data=(objective.data[0], *(jnp.asarray(m, dtype) for m in rows)))
+
+
+class Ensemble(NamedTuple):
+    """What is trained: trees of one layout as arrays with a leading batch axis."""
+
+    layout: Layout
+    weights: tuple[Float[Array, "batch ..."], ...]
+    """Trained arrays at the start."""
+    fixed: tuple[Array, ...]
+    """Arrays that stay as they are."""
+    single: bool
+    """Whether the caller passed one tree and gets plain values."""
+
+    @classmethod
+    def of(cls, tree: PyTree, copies: int | None = None) -> Ensemble:
+        """A network, a batch of networks, or any other pytree; `copies` of it if that is given."""
+        batched = isinstance(tree, Network) and tree.batch is not None
+        if isinstance(tree, Network):
+            tree = tree.with_batch()
+        layout = Layout.of(tree)
+        arrays = layout.split(tree)
+        if not isinstance(tree, Network):
+            arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], arrays)
+        if copies is not None and not batched:
+            arrays = jax.tree.map(
+                lambda leaf: jnp.broadcast_to(leaf[0], (copies, *leaf.shape[1:])), arrays
+            )
+        return cls(layout, *arrays, single=not batched and copies is None)
+
+    @property
+    def size(self) -> int:
+        """Number of runs."""
+        return len(self.weights[0])
+
+    @property
+    def numbers(self) -> int:
+        """Trained numbers in all runs together."""
+        return sum(weight.size for weight in self.weights)
+
+    def tree(self, weights: tuple[Any, ...]) -> PyTree:
+        """The batch with these weights."""
+        return self.layout.tree(weights, self.fixed)
+
+    def result(self, weights: tuple[Any, ...]) -> PyTree:
+        """What the caller gets back: a checked `Network` (or pytree), without axis if single."""
+        on_device = tuple(jax.device_put(np.array(w)) if _host(w) else w for w in weights)
+        tree = self.tree(on_device)
+        if self.single:
+            tree = self.layout.tree(
+                *(tuple(a[0] for a in part) for part in (on_device, self.fixed))
+            )
+        if isinstance(tree, Network):
+            return Network(tree.weights, tree.readout, tree.activation)
+        return tree
+
+    def members(self, values: Any) -> Any:
+        """One value for each run; a plain one if single."""
+        return np.asarray(values)[0].item() if self.single else np.asarray(values)
+
+
+def _host(array: Any) -> bool:
+    return isinstance(array, np.ndarray)

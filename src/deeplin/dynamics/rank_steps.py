@@ -1,130 +1,151 @@
-"""Descent of a linear network with wide layers, each step a rank-q update of every layer.
+"""Descent of single linear networks, each step a rank-q update of every layer, as a dynamics.
 
 On a diagonal covariance (any problem, in the eigenbasis of Σ̂) a step needs only the q backward
-products, the q forward products and a rank-q update: O(L r² q) operations for width r, and two
-passes over the weights, because the update of this step and the backward products of the next
-share one. Sizes are padded with zeros to multiples of four, the rows handled at a time; padding
-stays zero under descent, so it changes nothing.
+products, the q forward products and a rank-q update. Every run may have its own problem. Runs are
+taken by threads, without Python's lock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 
-from deeplin.kernels.compiling import call
-from deeplin.kernels.wide import BROKEN, ROWS, RUNNING, descend
+from deeplin.dynamics.objective import Ensemble
+from deeplin.dynamics.state import LOST, Pace, Rules, State
+from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.wide import ROWS, Diagonal, Motion, Network, descend
 
 
-@dataclass
-class Descent:
-    """One network in training, on R = floor + Σ_i λ_i ‖Θ_i − Θ*_i‖² (FM-L8 in the eigenbasis)."""
+class Memory(NamedTuple):
+    """What each run carries besides its weights."""
 
-    widths: np.ndarray
-    weights: np.ndarray
-    velocity: np.ndarray
-    outer: np.ndarray
-    """Seeds of the backward products (q × d_L): the read-out, or the identity."""
-    eigenvalues: np.ndarray
-    optimum: np.ndarray
-    """Θ* in the eigenbasis, transposed (q × d_0)."""
-    sizes: tuple[int, ...]
-    """d_0, …, d_L without padding."""
-    floor: float
-    steps: int = 0
-    risk: float = np.nan
-    path: float = 0.0
+    velocity: tuple[Any, ...]
+    path: Float[np.ndarray, " batch"]
     """Σ_t √R(W_t) over the steps taken."""
-    outcome: int = RUNNING
+    risk: Float[np.ndarray, " batch"]
+    """R at the last check."""
 
-    @classmethod
-    def begin(
-        cls,
-        weights: Sequence[np.ndarray],
-        eigenvalues: np.ndarray,
-        optimum: np.ndarray,
-        *,
-        readout: np.ndarray | None = None,
-        floor: float = 0.0,
-        momentum: float = 0.0,
-    ) -> Descent:
-        """Start from layers W_1 … W_L with inputs in the eigenbasis of Σ̂ (Θ* of shape d_0 × q)."""
-        sizes = (weights[0].shape[1], *(len(weight) for weight in weights))
-        widths = np.array([_padded(size) for size in sizes])
-        layers = [
-            _pad(weight, widths[k + 1], widths[k]).ravel() for k, weight in enumerate(weights)
-        ]
-        outer = np.eye(sizes[-1]) if readout is None else np.reshape(readout, (1, -1))
-        flat = np.concatenate(layers)
-        return cls(
-            widths,
-            flat,
-            np.zeros_like(flat) if momentum else np.zeros(0),
-            _pad(outer, len(outer), widths[-1]),
-            _pad(np.atleast_2d(eigenvalues), 1, widths[0])[0],
-            _pad(optimum.T, optimum.shape[1], widths[0]),
-            sizes,
-            float(floor),
-        )
 
-    @property
-    def layers(self) -> list[np.ndarray]:
-        """W_1 … W_L as they are now (copies, without padding)."""
-        result, start = [], 0
-        for rows, columns, m, n in zip(
-            self.widths[1:], self.widths[:-1], self.sizes[1:], self.sizes[:-1], strict=True
-        ):
-            layer = self.weights[start : start + rows * columns].reshape(rows, columns)
-            result.append(layer[:m, :n].copy())
-            start += rows * columns
-        return result
+class Target(NamedTuple):
+    """R = floor + Σ_i λ_i ‖Θ_i − Θ*_i‖² (FM-L8), for inputs in the eigenbasis of Σ̂."""
 
-    def advance(
+    eigenvalues: Float[np.ndarray, " rank"]
+    optimum: Float[np.ndarray, "rank q"]
+    floor: float = 0.0
+
+
+class RankSteps:
+    """Descent of each run on its own target; networks of one shape, inputs in the eigenbasis.
+
+    A run that breaks the ceiling goes back to the step before, whose weights are still finite: by
+    replaying the piece, since steps are deterministic, rather than by copying weights at every
+    step.
+    """
+
+    def __init__(
         self,
-        until: int,
-        learning_rate: float,
-        *,
+        ensemble: Ensemble,
+        targets: list[Target],
+        rules: Rules,
+        learning_rate: np.ndarray,
         momentum: float = 0.0,
-        goal: float = -np.inf,
-        ceiling: float = np.inf,
-    ) -> None:
-        """Descend to step `until`, or stop before: R ≤ goal, or R above the ceiling or NaN.
+    ):
+        self.ensemble, self.rules = ensemble, rules
+        self.learning_rate, self.momentum = learning_rate, momentum
+        weights = [np.asarray(w) for w in ensemble.weights]
+        self.sizes = (weights[0].shape[2], *(w.shape[1] for w in weights))
+        self.widths = np.array([_padded(size) for size in self.sizes])
+        self.targets = [self._diagonal(target, run) for run, target in enumerate(targets)]
+        self.packed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.pace = Pace(ensemble.numbers)
 
-        A run that breaks the ceiling goes back to the step before, whose weights are still finite:
-        by replaying, since steps are deterministic, rather than by copying weights at every step.
-        """
-        if self.outcome != RUNNING:
-            return
-        start = (self.weights.copy(), self.velocity.copy(), self.steps, self.path)
-        self._run(until, learning_rate, momentum, goal, ceiling)
-        if self.outcome == BROKEN and self.steps > start[2]:
-            broken_at = self.steps
-            self.weights, self.velocity, self.steps, self.path = start
-            self._run(broken_at - 1, learning_rate, momentum, goal, ceiling)
-            self.steps, self.outcome = broken_at, BROKEN
+    def start(self) -> State:
+        """The state before the first step."""
+        weights = tuple(np.array(w) for w in self.ensemble.weights)
+        velocity = tuple(map(np.zeros_like, weights)) if self.momentum else ()
+        nothing = np.zeros(self.ensemble.size)
+        return State.start(weights, Memory(velocity, nothing, np.full_like(nothing, np.nan)))
 
-    def _run(self, until, learning_rate, momentum, goal, ceiling) -> None:
-        self.outcome, taken, self.risk, self.path = call(
-            descend,
-            self.weights,
-            self.velocity,
-            self.widths,
-            self.outer,
-            self.eigenvalues,
-            self.optimum,
-            self.floor,
-            (learning_rate, momentum, goal, ceiling),
-            until - self.steps,
-            self.path,
+    def clock(self, state: State) -> np.ndarray:
+        """The step each run has reached."""
+        return state.steps
+
+    def advance(self, state: State, until: int) -> State:
+        """Take the running members to step `until`, or a piece of the way."""
+        running = np.flatnonzero(state.running)
+        clock = int(np.max(state.steps[running], initial=0))
+        until = self.pace.next(clock, until)
+        copies = [np.array(item) for item in (state.outcome, state.steps, *state.memory[1:])]
+        outcome, steps, path, risk = copies
+        weights, velocity = ([np.array(w) for w in ws] for ws in (state.weights, state.memory[0]))
+
+        def one(run: int) -> None:
+            begun = (until - clock, float(path[run]))
+            found = self._run(run, state, begun)
+            if found[0] == LOST and found[1] > 0:
+                del self.packed[run]
+                lost, at = LOST, found[1]
+                found = (lost, at, *self._run(run, state, (at - 1, begun[1]))[2:])
+            outcome[run], steps[run] = found[0], steps[run] + found[1]
+            risk[run], path[run] = found[2:]
+            for flat, layers in zip(self.packed[run], (weights, velocity), strict=True):
+                if layers:
+                    self._unpack(flat, run, layers)
+
+        list((_threads().map if len(running) > 1 else map)(one, running))
+        return State(tuple(weights), Memory(tuple(velocity), path, risk), outcome, steps)
+
+    def _run(
+        self, run: int, state: State, begun: tuple[int, float]
+    ) -> tuple[int, int, float, float]:
+        """Outcome, steps taken, risk and path of one run after a call of the kernel."""
+        if run not in self.packed:
+            velocity = state.memory.velocity
+            nothing = np.zeros(0)
+            self.packed[run] = (
+                self._pack(state.weights, run),
+                self._pack(velocity, run) if velocity else nothing,
+            )
+        weights, velocity = self.packed[run]
+        motion = Motion(
+            float(self.learning_rate[run]), float(self.momentum),
+            float(self.rules.goal[run]), float(self.rules.ceiling[run]),
+        )  # fmt: skip
+        network = Network(weights, velocity, self.widths)
+        return call(descend, network, self.targets[run], motion, *begun)
+
+    def _pack(self, layers: tuple[Any, ...], run: int) -> np.ndarray:
+        """The layers of one run after one another, padded with zeros, which descent keeps."""
+        shapes = zip(layers, self.widths[1:], self.widths[:-1], strict=True)
+        return np.concatenate([_pad(np.asarray(w)[run], m, n).ravel() for w, m, n in shapes])
+
+    def _unpack(self, flat: np.ndarray, run: int, layers: list[np.ndarray]) -> None:
+        start = 0
+        for layer, m, n in zip(layers, self.widths[1:], self.widths[:-1], strict=True):
+            padded = flat[start : start + m * n].reshape(m, n)
+            layer[run] = padded[: layer.shape[1], : layer.shape[2]]
+            start += m * n
+
+    def _diagonal(self, target: Target, run: int) -> Diagonal:
+        """The target as the kernel reads it: padded, Θ* transposed, with the read-out."""
+        q = target.optimum.shape[1]
+        fixed = self.ensemble.fixed
+        outer = np.asarray(fixed[0])[run].reshape(1, -1) if fixed else np.eye(self.sizes[-1])
+        return Diagonal(
+            _pad(np.asarray(outer, np.float64), len(outer), self.widths[-1]),
+            _pad(np.atleast_2d(target.eigenvalues), 1, self.widths[0])[0],
+            _pad(target.optimum.T, q, self.widths[0]),
+            float(target.floor),
         )
-        self.steps += taken
 
 
-def steps_within(seconds: float, weights: int, outputs: int) -> int:
-    """How many steps take about `seconds` on one core (some 2·10⁹ multiply-adds a second)."""
-    return max(1, int(seconds * 2e9 / (3 * outputs * weights)))
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_count(), "wide")
 
 
 def _padded(size: int) -> int:

@@ -2,80 +2,79 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import jax
 import numpy as np
 
 from deeplin.checks import whole_number
-from deeplin.dynamics.measure import check_quantities, measure
-from deeplin.dynamics.objective import Objective
+from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.run import Records
-from deeplin.networks import Network
-from deeplin.sharpness import SharpnessTracker
+from deeplin.dynamics.state import State
+from deeplin.networks import Trajectory
 
-Watch = Callable[[int, Mapping[str, np.ndarray]], None]
-"""Told of every record: its step, and each quantity with one value for each network."""
+Measure = Callable[[State], Mapping[str, np.ndarray]]
+"""The quantities of a state, each with one value for each run."""
+Watch = Callable[[float, Mapping[str, np.ndarray]], None]
+"""Told of every record: its step or time, and its quantities."""
 
 
 class Recorder:
-    """Collects the quantities of a batch at steps 0, k, 2k, … and the last one."""
+    """Collects the quantities of a batch of runs, whatever their dynamics, and their weights."""
 
     def __init__(
         self,
-        problem: Any,
-        objective: Objective,
-        initial: Network,
-        every: int | None,
-        names: Iterable[str] | None,
-        keep_weights: bool,
+        ensemble: Ensemble,
+        measure: Measure | None,
+        *,
+        keep_weights: bool = True,
         watch: Watch | None = None,
+        unit: str = "step",
     ):
-        self.objective, self.initial = objective, initial
-        self.track_sharpness = SharpnessTracker(problem)
-        self.every = None if every is None else whole_number("record_every", every)
-        self.names = check_quantities(names, objective, initial)
+        self.ensemble, self.measure, self.unit = ensemble, measure, unit
         self.keep_weights, self.watch = keep_weights, watch
-        self.moments: list[int] = []
-        self.rows: list[dict[str, np.ndarray]] = []
-        self.snapshots: list[Network] = []
+        self.when: list[float] = []
+        self.rows: list[Mapping[str, np.ndarray]] = []
+        self.snapshots: list[tuple] = []
 
-    def schedule(self, steps: int) -> Iterator[int]:
-        """The steps to pause at: those to record, and the last one."""
-        if self.every is not None:
-            yield from range(0, steps, self.every)
-        yield steps
-
-    def note(self, step: int, network: Network) -> None:
+    def note(self, when: float, state: State) -> None:
         """Take one record."""
-        if self.every is None:
+        if self.measure is None:
             return
-        row = measure(self.objective, network, self.initial, self.names)
-        if "sharpness" in self.names:
-            found = self.track_sharpness(network)
-            row |= {"sharpness": found.value, "sharpness_error": found.error}
-        self.moments.append(step)
+        row = self.measure(state)
+        self.when.append(when)
         self.rows.append(row)
         if self.keep_weights:
-            self.snapshots.append(network)
+            self.snapshots.append(state.weights)
         if self.watch is not None:
-            self.watch(step, row)
+            self.watch(when, row)
 
-    def records(self, single: bool) -> Records:
-        """All records as columns, without the batch axis for a single network."""
-        if self.every is None:
+    def records(self) -> Records:
+        """All records as columns, without the batch axis for a single run."""
+        if self.measure is None:
             return Records()
-        member = 0 if single else slice(None)
+        member = 0 if self.ensemble.single else slice(None)
         columns = {n: np.stack([row[n][member] for row in self.rows]) for n in self.rows[0]}
-        return Records({"step": np.array(self.moments)} | columns)
+        return Records({self.unit: np.array(self.when)} | columns)
 
-    def trajectory(self, single: bool) -> Network | None:
-        """The weights at each record: leading record axis, then the batch axis if there is one."""
+    def trajectory(self) -> Trajectory | None:
+        """The weights at each record."""
         if not self.snapshots:
             return None
-        member = 0 if single else slice(None)
-        return jax.tree.map(
-            lambda *leaves: jax.device_put(np.stack([np.asarray(leaf)[member] for leaf in leaves])),
-            *self.snapshots,
-        )
+        ensemble, count = self.ensemble, len(self.snapshots)
+        member = 0 if ensemble.single else slice(None)
+        columns = zip(*self.snapshots, strict=True)
+        moving = [np.stack([np.asarray(leaf)[member] for leaf in leaves]) for leaves in columns]
+        still = [
+            np.broadcast_to(np.asarray(leaf)[member], (count, *np.shape(leaf[member])))
+            for leaf in ensemble.fixed
+        ]
+        arrays = tuple(jax.device_put(array) for array in (*moving, *still))
+        return Trajectory(arrays, ensemble.layout, not ensemble.single)
+
+
+def steps_to_record(every: int | None, steps: int) -> Iterator[int]:
+    """The steps to pause at: 0, k, 2k, … and the last one; only the last one without `every`."""
+    if every is not None:
+        yield from range(0, steps, whole_number("record_every", every))
+    yield steps

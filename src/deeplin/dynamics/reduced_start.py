@@ -3,34 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, shown
 from deeplin.problems import Problem
 
 POWER_STEPS = 40
 INSIDE, OUTSIDE = 0, 1
 """The two independent streams of random numbers that each key gives."""
-
-
-def key_words(key: Any) -> np.ndarray:
-    """The words of a key (words,), or of a batch of keys (runs, words)."""
-    try:
-        keys = jnp.asarray(key)
-        typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
-        words = np.asarray(jax.random.key_data(keys) if typed else keys)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"key is {shown(key)}; pass jax.random.key(seed).") from error
-    if words.dtype != np.uint32 or words.ndim not in (1, 2):
-        raise InputError(
-            f"key has shape {words.shape} and type {words.dtype}; pass jax.random.key(seed), or "
-            "jax.random.split(key, runs) for a batch."
-        )
-    return words
 
 
 @dataclass(frozen=True, eq=False)

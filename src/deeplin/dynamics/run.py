@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
 
+import jax
 import numpy as np
 import pandas as pd
+from jaxtyping import Array, Float, Integer, Num, PyTree, Shaped
 
-from deeplin.networks import Network
+from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING
+from deeplin.networks import Network, Trajectory
 
 CONVERGED, DIVERGED, STOPPED = "converged", "diverged", "stopped"
+STATUS = {RUNNING: STOPPED, GAVE_UP: STOPPED, REACHED: CONVERGED, LOST: DIVERGED}
+"""What a run is called, by its outcome."""
 
 
 class Records(Mapping[str, np.ndarray]):
@@ -23,6 +27,12 @@ class Records(Mapping[str, np.ndarray]):
 
     def __init__(self, columns: Mapping[str, np.ndarray] | None = None):
         self._columns = {name: np.asarray(values) for name, values in (columns or {}).items()}
+
+    @property
+    def plain(self) -> bool:
+        """Whether it was full-batch descent with one constant rate and nothing else, or a flow."""
+        more = self.momentum or self.weight_decay or self.batch_size
+        return self.variant == "plain" and not more
 
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._columns:
@@ -43,12 +53,12 @@ class Records(Mapping[str, np.ndarray]):
     def table(self) -> pd.DataFrame:
         """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …"""
         index_name = "time" if "time" in self._columns else "step"
-        moments = self._columns[index_name]
+        when = self._columns[index_name]
         batch = max((v.shape[1] for v in self._columns.values() if v.ndim > 1), default=1)
         single = all(v.ndim == 1 for name, v in self._columns.items() if name in ("risk", "loss"))
         rows: dict[str, np.ndarray] = {
-            index_name: np.repeat(moments, 1 if single else batch),
-            "run": np.tile(np.arange(1 if single else batch), len(moments)),
+            index_name: np.repeat(when, 1 if single else batch),
+            "run": np.tile(np.arange(1 if single else batch), len(when)),
         }
         for name, values in self._columns.items():
             if name == index_name:
@@ -63,32 +73,86 @@ class Records(Mapping[str, np.ndarray]):
 
 @dataclass(frozen=True)
 class Run:
-    """The outcome of training one network, or a batch of them.
+    """The outcome of training one network, or a batch of them, by any dynamics.
 
     For a batch, `status`, `steps` and the entries of `evidence` are arrays with one entry for each
-    run; for a single network they are plain values.
+    run, and `run[k]` is one of them; for a single network they are plain values.
     """
 
-    network: Network
-    """The trained weights. A diverged run keeps its last finite ones."""
-    initial: Network
+    network: Network | PyTree[Array]
+    """The trained weights (or the pytree of a loss of one's own). A diverged run keeps its last
+    finite ones."""
+    initial: Network | PyTree[Array]
     """The weights it started from."""
-    status: Any
+    status: str | Shaped[np.ndarray, " batch"]
     """`converged` (a goal was reached), `diverged`, or `stopped` (ran out of steps or time)."""
-    steps: Any
+    steps: int | Integer[np.ndarray, " batch"]
     """Steps taken; for a diverged run the step at which it diverged."""
     records: Records = field(default_factory=Records)
     """What was recorded along the way."""
-    trajectory: Network | None = None
-    """The weights at each record, with a leading record axis before the batch axis."""
-    learning_rate: Any = None
-    """The learning rate of descent (one for each run); None for gradient flow."""
+    trajectory: Trajectory | None = None
+    """The weights at each record."""
+    learning_rate: float | Float[np.ndarray, "*axes"] | None = None
+    """η on R: a number or (batch,); with one for each layer (layers,) or (batch, layers), with a
+    schedule (steps,). None for gradient flow, and where an optimiser has its own."""
     momentum: float = 0.0
-    """Heavy-ball coefficient of descent."""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    """β of the heavy ball, or of Nesterov's method."""
+    evidence: Mapping[str, str | float | int | Num[np.ndarray, "*axes"]] = field(
+        default_factory=dict
+    )
     """Measured at the end: `gap`, `risk`; for flow also `time`, `evaluations`, `drift` (FM-L1)."""
+    dynamics: str = "descent"
+    """`descent` or `flow`."""
+    variant: str = "plain"
+    """`plain`, or what else there was: `nesterov`, `layers`, `schedule`, `optimizer`, …"""
+    weight_decay: float = 0.0
+    """λ of the objective R + λΣ‖W_k‖² (X-9)."""
+    batch_size: int | None = None
+    """Rows of each mini-batch (X-10); None for full-batch descent."""
+
+    @property
+    def single(self) -> bool:
+        """Whether it is one run rather than a batch."""
+        return np.ndim(self.steps) == 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether it was full-batch descent with one constant rate and nothing else, or a flow."""
+        more = self.momentum or self.weight_decay or self.batch_size
+        return self.variant == "plain" and not more
+
+    def __getitem__(self, index: int) -> Run:
+        """One run of a batch."""
+        if self.single:
+            raise TypeError("this is a single run; run[k] is for batches")
+        batch = len(np.asarray(self.steps))
+
+        def one(values, axis=0):
+            """The entry of this run where there is one for each."""
+            array = np.asarray(values)
+            if array.ndim <= axis or array.shape[axis] != batch:
+                return values
+            entry = array.take(index, axis=axis)
+            return entry.item() if entry.ndim == 0 else entry
+
+        values = {f.name: getattr(self, f.name) for f in fields(Run)}
+        for name in ("network", "initial"):
+            values[name] = jax.tree.map(lambda leaf: leaf[index], values[name])
+        for name in ("status", "steps", "learning_rate"):
+            values[name] = one(values[name])
+        values["evidence"] = {name: one(entry) for name, entry in self.evidence.items()}
+        values["records"] = Records(
+            {n: v if n in ("step", "time") else one(v, 1) for n, v in self.records.items()}
+        )
+        path = self.trajectory
+        if path is not None:
+            arrays = tuple(array[:, index] for array in path.arrays)
+            values["trajectory"] = Trajectory(arrays, path.layout, batched=False)
+        return Run(**values)
 
     def __repr__(self) -> str:
         kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
         outcome = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
+        if not isinstance(self.network, Network):
+            return f"Run({outcome})"
         return f"Run({outcome}; depth {self.network.depth}, widths {self.network.widths})"

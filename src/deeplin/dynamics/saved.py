@@ -16,7 +16,7 @@ from deeplin.door import door
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.saved_parts import known_parts, problem_of, run_of
 from deeplin.files import whole_file
-from deeplin.networks import Network, check_fits
+from deeplin.networks import Network, Trajectory, check_fits
 from deeplin.problems import Problem
 
 FORMAT = "deeplin run 1"
@@ -42,7 +42,7 @@ def save_run(
     """
     path = check_run_path(path)
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
-    arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(run)}))
+    arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(Run)}))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
     text = json.dumps(manifest(problem, run) | dict(notes or {}), indent=2, default=_plain)
     try:
@@ -120,7 +120,7 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
     """Leaves of nested mappings and networks as ("a/b/c", array); None is left out."""
     if value is None:
         return
-    if isinstance(value, Network):
+    if isinstance(value, (Network, Trajectory)):
         layers = {f"{k}": weight for k, weight in enumerate(value.weights)}
         value = {"weights": layers, "readout": value.readout, "activation": value.activation}
     if isinstance(value, Mapping):

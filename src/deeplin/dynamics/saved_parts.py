@@ -16,7 +16,7 @@ import numpy as np
 
 from deeplin.checks import InputError, finite_array, require_float64, whole_number
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
-from deeplin.networks import Network
+from deeplin.networks import Layout, Network, Trajectory
 from deeplin.problems import Problem
 
 STATUSES = (CONVERGED, DIVERGED, STOPPED)
@@ -74,9 +74,12 @@ def run_of(parts: Any) -> Run:
         "trajectory": trajectory,
         "status": _status(parts.get("status"), network.batch),
         "steps": _for_each_run("steps", parts.get("steps"), network.batch, "iu"),
-        "learning_rate": _rate(parts.get("learning_rate"), network.batch),
+        "learning_rate": _rate(parts, network),
         "momentum": _momentum(parts.get("momentum", 0.0)),
         "evidence": _evidence(parts.get("evidence", {}), network.batch),
+        "dynamics": _dynamics(parts.get("dynamics", "descent")),
+        "variant": str(parts.get("variant", "plain")),
+        "weight_decay": _for_each_run("weight_decay", parts.get("weight_decay", 0.0), None),
     }
     return Run(**(parts | known))
 
@@ -112,17 +115,17 @@ def _shapes(network: Network) -> tuple:
     return network.activation, jax.tree.structure(network), [w.shape for w in network.weights]
 
 
-def _trajectory(parts: Any, records: Records, network: Network) -> Network | None:
+def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | None:
     if parts is None:
         return None
     moments = records.get("time", records.get("step"))
     if moments is None:
         raise InputError("run/trajectory has no run/records/step or run/records/time beside it.")
-    trajectory = _network("run/trajectory", parts, len(moments))
-    first = jax.tree.map(lambda leaf: leaf[0], trajectory)
+    states = _network("run/trajectory", parts, len(moments))
+    first = jax.tree.map(lambda leaf: leaf[0], states)
     if _shapes(first) != _shapes(network):
         raise InputError("run/trajectory and run/network have different layers.")
-    return trajectory
+    return Trajectory(tuple(jax.tree.leaves(states)), Layout.of(network), network.batch is not None)
 
 
 def _records(parts: Any, batch: int | None) -> Records:
@@ -152,9 +155,22 @@ def _status(value: Any, batch: int | None) -> Any:
     return value
 
 
-def _rate(value: Any, batch: int | None) -> Any:
-    if value is not None and np.any(_for_each_run("learning_rate", value, batch) <= 0):
+def _rate(parts: Mapping[str, Any], network: Network) -> Any:
+    """One rate for each run; with `layers` for each layer too, with `schedule` for each step."""
+    value, variant = parts.get("learning_rate"), parts.get("variant", "plain")
+    if value is None:
+        return None
+    if variant in ("plain", "nesterov"):
+        _for_each_run("learning_rate", value, network.batch)
+    rates = finite_array("run/learning_rate", value, (0, 1, 2))
+    if np.any(rates < 0) or (np.any(rates == 0) and "schedule" not in str(variant)):
         raise InputError("run/learning_rate is not above 0.")
+    return value
+
+
+def _dynamics(value: Any) -> str:
+    if value not in ("descent", "flow"):
+        raise InputError(f"run/dynamics is {str(value)[:40]!r}, not descent or flow.")
     return value
 
 

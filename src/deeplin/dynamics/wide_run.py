@@ -1,144 +1,154 @@
-"""What the simulation of a wide network returns: the trained map with its evidence."""
+"""What the simulation of wide networks returns: a run, and the map that was trained."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Num
 
+from deeplin.dynamics.reduced_start import ReducedStart
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, Records, Run
-from deeplin.dynamics.width_free import ReducedStart
-from deeplin.networks import Network
+from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
 from deeplin.problems.population import Population
 from deeplin.sharpness import sharpness
+
+Layers = tuple[Float[np.ndarray, "runs m n"], ...]
 
 
 class UnstableStep(UserWarning):
     """A simulated descent diverged; the text gives the stability number and a step that works."""
 
 
-class Moment(NamedTuple):
-    """One run at one time: its reduced layers and what its dynamics has added up so far."""
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Wide networks in reduced coordinates at each record, from the start to the end."""
 
-    when: float
+    starts: tuple[ReducedStart, ...]
+    populations: tuple[Population | None, ...]
+    single: bool
+    when: Num[np.ndarray, " records"]
     """Step of descent, or time of the flow dW/dt = −∇R."""
-    layers: tuple[np.ndarray, ...]
-    risk: float
+    layers: Sequence[Layers]
+    """Reduced layers at each record; runs of smaller width are padded with zeros."""
+    risk: Float[np.ndarray, "records runs"]
     """R = ‖Y − XΘ‖²/n."""
-    path: float
+    path: Float[np.ndarray, "records runs"]
     """∫√ℒ dt along dW/dt = −∇ℒ, ℒ = ‖Y − XΘ‖² (BO); for descent the sum over its steps."""
 
+    def members(self, layers: Layers) -> list[tuple[np.ndarray, ...]]:
+        """The layers of each run at its own width."""
+        result = []
+        for run, start in enumerate(self.starts):
+            shapes = [layer.shape for layer in start.layers]
+            pairs = zip(layers, shapes, strict=True)
+            result.append(tuple(layer[run][: s[0], : s[1]] for layer, s in pairs))
+        return result
 
-class Outcome(NamedTuple):
-    """One run from its start to its end."""
-
-    start: ReducedStart
-    learning_rate: float
-    population: Population | None
-    moments: Sequence[Moment]
-    """The start, what was recorded on the way, and the end."""
-    status: str
-    steps: int
-
-    @property
-    def end(self) -> Moment:
-        """Where the run stopped."""
-        return self.moments[-1]
+    def one_or_all(self, values: Sequence[Any]) -> Any:
+        """A plain value for one run, an array for a batch."""
+        return values[0] if self.single else np.array(values)
 
 
-@dataclass(frozen=True, eq=False)
-class WideRun:
-    """Trained wide networks: plain values for one run, arrays with a leading axis for a batch."""
+class WideRun(Run):
+    """Trained wide networks: a `Run` of the reduced networks, and Θ of the full ones.
 
-    outcomes: tuple[Outcome, ...]
-    single: bool
-    dynamics: str
-    momentum: float = 0.0
+    `network`, `initial` and `trajectory` have the original inputs and the reduced width. They have
+    the product Θ(t) of the wide network at all times and are trained by the same dynamics, so every
+    statement about deep linear networks applies to them: `certify(problem, wide)`.
+    """
+
+    def __init__(self, simulation: Simulation, **values: Any):
+        values = {"dynamics": "descent", "momentum": 0.0, "time": None} | values
+        for name, value in (values | {"simulation": simulation}).items():
+            object.__setattr__(self, name, value)
+
+    simulation: Simulation
+    time: float | Float[np.ndarray, " runs"] | None
+    """Where a flow ended; None for descent."""
 
     # --- the trained map ---------------------------------------------------------------------
 
     @cached_property
-    def theta_perp(self) -> np.ndarray:
+    def theta_perp(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
         """Θ_⊥ = (I − P_X)Θ, (d, q) (BO-L5.3)."""
-        return self._each(
-            lambda run: run.start.perpendicular(product(run.end.layers[1:])).reshape(
-                run.start.problem.optimum.shape
-            )
-        )
+        return self._at_the_end(lambda start, ends: start.perpendicular(product(ends[1:])))
 
     @cached_property
-    def theta(self) -> np.ndarray:
+    def theta(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
         """Θ = (W_L … W_1)ᵀ of the full network, (d, q), or (d,) for a vector of targets."""
-        return self._each(_inside) + self.theta_perp
+
+        def inside(start: ReducedStart, ends) -> np.ndarray:
+            """P_XΘ = Q A_1ᵀV_1."""
+            return start.problem.spectrum.vectors @ product(ends)
+
+        return self._at_the_end(inside) + self.theta_perp
 
     @cached_property
-    def interpolant(self) -> np.ndarray:
+    def interpolant(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
         """Θ_min, the minimum-norm interpolant (BO-D2.5)."""
-        return self._each(lambda run: run.start.problem.optimum)
+        return self._each(lambda start: start.problem.optimum)
 
     @cached_property
-    def distance(self) -> Any:
+    def distance(self) -> float | Float[np.ndarray, " runs"]:
         """‖Θ − Θ_min‖_F², squared."""
         axes = None if self.single else tuple(range(1, self.theta.ndim))
         return np.sum((self.theta - self.interpolant) ** 2, axis=axes)
 
     @cached_property
-    def risk(self) -> Any:
+    def risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)), exact (BO-risk); None unless a population was passed."""
-        if self.outcomes[0].population is None:
+        sources = self.simulation.populations
+        if sources[0] is None:
             return None
         thetas = [self.theta] if self.single else self.theta
-        pairs = zip(self.outcomes, thetas, strict=True)
-        risks = np.array([run.population.risk(theta) for run, theta in pairs])  # pyright: ignore
-        return float(risks[0]) if self.single else risks
+        pairs = zip(sources, thetas, strict=True)
+        risks = [float(source.risk(theta)) for source, theta in pairs if source is not None]
+        return self.simulation.one_or_all(risks)
+
+    @property
+    def starts(self) -> tuple[ReducedStart, ...]:
+        """The reduced initial state of each run."""
+        return self.simulation.starts
 
     # --- how it got there --------------------------------------------------------------------
 
     @property
-    def loss(self) -> Any:
+    def loss(self) -> float | Float[np.ndarray, " runs"]:
         """Mean squared error over the n·q entries at the end, as the BO authors count it."""
-        return self._each(lambda run: run.end.risk / run.start.problem.outputs)
+        return self.simulation.one_or_all(self.simulation.risk[-1] / self._outputs)
 
     @property
-    def steps(self) -> Any:
-        """Steps taken; for a diverged run the step at which it diverged."""
-        return self._each(lambda run: run.steps)
-
-    @property
-    def status(self) -> Any:
-        """`converged`, `diverged` or `stopped`."""
-        return self._each(lambda run: run.status)
-
-    @property
-    def learning_rate(self) -> Any:
-        """Step on the mean loss; meaningless for flow."""
-        return self._each(lambda run: run.learning_rate)
-
-    @property
-    def path(self) -> Any:
+    def path(self) -> float | Float[np.ndarray, " runs"]:
         """∫√ℒ dt in the time of BO (BO-L4.5, BO-L5.5)."""
-        return self._each(lambda run: run.end.path)
+        return self.simulation.one_or_all(self.simulation.path[-1])
 
     @cached_property
-    def stability(self) -> Any:
-        """η·λ_max(∇²) of the mean loss at the start; descent is stable there below 2 + 2β.
+    def stability(self) -> float | Float[np.ndarray, " runs"]:
+        """η·λ_max(∇²R) at the start; descent is stable there below 2 + 2β.
 
         λ_max is over the directions in which the network can move, computed on first use.
         """
-        return self._each(_stability)
+        rates = np.atleast_1d(np.asarray(self.learning_rate, float))
+        values = []
+        for rate, start in zip(rates, self.starts, strict=True):
+            problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
+            largest = sharpness(problem, Network(start.layers), method="lanczos").value
+            values.append(float(rate * largest))
+        return self.simulation.one_or_all(values)
 
     @property
     def message(self) -> str:
         """What to change where not every run converged; empty if all did."""
-        status = np.atleast_1d(self.status)
+        status = np.atleast_1d(np.asarray(self.status))
         parts = []
-        lost = [run for run in self.outcomes if run.status == DIVERGED]
-        if lost:
+        lost = np.flatnonzero(status == DIVERGED)
+        if len(lost):
             parts.append(f"{len(lost)} of {len(status)} run(s) diverged: {self._instability(lost)}")
         unfinished = ~np.isin(status, (CONVERGED, DIVERGED))
         if np.any(unfinished):
@@ -149,10 +159,11 @@ class WideRun:
             )
         return " ".join(parts)
 
-    def _instability(self, lost: Sequence[Outcome]) -> str:
-        """The stability number of diverged runs, and what to pass instead."""
-        sharpest = max(run.start.curvature() / run.start.problem.outputs for run in lost)
-        rate, limit = max(run.learning_rate for run in lost), 2 + 2 * self.momentum
+    def _instability(self, lost: np.ndarray) -> str:
+        """The stability number of diverged runs, and what to pass instead (on the mean loss)."""
+        sharpest = max(self.starts[run].curvature() for run in lost) / self._outputs
+        rate = self._outputs * np.max(np.atleast_1d(np.asarray(self.learning_rate))[lost])
+        limit = 2 + 2 * self.momentum
         number = f"η·λ_max is about {rate * sharpest:.3g} at the start"
         if rate * sharpest < limit:
             return (
@@ -167,98 +178,124 @@ class WideRun:
     def __repr__(self) -> str:
         kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
         outcome = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
-        widths = sorted({run.start.width for run in self.outcomes})
+        widths = sorted({start.width for start in self.starts})
         note = f"; {self.message}" if self.message else ""
         return f"WideRun({outcome} by {self.dynamics}; reduced width {widths}{note})"
 
-    # --- along the run -----------------------------------------------------------------------
+    # --- as a run of networks ----------------------------------------------------------------
 
     @cached_property
-    def records(self) -> Records:
+    def network(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The trained networks, at reduced width."""
+        return self._networks(self.simulation.layers[-1])
+
+    @cached_property
+    def initial(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The networks they started from."""
+        return self._networks(self.simulation.layers[0])
+
+    @cached_property
+    def trajectory(self) -> Trajectory:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """The networks at each record."""
+        records = [self._networks(layers) for layers in self.simulation.layers]
+        return Trajectory.of(records, batched=not self.single)
+
+    @cached_property
+    def evidence(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """`risk` and `path` at the end, and what the wide network was: `width`, `alpha`, `beta`."""
+        widths = {start.full_width for start in self.starts}
+        simulation = self.simulation
+        return {
+            "risk": simulation.one_or_all(simulation.risk[-1].tolist()),
+            "path": simulation.one_or_all(simulation.path[-1].tolist()),
+            "width": widths.pop() if len(widths) == 1 else self._each(lambda s: s.full_width),
+            "alpha": self._each(lambda start: start.alpha),
+            "beta": self._each(lambda start: start.beta),
+        } | ({"time": self.time} if self.dynamics == "flow" else {})
+
+    @cached_property
+    def records(self) -> Records:  # pyright: ignore[reportIncompatibleVariableOverride]
         """Quantities at each record, (records,) or (records, runs).
 
-        `step` or `time`, `loss`, `path` (∫√ℒ), `perpendicular` (‖Θ_⊥‖), `distance`, and the
-        operator norms of the layers that carry the product, `layer_norms` (…, L), with
-        `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats its end.
+        `step` or `time`, `risk` (R), `loss` (R/q), `path` (∫√ℒ), `perpendicular` (‖Θ_⊥‖),
+        `distance`, and the operator norms of the layers that carry the product, `layer_norms`
+        (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats
+        its end.
         """
-        length = max(len(run.moments) for run in self.outcomes)
-        longest = max(self.outcomes, key=lambda run: len(run.moments))
-        columns = [_measured(run, length) for run in self.outcomes]
-        when = np.array([moment.when for moment in longest.moments])
-        name = "time" if self.dynamics == "flow" else "step"
-        stacked = {key: np.stack([c[key] for c in columns], axis=1) for key in columns[0]}
+        simulation = self.simulation
+        runs = [_measured(start, self._along(run)) for run, start in enumerate(self.starts)]
+        columns = {"risk": simulation.risk, "loss": simulation.risk / self._outputs}
+        columns |= {"path": simulation.path}
+        columns |= {name: np.stack([r[name] for r in runs], axis=1) for name in runs[0]}
         if self.single:
-            stacked = {key: values[:, 0] for key, values in stacked.items()}
-        return Records({name: when} | stacked)
+            columns = {name: values[:, 0] for name, values in columns.items()}
+        return Records({"time" if self.dynamics == "flow" else "step": simulation.when} | columns)
 
     def as_run(self, index: int = 0) -> Run:
-        """One run as a network of reduced width with the original inputs, for `certify`.
+        """One run as a plain `Run`."""
+        if self.single:
+            return Run(**{field.name: getattr(self, field.name) for field in fields(Run)})
+        return self[index]
 
-        It has the product Θ(t) of the wide network at all times, and is itself trained by the same
-        dynamics: every statement about deep linear networks applies to it.
-        """
-        run = self.outcomes[index]
-        basis, outside = run.start.problem.spectrum.vectors, run.start.outside()
-        networks = [
-            (moment.layers[0] @ basis.T + outside, *moment.layers[1:]) for moment in run.moments
-        ]
-        q = run.start.problem.outputs
-        flow = self.dynamics == "flow"
-        when = np.array([moment.when for moment in run.moments])
-        risk = np.array([moment.risk for moment in run.moments])
-        path = np.array([moment.path for moment in run.moments])
-        return Run(
-            Network(networks[-1]),
-            Network(networks[0]),
-            run.status,
-            run.steps,
-            Records({"time" if flow else "step": when, "risk": risk, "path": path}),
-            Network([np.stack(layers) for layers in zip(*networks, strict=True)]),
-            None if flow else run.learning_rate / q,
-            self.momentum,
-            {"risk": float(risk[-1]), "path": float(path[-1])}
-            | {"width": run.start.full_width, "alpha": run.start.alpha, "beta": run.start.beta}
-            | ({"time": when[-1]} if flow else {}),
+    # --- inside ------------------------------------------------------------------------------
+
+    @property
+    def _outputs(self) -> int:
+        return self.starts[0].problem.outputs
+
+    def _each(self, quantity: Callable[[ReducedStart], Any]) -> Any:
+        return self.simulation.one_or_all([quantity(start) for start in self.starts])
+
+    def _at_the_end(self, quantity: Callable[[ReducedStart, Any], np.ndarray]) -> np.ndarray:
+        """A d×q matrix of each run, in the shape of its targets."""
+        ends = self.simulation.members(self.simulation.layers[-1])
+        pairs = zip(self.starts, ends, strict=True)
+        return self.simulation.one_or_all(
+            [quantity(start, end).reshape(start.problem.optimum.shape) for start, end in pairs]
         )
 
-    def _each(self, quantity) -> Any:
-        values = [quantity(run) for run in self.outcomes]
-        return values[0] if self.single else np.array(values)
+    def _along(self, run: int) -> list[tuple[np.ndarray, ...]]:
+        return [self.simulation.members(layers)[run] for layers in self.simulation.layers]
+
+    def _networks(self, layers: Layers) -> Network:
+        """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are."""
+        first = np.stack(
+            [
+                layers[0][run] @ start.problem.spectrum.vectors.T
+                + _rows(outside, layers[0].shape[1])
+                for run, (start, outside) in enumerate(zip(self.starts, self._outside, strict=True))
+            ]
+        )
+        network = (first, *layers[1:])
+        return Network([layer[0] for layer in network] if self.single else network)
+
+    @cached_property
+    def _outside(self) -> list[np.ndarray]:
+        return [start.outside() for start in self.starts]
 
 
-def _inside(run: Outcome) -> np.ndarray:
-    """P_XΘ = Q A_1ᵀV_1."""
-    inside = run.start.problem.spectrum.vectors @ product(run.end.layers)
-    return inside.reshape(run.start.problem.optimum.shape)
+def _rows(matrix: np.ndarray, count: int) -> np.ndarray:
+    """The matrix with rows of zeros up to `count`."""
+    return np.pad(matrix, ((0, count - len(matrix)), (0, 0)))
 
 
-def _stability(run: Outcome) -> float:
-    problem = in_coordinates(run.start.problem, run.start.problem.spectrum.vectors)
-    largest = sharpness(problem, Network(run.start.layers), method="lanczos").value
-    return float(run.learning_rate / problem.outputs * largest)
-
-
-def _measured(run: Outcome, length: int) -> dict[str, np.ndarray]:
-    """The recorded quantities of one run, its end repeated up to `length`."""
-    problem, q = run.start.problem, run.start.problem.outputs
-    outside = run.start.outside()
+def _measured(start: ReducedStart, records: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+    """The quantities of one run at each record that need its layers."""
+    outside = start.outside()
     gram = outside @ outside.T
     rows = []
-    for moment in run.moments:
-        backward = product(moment.layers[1:])
-        difference = moment.layers[0].T @ backward - problem.spectrum.coordinates
-        perpendicular = np.sum(backward * (gram @ backward))
-        first = np.linalg.norm(moment.layers[0] @ moment.layers[0].T + gram, 2) ** 0.5
-        norms = [first, *(np.linalg.norm(layer, 2) for layer in moment.layers[1:])]
+    for layers in records:
+        backward = product(layers[1:])
+        difference = layers[0].T @ backward - start.problem.spectrum.coordinates
+        perpendicular = max(np.sum(backward * (gram @ backward)), 0.0)
+        first = np.linalg.norm(layers[0] @ layers[0].T + gram, 2) ** 0.5
+        norms = [first, *(np.linalg.norm(layer, 2) for layer in layers[1:])]
         rows.append(
             {
-                "loss": moment.risk / q,
-                "path": moment.path,
-                "perpendicular": np.sqrt(max(perpendicular, 0.0)),
-                "distance": squared_distance(difference) + max(perpendicular, 0.0),
+                "perpendicular": np.sqrt(perpendicular),
+                "distance": squared_distance(difference) + perpendicular,
                 "layer_norms": np.array(norms),
                 "bound": np.prod(np.maximum(norms, 1.0)),
             }
         )
-    rows += rows[-1:] * (length - len(rows))
     return {name: np.stack([row[name] for row in rows]) for name in rows[0]}

@@ -50,6 +50,8 @@ _READY: set[tuple[Any, ...]] = set()
 
 def _kind(argument: Any) -> Any:
     """What decides the type numba gives to an argument; asking numba takes ten times as long."""
+    if isinstance(argument, tuple):
+        return type(argument), *map(_kind, argument)
     if not isinstance(argument, np.ndarray):
         return type(argument)
     flags = argument.flags

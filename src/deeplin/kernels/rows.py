@@ -11,82 +11,168 @@ A_k on row r of a block is row BLOCK·(d_0 + … + d_{k−1}) + r·d_k + i.
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
+import numpy as np
 from numba import njit
 
 from deeplin.kernels.activations import apply_activation
-from deeplin.kernels.lanes import any_outside, fill, load, multiply_add, store
+from deeplin.kernels.batches import draw
+from deeplin.kernels.lanes import LANES, any_outside, fill, load, multiply_add, store
+from deeplin.kernels.moving import Options, coefficients, moved, shrunk
 
 BLOCK = 8
 """Rows of the data taken together."""
 
 
+class Rows(NamedTuple):
+    """The data."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    whole: bool
+    """With mini-batches: whether the value is the risk on all rows (a goal needs that)."""
+
+
+class Scratch(NamedTuple):
+    """Room for a block of rows in every lane."""
+
+    A: np.ndarray
+    slopes: np.ndarray
+    D: np.ndarray
+    targets: np.ndarray
+    gradient: np.ndarray
+
+
+class Layer(NamedTuple):
+    """Where a layer and its activations are."""
+
+    start: int
+    below: int
+    m: int
+    n: int
+
+
 @cache
-def rows_kernel(square: int, smooth: bool, heavy: bool, sources: str):
+def rows_kernel(square: int, smooth: bool, options: Options, sources: str):
     """The compiled function `descend` for square layers of one width (0: any), GELU or ReLU."""
+    inertia, nesterov, decayed, stochastic = options
 
     @njit(nogil=True, cache=True)
-    def descend(
-        now, was, velocity, gradient, A, slopes, D, rules, readout, inputs, targets, momentum,
-        widths, clock, until,
-    ):  # fmt: skip
+    def descend(lanes, data, motion, scratch, clock, until):
         """Step until `until`, or until some value leaves (goal, ceiling]; return the step reached.
 
-        `rules` holds the rows −η, goal, ceiling and receives the values R. The weights W_t and
+        `lanes.rules` holds the rows goal, ceiling and receives the values R. The weights W_t and
         W_{t−1} change places between `now` and `was` at every step.
         """
         assert sources  # in the closure, hence in the key of the cache on disk
-        rate, goal, ceiling = load(rules, 0), load(rules, 1), load(rules, 2)
-        push = rate * fill(rate, 2.0 / len(inputs))
-        beta = fill(now, momentum)
+        now, was, velocity, widths = lanes.now, lanes.was, lanes.velocity, lanes.widths
+        goal, ceiling = load(lanes.rules, 0), load(lanes.rules, 1)
+        n = motion.batch_size if stochastic else len(data.inputs)
+        batch = np.empty((LANES, n), np.int64)
+        order, swaps = np.arange(len(data.inputs)), np.empty(n, np.int64)
+        flags = (inertia, nesterov, decayed)
         while True:
-            gradient[:] = 0.0
+            scratch.gradient[:] = 0.0
             value = fill(now, 0.0)
-            for first in range(0, len(inputs), BLOCK):
-                count = min(BLOCK, len(inputs) - first)
-                _enter(inputs, A, first, count)
-                _forward(now, A, slopes, widths, count, square, smooth)
-                value = value + _residual(A, D, readout, targets, widths, first, count)
-                _backward(now, A, slopes, D, gradient, widths, count, square)
-            value = value / fill(value, len(inputs))
+            if stochastic:
+                for lane in range(LANES):
+                    draw(lanes.seeds[lane], clock, order, swaps, batch[lane])
+            for first in range(0, n, BLOCK):
+                count = min(BLOCK, n - first)
+                if stochastic:
+                    _enter_batch(data, scratch, batch, first, count)
+                else:
+                    _enter(data, scratch, first, count)
+                _forward(now, scratch, widths, count, square, smooth)
+                value = value + _residual(scratch, lanes.readout, widths, count, True)
+                _backward(now, scratch, widths, count, square)
+            if stochastic and data.whole:
+                value = _risk(now, data, scratch, lanes.readout, widths, (square, smooth))
+            value = value / fill(value, len(data.inputs) if data.whole else n)
             if clock == until or any_outside(value, goal, ceiling):
-                store(rules, 3, value)
+                store(lanes.rules, 2, value)
                 return clock
+            factor = (motion.schedule[clock] if len(motion.schedule) else 1.0) * 2.0 / n
             now, was = was, now
-            _step(now, was, velocity, gradient, push, beta, heavy)
+            start = 0
+            for k in range(1, len(widths)):
+                kept = coefficients(lanes.rates, k - 1, factor * n / 2.0, motion, flags)
+                push = load(lanes.rates, k - 1) * fill(now, factor)
+                stop = start + widths[k] * widths[k - 1]
+                for row in range(start, stop):
+                    weight = load(was, row)
+                    change = shrunk(weight, kept, flags)
+                    change = multiply_add(push, load(scratch.gradient, row), change)
+                    if inertia:
+                        change = moved(velocity, row, weight, change, kept, flags)
+                    store(now, row, change)
+                start = stop
             clock += 1
 
     return descend
 
 
 @njit(nogil=True, forceinline=True)
-def _enter(inputs, A, first, count):
-    """A_0: the same rows of the data for every network."""
-    d = inputs.shape[1]
-    for r in range(count):
-        for j in range(d):
-            store(A, r * d + j, fill(A, inputs[first + r, j]))
+def _risk(weights, data, scratch, readout, widths, kind):
+    """Σ (f − y)² over all rows."""
+    value = fill(weights, 0.0)
+    for first in range(0, len(data.inputs), BLOCK):
+        count = min(BLOCK, len(data.inputs) - first)
+        _enter(data, scratch, first, count)
+        _forward(weights, scratch, widths, count, kind[0], kind[1])
+        value = value + _residual(scratch, readout, widths, count, False)
+    return value
 
 
 @njit(nogil=True, forceinline=True)
-def _forward(weights, A, slopes, widths, count, square, smooth):
+def _enter(data, scratch, first, count):
+    """A_0 and y: the same rows of the data for every network."""
+    A, y = scratch.A, scratch.targets
+    d, q = data.inputs.shape[1], data.targets.shape[1]
+    for r in range(count):
+        for j in range(d):
+            store(A, r * d + j, fill(A, data.inputs[first + r, j]))
+        for c in range(q):
+            store(y, r * q + c, fill(A, data.targets[first + r, c]))
+
+
+@njit(nogil=True, forceinline=True)
+def _enter_batch(data, scratch, batch, first, count):
+    """A_0 and y: rows of each network's own mini-batch."""
+    A, y = scratch.A, scratch.targets
+    d, q = data.inputs.shape[1], data.targets.shape[1]
+    for r in range(count):
+        for lane in range(LANES):
+            row = batch[lane, first + r]
+            for j in range(d):
+                A[r * d + j, lane] = data.inputs[row, j]
+            for c in range(q):
+                y[r * q + c, lane] = data.targets[row, c]
+
+
+@njit(nogil=True, forceinline=True)
+def _forward(weights, scratch, widths, count, square, smooth):
     """A_k = φ(W_k A_{k−1}) with φ', for k < L; A_L = W_L A_{L−1}."""
     start = below = 0
     last = len(widths) - 1
     for k in range(1, last + 1):
         m, n = widths[k], widths[k - 1]
-        above = below + BLOCK * n
         if m == square and n == square:  # constants, so that the loops unroll
-            _apply(weights, start, A, slopes, below, above, square, square, count, k < last, smooth)
+            layer = Layer(start, below, square, square)
+            _apply(weights, scratch.A, scratch.slopes, layer, count, k < last, smooth)
         else:
-            _apply(weights, start, A, slopes, below, above, m, n, count, k < last, smooth)
+            layer = Layer(start, below, m, n)
+            _apply(weights, scratch.A, scratch.slopes, layer, count, k < last, smooth)
         start += m * n
-        below = above
+        below += BLOCK * n
 
 
 @njit(nogil=True, forceinline=True)
-def _apply(weights, start, A, slopes, below, above, m, n, count, active, smooth):
+def _apply(weights, A, slopes, layer, count, active, smooth):
     """One layer on every row of the block."""
+    start, below, m, n = layer
+    above = below + BLOCK * n
     for r in range(count):
         for i in range(m):
             total = fill(weights, 0.0)
@@ -101,49 +187,54 @@ def _apply(weights, start, A, slopes, below, above, m, n, count, active, smooth)
 
 
 @njit(nogil=True, forceinline=True)
-def _residual(A, D, readout, targets, widths, first, count):
-    """D_L = Σ_c p_c (f_c − y_c) with f_c = p_cᵀA_L; returns Σ (f − y)² over the block."""
-    m, outputs = widths[-1], targets.shape[1]
+def _residual(scratch, readout, widths, count, keep):
+    """D_L = Σ_c p_c (f_c − y_c) with f_c = p_cᵀA_L, if asked for; returns Σ (f − y)²."""
+    A, D, y = scratch.A, scratch.D, scratch.targets
+    m, outputs = widths[-1], len(y) // BLOCK
     top = BLOCK * (widths.sum() - m)
     value = fill(A, 0.0)
     for r in range(count):
         for i in range(m):
             store(D, r * m + i, fill(A, 0.0))
         for c in range(outputs):
-            error = fill(A, -targets[first + r, c])
+            error = fill(A, 0.0) - load(y, r * outputs + c)
             for i in range(m):
                 error = multiply_add(load(readout, c * m + i), load(A, top + r * m + i), error)
             value = multiply_add(error, error, value)
-            for i in range(m):
-                row = r * m + i
-                store(D, row, multiply_add(load(readout, c * m + i), error, load(D, row)))
+            if keep:
+                for i in range(m):
+                    row = r * m + i
+                    store(D, row, multiply_add(load(readout, c * m + i), error, load(D, row)))
     return value
 
 
 @njit(nogil=True, forceinline=True)
-def _backward(weights, A, slopes, D, gradient, widths, count, square):
+def _backward(weights, scratch, widths, count, square):
     """Add D_k A_{k−1}ᵀ to the gradient of each layer; D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1})."""
+    A, slopes, D, gradient = scratch.A, scratch.slopes, scratch.D, scratch.gradient
     start, below = len(weights), BLOCK * (widths.sum() - widths[-1])
-    half = len(D) // 2
-    here, there = 0, half
+    here, there = 0, len(D) // 2
     for k in range(len(widths) - 1, 0, -1):
         m, n = widths[k], widths[k - 1]
         start -= m * n
         below -= BLOCK * n
         if m == square and n == square:
-            _collect(gradient, start, D, here, A, below, square, square, count)
+            layer = Layer(start, below, square, square)
+            _collect(gradient, D, here, A, layer, count)
             if k > 1:
-                _pull(weights, start, D, here, there, slopes, below, square, square, count)
+                _pull(weights, D, here, there, slopes, layer, count)
         else:
-            _collect(gradient, start, D, here, A, below, m, n, count)
+            layer = Layer(start, below, m, n)
+            _collect(gradient, D, here, A, layer, count)
             if k > 1:
-                _pull(weights, start, D, here, there, slopes, below, m, n, count)
+                _pull(weights, D, here, there, slopes, layer, count)
         here, there = there, here
 
 
 @njit(nogil=True, forceinline=True)
-def _collect(gradient, start, D, here, A, below, m, n, count):
+def _collect(gradient, D, here, A, layer, count):
     """Add D Aᵀ, summed over the rows of the block."""
+    start, below, m, n = layer
     for j in range(n):
         for i in range(m):
             total = load(gradient, start + j * m + i)
@@ -154,8 +245,9 @@ def _collect(gradient, start, D, here, A, below, m, n, count):
 
 
 @njit(nogil=True, forceinline=True)
-def _pull(weights, start, D, here, there, slopes, below, m, n, count):
+def _pull(weights, D, here, there, slopes, layer, count):
     """D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1}) on every row of the block."""
+    start, below, m, n = layer
     for r in range(count):
         for j in range(n):
             total = fill(weights, 0.0)
@@ -163,16 +255,3 @@ def _pull(weights, start, D, here, there, slopes, below, m, n, count):
                 entry = load(weights, start + j * m + i)
                 total = multiply_add(entry, load(D, here + r * m + i), total)
             store(D, there + r * n + j, total * load(slopes, below + r * n + j))
-
-
-@njit(nogil=True, forceinline=True)
-def _step(now, was, velocity, gradient, push, beta, heavy):
-    """W ← W − η∇R, or the heavy ball."""
-    for row in range(len(now)):
-        weight = load(was, row)
-        change = beta * load(velocity, row) if heavy else weight
-        change = multiply_add(push, load(gradient, row), change)
-        if heavy:  # the change is kept, and added to the weight
-            store(velocity, row, change)
-            change = weight + change
-        store(now, row, change)

@@ -5,13 +5,45 @@ and two passes over the weights, because the update of this step and the backwar
 next share one. Sizes are multiples of `ROWS`, the rows handled at a time.
 """
 
+from __future__ import annotations
+
+from typing import NamedTuple
+
 import numba
 import numpy as np
 
-RUNNING, REACHED, BROKEN = 0, 1, 2
+RUNNING, REACHED, LOST = 0, 1, 2
 ROWS = 4
 # Sums may be reordered and fused, but NaN and infinity keep their meaning: divergence must show.
 FLAGS = {"reassoc", "contract", "nsz", "arcp"}
+
+
+class Network(NamedTuple):
+    """Layers one after another, and the velocity of the heavy ball likewise (empty without)."""
+
+    weights: np.ndarray
+    velocity: np.ndarray
+    widths: np.ndarray
+
+
+class Diagonal(NamedTuple):
+    """The risk floor + Σλ(Θ−Θ*)² in the eigenbasis of Σ̂, and the seeds of backward products."""
+
+    outer: np.ndarray
+    """q × d_L: the read-out, or the identity."""
+    eigenvalues: np.ndarray
+    optimum: np.ndarray
+    """Θ* transposed, q × d_0."""
+    floor: float
+
+
+class Motion(NamedTuple):
+    """How a network moves and when it stops."""
+
+    learning_rate: float
+    momentum: float
+    goal: float
+    ceiling: float
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
@@ -58,9 +90,9 @@ def _push_forward(layer, lower, upper):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _slope(eigenvalues, optimum, product, slope, floor):
+def _slope(target, product, slope):
     """R = floor + Σλ(Θ−Θ*)² and its gradient 2λ(Θ−Θ*) in Θ (FM-grad)."""
-    risk = floor
+    eigenvalues, optimum, risk = target.eigenvalues, target.optimum, target.floor
     for s in range(optimum.shape[0]):
         for i in range(len(eigenvalues)):
             difference = product[s, i] - optimum[s, i]
@@ -70,11 +102,12 @@ def _slope(eigenvalues, optimum, product, slope, floor):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _sweep_down(weights, velocity, widths, step, momentum, forward, old, new):
+def _sweep_down(network, step, momentum, forward, old, new):
     """Update every layer from the last to the first; leave its backward products in `new`.
 
     With step 0 and no momentum the weights stay as they are.
     """
+    weights, velocity, widths = network
     moving = step != 0.0 or momentum != 0.0
     end = len(weights)
     for k in range(len(widths) - 1, 0, -1):
@@ -96,22 +129,22 @@ def _sweep_down(weights, velocity, widths, step, momentum, forward, old, new):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def descend(weights, velocity, widths, outer, eigenvalues, optimum, floor, rules, steps, path):
+def descend(network, target, motion, steps, path):
     """Up to `steps` steps; returns (outcome, steps taken, R at the end, path + Σ√R)."""
-    learning_rate, momentum, goal, ceiling = rules
+    weights, widths, outer = network.weights, network.widths, target.outer
     depth, q = len(widths) - 1, outer.shape[0]
     backward = np.zeros((2, depth + 1, q, widths.max()))
     forward = np.zeros((depth, q, widths.max()))
     for side in range(2):
         backward[side, depth, :, : outer.shape[1]] = outer
-    _sweep_down(weights, velocity, widths, 0.0, 0.0, forward, backward[1], backward[0])
+    _sweep_down(network, 0.0, 0.0, forward, backward[1], backward[0])
     now = 0
     for taken in range(steps + 1):
-        risk = _slope(eigenvalues, optimum, backward[now, 0], forward[0], floor)
-        if risk <= goal:
+        risk = _slope(target, backward[now, 0], forward[0])
+        if risk <= motion.goal:
             return REACHED, taken, risk, path
-        if not risk <= ceiling:
-            return BROKEN, taken, risk, path
+        if not risk <= motion.ceiling:
+            return LOST, taken, risk, path
         if taken == steps:
             break
         path += np.sqrt(risk)
@@ -122,14 +155,8 @@ def descend(weights, velocity, widths, outer, eigenvalues, optimum, floor, rules
             _push_forward(layer, forward[k - 1], forward[k])
             start += rows * columns
         _sweep_down(
-            weights,
-            velocity,
-            widths,
-            learning_rate,
-            momentum,
-            forward,
-            backward[now],
+            network, motion.learning_rate, motion.momentum, forward, backward[now],
             backward[1 - now],
-        )
+        )  # fmt: skip
         now = 1 - now
     return RUNNING, steps, risk, path

@@ -14,10 +14,14 @@ from deeplin.networks.risk import (
     linear_gradient,
     linear_risk,
 )
+from deeplin.networks.trajectory import Trajectory
+from deeplin.networks.trees import Layout
 
 __all__ = [
     "ACTIVATIONS",
+    "Layout",
     "Network",
+    "Trajectory",
     "check_fits",
     "check_loss",
     "data_risk",

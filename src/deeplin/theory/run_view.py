@@ -85,12 +85,14 @@ class RunView:
     @cached_property
     def learning_rate(self) -> np.ndarray:
         """η of each run, (batch,)."""
+        if self.run.learning_rate is None or self.run.variant not in ("plain", "nesterov"):
+            raise NotApplicable("for descent with one constant learning rate")
         return np.broadcast_to(np.asarray(self.run.learning_rate, dtype=np.float64), (self.batch,))
 
     @property
     def is_flow(self) -> bool:
         """Whether the run is gradient flow (it then has no learning rate)."""
-        return self.run.learning_rate is None and self.run.status is not None and self.has_path
+        return self.run.dynamics == "flow" and self.has_path
 
     @property
     def has_path(self) -> bool:
@@ -110,7 +112,7 @@ class RunView:
     @cached_property
     def consecutive(self) -> np.ndarray:
         """Where a record is one plain descent step after the one before it, (records, batch)."""
-        plain = self.run.learning_rate is not None and self.run.momentum == 0
+        plain = self.run.plain and self.run.dynamics == "descent"
         next_step = np.diff(self.moments, prepend=self.moments[0]) == 1
         return plain & next_step[:, None] & self.moving
 

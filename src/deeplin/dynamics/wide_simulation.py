@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -13,36 +12,44 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
+from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
-from deeplin.dynamics.rank_kernel import Descent, steps_within
+from deeplin.dynamics.objective import Ensemble
+from deeplin.dynamics.rank_steps import RankSteps, Target
+from deeplin.dynamics.recording import Recorder, steps_to_record
+from deeplin.dynamics.reduced_start import ReducedStart
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED
-from deeplin.dynamics.wide_run import Moment, Outcome, UnstableStep, WideRun
-from deeplin.dynamics.width_free import ReducedStart, key_words
-from deeplin.interrupt import check_interrupt, hearing
+from deeplin.dynamics.run import DIVERGED, STATUS, Run
+from deeplin.dynamics.state import Rules, State, drive
+from deeplin.dynamics.wide_run import Layers, Simulation, UnstableStep, WideRun
+from deeplin.interrupt import hearing
 from deeplin.kernels.compiling import thread_count
-from deeplin.kernels.wide import BROKEN, REACHED, RUNNING
-from deeplin.networks import Network
+from deeplin.networks import Layout, Network
+from deeplin.networks.products import product
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
 
 GROWTH, OBSERVATIONS = 1.25, 150
 """A flow is observed at times that grow by this factor: they span fourteen decades."""
-PATIENCE = 0.1
-"""Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
 
 
-class Case(NamedTuple):
-    """One run to be simulated."""
+class _Cases(NamedTuple):
+    """The runs to be simulated, one entry for each."""
 
-    start: ReducedStart
-    learning_rate: float
-    population: Population | None
+    starts: tuple[ReducedStart, ...]
+    rates: np.ndarray
+    """Steps on the mean loss."""
+    populations: tuple[Population | None, ...]
+    single: bool
+
+    def simulation(self, when, layers, risk, path) -> Simulation:
+        """What they became."""
+        return Simulation(self.starts, self.populations, self.single, when, layers, risk, path)
 
 
-class Rules(NamedTuple):
-    """What every run obeys."""
+class _Orders(NamedTuple):
+    """What every run is told."""
 
     loss_target: float
     max_steps: int
@@ -97,37 +104,36 @@ def simulate_wide(
     ```
     """
     words = key_words(key)
-    single = words.ndim == 1 and isinstance(problem, Problem)
     cases = _cases(
         problem, words, population, depth, width=width, alpha=alpha, beta=beta, rate=learning_rate
     )
-    rules = _rules(dynamics, loss_target, max_steps, momentum, record_every)
-    outcomes = _on_all_cores(DYNAMICS[dynamics], cases, rules)
-    wide = WideRun(tuple(outcomes), single, dynamics, rules.momentum)
-    if np.any(np.atleast_1d(wide.status) == DIVERGED):
+    orders = _orders(dynamics, loss_target, max_steps, momentum, record_every)
+    wide = DYNAMICS[dynamics](cases, orders)
+    if np.any(np.atleast_1d(np.asarray(wide.status)) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=4)
     return wide
 
 
-def _rules(dynamics: str, loss_target, max_steps, momentum, record_every) -> Rules:
-    rules = Rules(
+def _orders(dynamics: str, loss_target, max_steps, momentum, record_every) -> _Orders:
+    orders = _Orders(
         positive_number("loss_target", loss_target, zero_allowed=True),
         whole_number("max_steps", max_steps),
         positive_number("momentum", momentum, zero_allowed=True),
         None if record_every is None else whole_number("record_every", record_every),
     )
-    if rules.momentum >= 1:
+    if orders.momentum >= 1:
         raise InputError(f"momentum is {momentum:g}; pass a number from 0 up to but below 1.")
     if dynamics not in DYNAMICS:
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
-    if dynamics == "flow" and rules.momentum:
+    if dynamics == "flow" and orders.momentum:
         raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
-    return rules
+    return orders
 
 
-def _cases(problem, words, population, depth, **values) -> list[Case]:
+def _cases(problem, words, population, depth, **values) -> _Cases:
     """One case for each run, after checking what was passed."""
     problems = [problem] if isinstance(problem, Problem) else list(problem)
+    single = words.ndim == 1 and isinstance(problem, Problem)
     for given in problems:
         _check_interpolates(given)
     if len({(p.samples, p.dimension, p.outputs) for p in problems}) != 1:
@@ -146,11 +152,11 @@ def _cases(problem, words, population, depth, **values) -> list[Case]:
     rates = [
         positive_number("learning_rate", v) for v in _spread("learning_rate", values["rate"], runs)
     ]
-    starts = [
+    starts = tuple(
         ReducedStart.draw(p, k, width=m, depth=L, alpha=a, beta=b)
         for p, k, m, a, b in zip(problems, keys, widths, alphas, betas, strict=True)
-    ]
-    return [Case(*case) for case in zip(starts, rates, populations, strict=True)]
+    )
+    return _Cases(starts, np.array(rates), tuple(populations), single)
 
 
 def _spread(name: str, values: Any, runs: int) -> list:
@@ -192,95 +198,129 @@ def _check_interpolates(problem: Problem) -> None:
         )
 
 
-def _on_all_cores(simulate: Callable, cases: list[Case], rules: Rules) -> list[Outcome]:
-    """Simulate every case, in threads (the compiled kernel lets go of the interpreter)."""
-    stop = threading.Event()
-    if len(cases) == 1:
-        return [simulate(cases[0], rules, stop)]
-    with ThreadPoolExecutor(thread_count()) as pool:
-        # In a copy of the caller's context, so that `check_interrupt` hears what the caller hears.
-        contexts = [copy_context() for _ in cases]
-        try:
-            return list(
-                pool.map(lambda own, case: own.run(simulate, case, rules, stop), contexts, cases)
-            )
-        except BaseException:
-            stop.set()  # running cases end within PATIENCE, waiting ones do not begin
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _descend(case: Case, rules: Rules, stop: threading.Event) -> Outcome:
+def _descend(cases: _Cases, orders: _Orders) -> WideRun:
     """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
-    start, q = case.start, case.start.problem.outputs
-    problem, rate = start.problem, case.learning_rate / q
+    problems = [start.problem for start in cases.starts]
+    q, n, rates = problems[0].outputs, problems[0].samples, cases.rates / problems[0].outputs
+    layers = _together([start.layers for start in cases.starts])
+    ensemble = Ensemble(Layout.of(Network([layer[0] for layer in layers])), layers, (), False)
+    targets = [Target(p.spectrum.eigenvalues, p.spectrum.coordinates) for p in problems]
+    pairs = zip(targets, cases.starts, strict=True)
+    level = [max(_risk(*pair), pair[1].problem.target_moment) for pair in pairs]
+    rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * np.array(level))
+    steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
+
+    def measure(state: State) -> dict[str, np.ndarray]:
+        return {"risk": state.memory.risk, "path": state.memory.path}
+
+    recorder = Recorder(ensemble, measure)
+    moments = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
+    end = drive(steps, steps.start(), moments, recorder)
+    records = recorder.records()
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
-    per_root = rate / problem.samples * np.sqrt(problem.samples)
-    descent = Descent.begin(
-        start.layers,
-        problem.spectrum.eigenvalues,
-        problem.spectrum.coordinates,
-        momentum=rules.momentum,
+    path = records["path"] * rates / n * np.sqrt(n)
+    made = cases.simulation(records["step"], recorder.snapshots, records["risk"], path)
+    return WideRun(
+        made,
+        status=made.one_or_all([STATUS[int(outcome)] for outcome in end.outcome]),
+        steps=made.one_or_all(end.steps.tolist()),
+        learning_rate=made.one_or_all(rates.tolist()),
+        momentum=orders.momentum,
     )
 
-    def moment() -> Moment:
-        return Moment(descent.steps, tuple(descent.layers), descent.risk, per_root * descent.path)
 
-    descent.advance(0, rate)
-    moments = [moment()]
-    ceiling = BLOW_UP * max(descent.risk, problem.target_moment)
-    piece = steps_within(PATIENCE, descent.weights.size, q)
-    every = rules.record_every or rules.max_steps
-    while True:
-        pause = min(every * len(moments), rules.max_steps)
-        while descent.outcome == RUNNING and descent.steps < pause and not stop.is_set():
-            descent.advance(
-                min(pause, descent.steps + piece),
-                rate,
-                momentum=rules.momentum,
-                goal=q * rules.loss_target,
-                ceiling=ceiling,
-            )
-            check_interrupt()
-        moments.append(moment())
-        if descent.outcome != RUNNING or pause == rules.max_steps or stop.is_set():
-            break
-    status = {RUNNING: STOPPED, REACHED: CONVERGED, BROKEN: DIVERGED}[descent.outcome]
-    return Outcome(start, case.learning_rate, case.population, moments, status, descent.steps)
+def _risk(target: Target, start: ReducedStart) -> float:
+    """R at the start."""
+    difference = product(start.layers) - target.optimum
+    return float(target.eigenvalues @ np.sum(difference**2, axis=1))
 
 
-def _flow(case: Case, rules: Rules, _stop: threading.Event) -> Outcome:
+def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
+    """The reduced layers of all runs; zeros, which training keeps, pad those of smaller width."""
+    width = max(len(layers[0]) for layers in members)
+    last = len(members[0]) - 1
+
+    def padded(layer: np.ndarray, k: int) -> np.ndarray:
+        rows = width if k < last else len(layer)
+        columns = width if k > 0 else layer.shape[1]
+        return np.pad(layer, ((0, rows - len(layer)), (0, columns - layer.shape[1])))
+
+    return tuple(np.stack([padded(layers[k], k) for layers in members]) for k in range(last + 1))
+
+
+def _flow(cases: _Cases, orders: _Orders) -> WideRun:
     """Gradient flow dW/dt = −∇R to the same loss, observed at geometrically spaced times."""
-    start, q = case.start, case.start.problem.outputs
-    n = start.problem.samples
+    sharpest = max(start.curvature() for start in cases.starts)
+    first = 0.01 / sharpest if sharpest > 0 else 1.0
+    times = [0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))]
+    runs = _on_all_cores(lambda start: _flow_of(start, orders, times), cases.starts)
+    length = max(len(run.records["time"]) for run in runs)
+    kept = np.array(sorted({*range(0, length, orders.record_every or length), length - 1}))
+    observed = [
+        _observed(run, start.layers, kept) for run, start in zip(runs, cases.starts, strict=True)
+    ]
+    layers = [_together(members) for members in zip(*(o.layers for o in observed), strict=True)]
+    when, risk, path = (np.stack(column, 1) for column in list(zip(*observed, strict=True))[:3])
+    root = np.sqrt(cases.starts[0].problem.samples)
+    made = cases.simulation(when.max(axis=1), layers, risk, path / root)
+    return WideRun(
+        made,
+        status=made.one_or_all([run.status for run in runs]),
+        steps=made.one_or_all([run.steps for run in runs]),
+        learning_rate=None,
+        dynamics="flow",
+        time=made.one_or_all(when[-1].tolist()),
+    )
+
+
+def _flow_of(start: ReducedStart, orders: _Orders, times: list[float]) -> Run:
     problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
-    curvature = start.curvature()
-    first = 0.01 / curvature if curvature > 0 else 1.0
-    run = gradient_flow(
+    goal = problem.outputs * orders.loss_target - problem.minimal_risk
+    return gradient_flow(
         problem,
         Network(start.layers),
-        gap=max(q * rules.loss_target - problem.minimal_risk, np.finfo(float).tiny),
-        at=[0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))],
+        gap=max(goal, np.finfo(float).tiny),
+        at=times,
         record=("gap",),
-        keep_weights=rules.record_every is not None,
+        keep_weights=orders.record_every is not None,
         rtol=1e-9,
         atol=1e-12,
-        max_steps=rules.max_steps,
+        max_steps=orders.max_steps,
     )
-    times, gaps = run.records["time"], np.maximum(run.records["gap"], 0.0)
-    # In the time of dW/dt = −∇ℒ, which is n times faster, and with √ℒ = √(nR).
-    path = _log_linear_integral(times, np.sqrt(gaps)) / np.sqrt(n)
-    kept = [0, len(times) - 1]
+
+
+class _Observed(NamedTuple):
+    """A flow at the records that are kept; one that stopped earlier repeats its end."""
+
+    time: np.ndarray
+    risk: np.ndarray
+    path: np.ndarray
+    """∫√R dt. In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), it is 1/√n of that."""
+    layers: list[tuple[np.ndarray, ...]]
+
+
+def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> _Observed:
+    times, risks = run.records["time"], np.maximum(run.records["gap"], 0.0)
+    path = _log_linear_integral(times, np.sqrt(risks))
+    at = np.minimum(kept, len(times) - 1)
+    end = tuple(map(np.asarray, run.network.weights))
+    layers = [start, end]
     if run.trajectory is not None:
-        kept = sorted({*range(0, len(times), rules.record_every or 1), len(times) - 1})
-        weights = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in kept]
-    else:
-        weights = [start.layers, tuple(map(np.asarray, run.network.weights))]
-    moments = [
-        Moment(times[k], layers, float(gaps[k]), path[k])
-        for k, layers in zip(kept, weights, strict=True)
-    ]
-    return Outcome(start, np.nan, case.population, moments, run.status, run.steps)
+        layers = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in at]
+    return _Observed(times[at], risks[at], path[at], layers)
+
+
+def _on_all_cores(function: Callable, items: Sequence[Any]) -> list[Any]:
+    """`function` of every item, in threads; they hear the interrupts that the caller hears."""
+    if len(items) == 1:
+        return [function(items[0])]
+    with ThreadPoolExecutor(thread_count()) as pool:
+        contexts = [copy_context() for _ in items]
+        try:
+            return list(pool.map(lambda own, item: own.run(function, item), contexts, items))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)  # those that wait do not begin
+            raise
 
 
 def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:

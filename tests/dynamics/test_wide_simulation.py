@@ -10,8 +10,11 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import UnstableStep, reduce, simulate_wide
-from deeplin.dynamics.rank_kernel import Descent
-from deeplin.dynamics.wide import _on_all_cores
+from deeplin.dynamics.objective import Ensemble
+from deeplin.dynamics.rank_steps import RankSteps, Target
+from deeplin.dynamics.recording import Recorder
+from deeplin.dynamics.state import Rules, drive
+from deeplin.dynamics.wide_simulation import _on_all_cores
 from deeplin.problems import Population, synthetic
 
 KEY = jax.random.key(7)
@@ -124,13 +127,17 @@ def test_the_modified_identity_ends_at_the_minimum_norm_interpolant(data):
     small = reduction.problem
     rotation = small.spectrum.vectors
     first, *others = (np.asarray(weight) for weight in reduction.network.weights)
-    descent = Descent.begin(
-        [first @ rotation, *others], small.spectrum.eigenvalues, small.spectrum.coordinates
+    eigenvalues, _, coordinates = small.spectrum
+    steps = RankSteps(
+        Ensemble.of(dl.Network([first @ rotation, *others])),
+        [Target(eigenvalues, coordinates)],
+        Rules(np.array([1e-27]), np.array([np.inf])),
+        np.array([0.02]),
     )
-    descent.advance(200_000, 0.02, goal=1e-27)
-    first, *others = descent.layers
+    state = drive(steps, steps.start(), [200_000], Recorder(steps.ensemble, None))
+    assert state.memory.risk[0] <= 1e-27
+    first, *others = (weight[0] for weight in state.weights)
     theta = reduction.theta(dl.Network([first @ rotation.T, *others]))
-    assert descent.risk <= 1e-27
     assert np.linalg.norm(theta - data.problem.optimum) < 1e-10
 
 
@@ -182,21 +189,20 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone(data):
     assert np.array_equal(batch.theta[2], alone.theta)
 
 
-def test_an_interrupt_stops_the_other_runs(monkeypatch):
-    monkeypatch.setattr("deeplin.dynamics.wide.thread_count", lambda: 2)
-    begun, seen = threading.Event(), []
+def test_an_interrupt_stops_the_runs_that_wait():
+    """The first item fails while those begun beside it wait; the others never begin."""
+    begun, failed = [], threading.Event()
 
-    def simulate(case, rules, stop: threading.Event):
-        if case == 0:
-            begun.wait()
+    def simulate(item):
+        begun.append(item)
+        if item == 0:
+            failed.set()
             raise KeyboardInterrupt
-        begun.set()
-        seen.append(stop.wait(timeout=100))  # ends a test that fails
+        failed.wait()
 
     with pytest.raises(KeyboardInterrupt):
-        _on_all_cores(simulate, [0, 1, 2, 3], None)
-    assert seen
-    assert all(seen)
+        _on_all_cores(simulate, list(range(2000)))
+    assert len(begun) < 2000
 
 
 # --- stability -------------------------------------------------------------------------------

@@ -1,0 +1,94 @@
+"""Mini-batches of stochastic descent: which rows each run sees at each step (X-10)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int, UInt64
+
+from deeplin.checks import InputError, shown, whole_number
+from deeplin.problems import Problem
+
+MOST_ROWS = 2**21
+"""Numbers of rows drawn ahead for a batch of runs, before the next piece of training."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batches:
+    """B of the n rows at every step, without replacement, independent from step to step.
+
+    The rows of a run depend on its key and the step only.
+    """
+
+    seeds: UInt64[np.ndarray, " batch"]
+    samples: int
+    size: int
+
+    @classmethod
+    def of(cls, problem: Any, size: Any, key: Any, runs: int | None) -> Batches | None:
+        """The batches a caller asks for, or None; `runs` is None for a single network."""
+        if size is None:
+            if key is not None:
+                raise InputError("key draws mini-batches; pass batch_size with it, or no key.")
+            return None
+        size = whole_number("batch_size", size)
+        if not isinstance(problem, Problem):
+            raise InputError(
+                "mini-batches are rows of a Problem; with a loss of your own leave batch_size out."
+            )
+        problem.require_data("descent on mini-batches")
+        if size > problem.samples:
+            raise InputError(
+                f"batch_size is {size} and there are {problem.samples} samples; pass at most that."
+            )
+        if key is None:
+            raise InputError("mini-batches are random; pass key=jax.random.key(seed).")
+        return cls(seeds_of(key, runs), problem.samples, size)
+
+    @property
+    def ahead(self) -> int:
+        """Steps drawn at a time."""
+        return int(np.clip(MOST_ROWS // (len(self.seeds) * self.size), 1, 4096))
+
+    def rows(self, first: int, count: int) -> Int[np.ndarray, "batch steps size"]:
+        """The rows of `count` steps from `first` on."""
+        from deeplin.kernels.batches import draw_all
+        from deeplin.kernels.compiling import call
+
+        rows = np.empty((len(self.seeds), count, self.size), np.int32)
+        call(draw_all, self.seeds, self.samples, first, rows)
+        return rows
+
+
+def seeds_of(key: Any, runs: int | None) -> np.ndarray:
+    """One seed for each run (None: a single one): from its own key, or from `fold_in(key, i)`."""
+    words = key_words(key)
+    if words.ndim == 1 and runs is not None:
+        each = [jax.random.fold_in(key, run) for run in range(runs)]
+        words = np.stack([key_words(own) for own in each])
+    words = np.atleast_2d(words)
+    if len(words) != (runs or 1):
+        raise InputError(
+            f"key holds {len(words)} keys for {runs or 1} network(s); pass one, or one for each."
+        )
+    return (words[:, 0].astype(np.uint64) << np.uint64(32)) | words[:, -1].astype(np.uint64)
+
+
+def key_words(key: Any) -> np.ndarray:
+    """The words of a key (words,), or of a batch of keys (runs, words)."""
+    try:
+        keys = jnp.asarray(key)
+        typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
+        words = np.asarray(jax.random.key_data(keys) if typed else keys)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise InputError(f"key is {shown(key)}; pass jax.random.key(seed).") from error
+    if words.dtype != np.uint32 or words.ndim not in (1, 2):
+        raise InputError(
+            f"key has shape {words.shape} and type {words.dtype}; pass jax.random.key(seed), or "
+            "jax.random.split(key, runs) for a batch."
+        )
+    return words

@@ -1,0 +1,115 @@
+"""Where a batch of runs is, what it obeys, and the one loop that takes it further.
+
+Every dynamics is a `Dynamics`: something that takes a `State` towards a later step or time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree, Real
+
+from deeplin.interrupt import check_interrupt
+
+RUNNING, REACHED, LOST, GAVE_UP = range(4)
+"""How a run stands: on its way, at its goal, diverged, or out of what it may spend."""
+PATIENCE = 0.2
+"""Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
+FIRST_PIECE, FIRST_WORK = 64, 10**8
+"""Steps before the first such look, and the most weights they may touch; then doubled while they
+take less than that."""
+
+
+class State(NamedTuple):
+    """A batch of runs. Those that stopped keep the weights and the step at which they stopped."""
+
+    weights: tuple[Float[Array, "batch ..."], ...]
+    """The trained arrays of every run."""
+    memory: PyTree
+    """What the dynamics carries besides: velocities, an optimiser's state, times."""
+    outcome: Int[np.ndarray, " batch"]
+    """RUNNING, REACHED, LOST or GAVE_UP."""
+    steps: Int[np.ndarray, " batch"]
+    """Steps taken."""
+
+    @property
+    def running(self) -> np.ndarray:
+        """Which runs are on their way."""
+        return np.asarray(self.outcome) == RUNNING
+
+    @classmethod
+    def start(cls, weights: tuple[Any, ...], memory: PyTree = ()) -> State:
+        """The state before the first step."""
+        zeros = np.zeros(len(weights[0]), np.int32)
+        return cls(weights, memory, zeros, zeros)
+
+
+class Dynamics(Protocol):
+    """A way to move."""
+
+    def advance(self, state: State, until: Any) -> State:
+        """Take the runs on their way towards `until` (a step or a time), perhaps part of it."""
+        ...
+
+    def clock(self, state: State) -> Real[np.ndarray, " batch"]:
+        """The step or time each run has reached."""
+        ...
+
+
+class Observer(Protocol):
+    """Told where the runs are at each moment asked for."""
+
+    def note(self, when: float, state: State) -> None:
+        """Look at the state."""
+        ...
+
+
+def drive(dynamics: Dynamics, state: State, moments: Iterable[float], observer: Observer) -> State:
+    """The loop of every dynamics: to each moment in turn, until the last one or until all stopped.
+
+    `advance` is called at least once for each moment, because that is where a run is checked
+    against its goal, and again while some run is short of it.
+    """
+    for moment in moments:
+        while True:
+            state = dynamics.advance(state, moment)
+            check_interrupt()
+            if not np.any(state.running & (dynamics.clock(state) < moment)):
+                break
+        observer.note(min(moment, np.max(dynamics.clock(state))), state)
+        if not np.any(state.running):
+            break
+    return state
+
+
+class Pace:
+    """How many steps to take before looking up: about `PATIENCE` seconds, found by doubling."""
+
+    def __init__(self, weights: int, most: int | None = None):
+        self.piece, self.most = max(1, min(FIRST_PIECE, FIRST_WORK // weights)), most
+        self.began = 0.0
+
+    def next(self, clock: int, until: int) -> int:
+        """The step to go to from `clock` before the next look.
+
+        A piece taken in full, and quickly, makes the next one twice as long.
+        """
+        now = time.perf_counter()
+        if self.began and now - self.began < PATIENCE / 2:
+            self.piece *= 2
+        if self.most is not None:
+            self.piece = min(self.piece, self.most)
+        self.began = now if clock + self.piece <= until else 0.0
+        return min(clock + self.piece, until)
+
+
+class Rules(NamedTuple):
+    """When a run stops before its last step; values are R − floor (see `Objective`)."""
+
+    goal: Float[np.ndarray, " batch"]
+    """REACHED when the value is at or below this."""
+    ceiling: Float[np.ndarray, " batch"]
+    """LOST when the value is above this or not a number."""

@@ -1,0 +1,260 @@
+"""How a gradient becomes a step: rates, momentum, weight decay, schedules, optax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PyTree
+
+from deeplin.checks import InputError, finite_array, positive_number
+from deeplin.dynamics.batches import Batches
+from deeplin.dynamics.objective import Ensemble
+from deeplin.networks import Layout
+
+
+class Numbers(NamedTuple):
+    """Coefficients shared by all runs; None where a term is absent."""
+
+    momentum: Any = None
+    weight_decay: Any = None
+    schedule: Float[Array, " steps"] | None = None
+    """What the learning rate is multiplied by at each step."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """The step W ← W + U of one run, with U from the gradient G = ∇R + 2λW.
+
+    Plain U = −ηG. Heavy ball V ← βV − ηG, U = V. Nesterov, as optimisers in use define it,
+    V ← βV − ηG, U = βV − ηG. Or what an optax transformation makes of G.
+    """
+
+    layout: Layout
+    nesterov: bool = False
+    optimizer: Any = None
+
+    def begin(self, weights: tuple[Array, ...], momentum: float) -> PyTree:
+        """The memory of every run before the first step."""
+        if self.optimizer is not None:
+            init = self._transformation(1.0).init
+            return jax.vmap(lambda w: init(self.layout.parameters(w)))(weights)
+        return tuple(map(jnp.zeros_like, weights)) if momentum else ()
+
+    def __call__(self, numbers: Numbers, rates, moving, weights, memory, descent):
+        """Weights and memory after one step of one run, whose weights stay if not `moving`.
+
+        `descent` holds the value of R, its gradient and R as a function of the weights.
+        """
+        value, gradient, risk = descent
+        if numbers.weight_decay is not None:
+            twice = 2 * numbers.weight_decay
+            gradient = tuple(g + twice * w for g, w in zip(gradient, weights, strict=True))
+        if not memory and self.optimizer is None:
+            moves = zip(weights, -(moving * rates), gradient, strict=True)
+            return tuple(w + rate * g for w, rate, g in moves), memory
+        if self.optimizer is not None:
+            steps, after = self._transform(rates[0], weights, memory, (value, gradient, risk))
+        else:
+            push = tuple(-rate * g for rate, g in zip(rates, gradient, strict=True))
+            steps = after = _accelerated(numbers.momentum, memory, push)
+            if self.nesterov:
+                steps = _accelerated(numbers.momentum, after, push)
+        memory = jax.tree.map(partial(jnp.where, moving), after, memory)
+        return tuple(w + moving * u for w, u in zip(weights, steps, strict=True)), memory
+
+    def _transform(self, rate, weights, memory, descent):
+        """The update of optax, with the extra arguments that line searches and SAM ask for."""
+        value, gradient, risk = descent
+        slopes, parameters = map(self.layout.parameters, (gradient, weights))
+
+        def of_tree(tree):
+            return risk(tuple(jax.tree.leaves(tree)))
+
+        steps, memory = self._transformation(rate).update(
+            slopes, memory, parameters, value=value, grad=slopes, value_fn=of_tree,
+            grad_fn=lambda tree, _step=None: jax.grad(of_tree)(tree),
+        )  # fmt: skip
+        return jax.tree.leaves(steps), memory
+
+    def _transformation(self, rate):
+        import optax  # a third of a second, for those who use it
+
+        made = hasattr(self.optimizer, "update")
+        return optax.with_extra_args_support(self.optimizer if made else self.optimizer(rate))
+
+
+def _accelerated(momentum, velocity, push):
+    """βV − ηG."""
+    return tuple(momentum * v + u for v, u in zip(velocity, push, strict=True))
+
+
+@dataclass(frozen=True, eq=False)
+class Rates:
+    """The learning rates as a caller gives them."""
+
+    each: Any
+    """A number, one for each run, a tuple of these with one for each layer; None if scheduled."""
+    schedule: Float[np.ndarray, " steps"] | None
+    runs: int | None
+    """Number of runs they are for; None for any."""
+
+    @classmethod
+    def of(cls, learning_rate: Any, steps: int, optimizer: Any) -> Rates:
+        """Check them; with a finished transformation there may be none."""
+        if learning_rate is None and optimizer is not None:
+            return cls(None, None, None)
+        if callable(learning_rate):
+            return cls(None, _table(learning_rate, steps), None)
+        layers = learning_rate if isinstance(learning_rate, tuple) else (learning_rate,)
+        if not layers:
+            raise InputError("learning_rate is an empty tuple; pass one number for each layer.")
+        vectors = [_rate(entry) for entry in layers]
+        runs = {len(vector) for vector in vectors if vector.ndim}
+        if len(runs) > 1:
+            raise InputError(
+                f"learning_rate holds vectors of lengths {sorted(runs)}; pass one rate for each "
+                "run, or a tuple with one entry for each layer."
+            )
+        each = tuple(vectors) if isinstance(learning_rate, tuple) else vectors[0]
+        return cls(each, None, next(iter(runs), None))
+
+    def matrix(self, ensemble: Ensemble) -> np.ndarray:
+        """η of each run and layer, (batch, layers); ones where a schedule says it all."""
+        layers = len(ensemble.weights)
+        dtype = ensemble.weights[0].dtype
+        if self.each is None:
+            return np.ones((ensemble.size, layers), dtype)
+        if not isinstance(self.each, tuple):
+            return np.repeat(np.broadcast_to(self.each, ensemble.size)[:, None], layers, 1).astype(
+                dtype
+            )
+        if len(self.each) != layers:
+            raise InputError(
+                f"learning_rate is a tuple of {len(self.each)} for {layers} trained arrays; pass "
+                "one for each layer (or a list, with one for each run)."
+            )
+        return np.stack([np.broadcast_to(e, ensemble.size) for e in self.each], 1).astype(dtype)
+
+    def given(self, ensemble: Ensemble) -> Any:
+        """What `run.learning_rate` says."""
+        if self.each is None:
+            return self.schedule
+        matrix = self.matrix(ensemble)
+        matrix = matrix if isinstance(self.each, tuple) else matrix[:, 0]
+        member = matrix[0] if ensemble.single else matrix
+        return member.item() if member.ndim == 0 else member
+
+
+def _rate(value: Any) -> np.ndarray:
+    rates = finite_array("learning_rate", value, (0, 1))
+    for rate in rates.ravel().tolist():
+        positive_number("learning_rate", rate)
+    return rates
+
+
+def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
+    """η at each step: all at once if the schedule can be traced, else one by one."""
+    try:
+        values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(steps)))
+    except (TypeError, ValueError, jax.errors.JAXTypeError):
+        values = np.asarray([schedule(step) for step in range(steps)])
+    if values.shape != (steps,):
+        raise InputError(
+            f"the schedule returns shape {values.shape[1:]}; pass a function of the step that "
+            "returns one number."
+        )
+    values = np.asarray(values, np.float64)
+    if not np.all(np.isfinite(values) & (values >= 0)):
+        step = int(np.argmin(np.isfinite(values) & (values >= 0)))
+        raise InputError(
+            f"the schedule gives {values[step]:g} at step {step}; pass one with finite rates of "
+            "at least 0."
+        )
+    return values
+
+
+@dataclass(frozen=True, eq=False)
+class Update:
+    """The rule of a descent: one `Method` with its numbers, for every run of a batch."""
+
+    method: Method
+    learning_rate: Float[np.ndarray, "batch layers"]
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    schedule: Float[np.ndarray, " steps"] | None = None
+    batches: Batches | None = None
+
+    @property
+    def layered(self) -> bool:
+        """Whether layers have different rates."""
+        return bool(np.any(self.learning_rate != self.learning_rate[:, :1]))
+
+    @property
+    def in_kernels(self) -> bool:
+        """Whether the compiled kernels know it."""
+        return self.method.optimizer is None
+
+    @property
+    def variant(self) -> str:
+        """What it is besides plain descent with momentum, in words."""
+        named = {
+            "optimizer": self.method.optimizer is not None,
+            "nesterov": self.method.nesterov,
+            "schedule": self.schedule is not None,
+            "layers": self.layered,
+        }
+        return " ".join(name for name, there in named.items() if there) or "plain"
+
+    def numbers(self, dtype: Any) -> Numbers:
+        """The coefficients in the precision of the weights."""
+        return Numbers(
+            np.asarray(self.momentum, dtype) if self.momentum else None,
+            np.asarray(self.weight_decay, dtype) if self.weight_decay else None,
+            None if self.schedule is None else np.asarray(self.schedule, dtype),
+        )
+
+
+def update_of(
+    rates: Rates,
+    ensemble: Ensemble,
+    momentum: float,
+    nesterov: bool,
+    weight_decay: float,
+    batches: Batches | None,
+    optimizer: Any,
+) -> Update:
+    """The update a caller asks for."""
+    beta = positive_number("momentum", momentum, zero_allowed=True)
+    if beta >= 1:
+        raise InputError(f"momentum is {beta:g}; pass a number from 0 up to but below 1.")
+    decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
+    if nesterov and not beta:
+        raise InputError("nesterov=True needs momentum; pass momentum between 0 and 1 with it.")
+    if optimizer is not None and beta:
+        raise InputError("an optimizer has its own momentum; pass momentum=0, or no optimizer.")
+    method = Method(ensemble.layout, bool(nesterov), _checked(optimizer, rates))
+    return Update(method, rates.matrix(ensemble), beta, decay, rates.schedule, batches)
+
+
+def _checked(optimizer: Any, rates: Rates) -> Any:
+    """The optax transformation, or the function that makes one for each learning rate."""
+    if optimizer is None or (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
+        return optimizer
+    if not callable(optimizer):
+        raise InputError(
+            f"optimizer is a {type(optimizer).__name__}; pass an optax transformation such as "
+            "optax.adam(1e-3), or optax.adam itself with learning_rate."
+        )
+    if rates.each is None and rates.schedule is None:
+        raise InputError("this optimizer is made from a learning rate; pass learning_rate with it.")
+    if isinstance(rates.each, tuple):
+        raise InputError(
+            "an optimizer takes one learning rate; pass a number or a vector, not a tuple."
+        )
+    return optimizer
