@@ -85,8 +85,9 @@ class RunView:
     @cached_property
     def learning_rate(self) -> np.ndarray:
         """η of each run, (batch,)."""
-        if self.run.learning_rate is None or self.run.variant not in ("plain", "nesterov"):
-            raise NotApplicable("for descent with one constant learning rate")
+        run = self.run
+        if run.variant != "plain" or run.weight_decay or run.batch_size:
+            raise NotApplicable("for full-batch descent on R with one constant learning rate")
         return np.broadcast_to(np.asarray(self.run.learning_rate, dtype=np.float64), (self.batch,))
 
     @property
