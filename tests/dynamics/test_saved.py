@@ -11,13 +11,14 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics.run import Records, Run
 from deeplin.dynamics.saved import load_run, save_run
+from deeplin.networks import Trajectory
 
 
 def _batch_run():
     keys = jax.random.split(jax.random.key(0), 3)
     net = dl.initialize.residual(keys, width=5, depth=2, scale=0.3, readout=jnp.arange(1.0, 6.0))
     net = net.with_batch()
-    trajectory = jax.tree.map(lambda leaf: jnp.stack([leaf, 2 * leaf]), net)
+    trajectory = Trajectory.of([net, jax.tree.map(lambda leaf: 2 * leaf, net)], batched=True)
     records = Records({"step": np.arange(2), "risk": np.ones((2, 3)), "norms": np.ones((2, 3, 2))})
     return Run(
         net,

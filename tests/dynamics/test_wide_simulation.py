@@ -2,6 +2,7 @@
 
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import dense_network
 import jax
@@ -189,17 +190,23 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone(data):
     assert np.array_equal(batch.theta[2], alone.theta)
 
 
-def test_an_interrupt_stops_the_runs_that_wait():
-    """The first item fails while those begun beside it wait; the others never begin."""
-    begun, failed = [], threading.Event()
+def test_an_interrupt_stops_the_runs_that_wait(monkeypatch):
+    """The first run fails; those begun beside it end once the others have been taken back."""
+    begun, released = [], threading.Event()
+
+    class Pool(ThreadPoolExecutor):
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            super().shutdown(wait=False, cancel_futures=cancel_futures)
+            released.set()
+            super().shutdown(wait)
 
     def simulate(item):
         begun.append(item)
         if item == 0:
-            failed.set()
             raise KeyboardInterrupt
-        failed.wait()
+        released.wait()
 
+    monkeypatch.setattr("deeplin.dynamics.wide_simulation.ThreadPoolExecutor", Pool)
     with pytest.raises(KeyboardInterrupt):
         _on_all_cores(simulate, list(range(2000)))
     assert len(begun) < 2000

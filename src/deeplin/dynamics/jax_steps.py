@@ -27,7 +27,7 @@ class _Members(NamedTuple):
     """What a block of steps knows of each run; every array has a leading batch axis."""
 
     state: State
-    fixed: tuple[Array, ...]
+    fixed: tuple[Array, "*_"]
     rules: Rules
     rates: Any
     limit: Any

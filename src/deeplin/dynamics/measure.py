@@ -156,7 +156,7 @@ def _alignment(_objective, networks, _initial) -> np.ndarray:
     return np.stack(cosines, axis=-1) ** 2
 
 
-def _singular(weight: np.ndarray) -> tuple[np.ndarray, ...]:
+def _singular(weight: np.ndarray) -> tuple[np.ndarray, "*_"]:
     """The singular value decomposition of each matrix; not a number where that is none."""
     finite = np.asarray(np.isfinite(weight).all(axis=(-2, -1)))[..., None, None]
     left, values, right = np.linalg.svd(np.where(finite, weight, 0), full_matrices=False)

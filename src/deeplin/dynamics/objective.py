@@ -25,7 +25,7 @@ from deeplin.networks import (
 from deeplin.networks.risk import Data
 from deeplin.problems import Problem
 
-Weights = tuple[Float[Array, "*axes"], ...]
+Weights = tuple[Float[Array, "*_"], ...]
 Rows = Int[Array, " size"] | None
 """Numbers of the rows in a mini-batch; None for all of them."""
 
@@ -60,7 +60,7 @@ class Autodiff:
     whole: bool = False
     """With mini-batches: whether the value is the risk on all rows (a goal needs that)."""
 
-    def __call__(self, data: tuple, weights: Weights, fixed: Weights, rows: Rows = None):
+    def __call__(self, data: tuple, weights: Weights, fixed: tuple, rows: Rows = None):
         """R and its gradient, on these rows if some are given."""
         taken = data if rows is None else (_taken(data[0], rows),)
         value, gradient = jax.value_and_grad(partial(self._risk, taken, fixed))(weights)
@@ -68,7 +68,7 @@ class Autodiff:
             value = self._risk(data, fixed, weights)
         return value, gradient
 
-    def _risk(self, data: tuple, fixed: Weights, weights: Weights) -> Array:
+    def _risk(self, data: tuple, fixed: tuple, weights: Weights) -> Array:
         return self.risk(*data, self.layout.tree(weights, fixed))
 
 
@@ -78,7 +78,7 @@ class ClosedForm:
 
     layout: Layout
 
-    def __call__(self, data: tuple, weights: Weights, fixed: Weights, rows: Rows = None):
+    def __call__(self, data: tuple, weights: Weights, fixed: tuple, rows: Rows = None):
         """The gap on all rows; the gradient of the risk on `rows`, if some are given."""
         network: Network = self.layout.tree(weights, fixed)
         value, gradient = gap_and_gradient(data[0], network)
@@ -129,9 +129,9 @@ class Ensemble(NamedTuple):
     """What is trained: trees of one layout as arrays with a leading batch axis."""
 
     layout: Layout
-    weights: tuple[Float[Array, "batch ..."], ...]
+    weights: tuple[Float[Array, "*_"], ...]
     """Trained arrays at the start."""
-    fixed: tuple[Array, ...]
+    fixed: tuple[Array, "*_"]
     """Arrays that stay as they are."""
     single: bool
     """Whether the caller passed one tree and gets plain values."""

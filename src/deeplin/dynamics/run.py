@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 import jax
 import numpy as np
 import pandas as pd
-from jaxtyping import Array, Float, Integer, Num, PyTree, Shaped
+from jaxtyping import Float, Integer, PyTree, Shaped
 
 from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING
 from deeplin.networks import Network, Trajectory
@@ -79,10 +79,10 @@ class Run:
     run, and `run[k]` is one of them; for a single network they are plain values.
     """
 
-    network: Network | PyTree[Array]
+    network: Network | PyTree
     """The trained weights (or the pytree of a loss of one's own). A diverged run keeps its last
     finite ones."""
-    initial: Network | PyTree[Array]
+    initial: Network | PyTree
     """The weights it started from."""
     status: str | Shaped[np.ndarray, " batch"]
     """`converged` (a goal was reached), `diverged`, or `stopped` (ran out of steps or time)."""
@@ -92,12 +92,12 @@ class Run:
     """What was recorded along the way."""
     trajectory: Trajectory | None = None
     """The weights at each record."""
-    learning_rate: float | Float[np.ndarray, "*axes"] | None = None
+    learning_rate: float | Float[np.ndarray, "*_"] | None = None
     """η on R: a number or (batch,); with one for each layer (layers,) or (batch, layers), with a
     schedule (steps,). None for gradient flow, and where an optimiser has its own."""
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
-    evidence: Mapping[str, str | float | int | Num[np.ndarray, "*axes"]] = field(
+    evidence: Mapping[str, str | float | int | Shaped[np.ndarray, "*_"]] = field(
         default_factory=dict
     )
     """Measured at the end: `gap`, `risk`; for flow also `time`, `evaluations`, `drift` (FM-L1)."""

@@ -39,7 +39,7 @@ class Method:
     nesterov: bool = False
     optimizer: Any = None
 
-    def begin(self, weights: tuple[Array, ...], momentum: float) -> PyTree:
+    def begin(self, weights: tuple[Array, "*_"], momentum: float) -> PyTree:
         """The memory of every run before the first step."""
         if self.optimizer is not None:
             init = self._transformation(1.0).init

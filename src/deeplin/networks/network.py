@@ -31,7 +31,7 @@ class Network(eqx.Module):
     ```
     """
 
-    weights: tuple[Array, ...]
+    weights: tuple[Array, "*_"]
     readout: Array | None = None
     activation: str = eqx.field(static=True, default="linear")
 
@@ -121,7 +121,7 @@ def stack(networks: Sequence[Network]) -> Network:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
 
 
-def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
+def _check_shapes(weights: tuple[Array, "*_"], readout: Array | None) -> None:
     if not weights:
         raise InputError("the network has no layers (depth 0); pass at least one weight matrix.")
     dimensions = {weight.ndim for weight in weights}

@@ -26,7 +26,8 @@ class Trajectory(eqx.Module):
     ```
     """
 
-    arrays: tuple[Shaped[Array, "records ..."], ...]
+    arrays: tuple[Shaped[Array, "*_"], ...]
+    """Trained, then fixed arrays of the trees."""
     layout: Layout = eqx.field(static=True)
     batched: bool = eqx.field(static=True)
     """Whether each record is a batch."""
@@ -65,12 +66,12 @@ class Trajectory(eqx.Module):
     # --- of networks -------------------------------------------------------------------------
 
     @property
-    def weights(self) -> tuple[Float[Array, "records *batch m n"], ...]:
+    def weights(self) -> tuple[Float[Array | np.ndarray, "records *batch _ _"], ...]:
         """W_1 … W_L at every record."""
         return self._networks("weights")
 
     @property
-    def readout(self) -> Float[Array, "records *batch m"] | None:
+    def readout(self) -> Float[Array | np.ndarray, "records *batch m"] | None:
         """The read-out at every record (it is never trained)."""
         return self._networks("readout")
 

@@ -44,7 +44,7 @@ class Layout:
             raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
         return cls(structure, kinds, rest, isinstance(tree, Network))
 
-    def split(self, tree: PyTree) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
+    def split(self, tree: PyTree) -> tuple[tuple[Array, "*_"], tuple[Array, "*_"]]:
         """Trained and fixed arrays of a tree of this layout, whatever axes they carry."""
         pairs = list(zip(jax.tree.leaves(tree), self.kinds, strict=True))
         trained = tuple(leaf for leaf, kind in pairs if kind == TRAINED)
