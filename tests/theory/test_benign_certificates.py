@@ -88,7 +88,7 @@ def test_two_hundred_random_problems_certify():
         jax.random.split(jax.random.key(5), count),
         dynamics="flow",
         loss_target=1e-9,
-        record_every=8,
+        record_every=24,
     )
     assert np.mean(wide.status == "converged") > 0.95
     verdicts = set()
