@@ -13,6 +13,7 @@ from scipy.stats import chi2, norm
 
 import deeplin as dl
 from deeplin.dynamics import gradient_flow
+from deeplin.networks.products import backward_products, forward_products
 from deeplin.theory import (
     certify,
     initialization_scale,
@@ -211,8 +212,8 @@ def test_errata_E16_the_perturbation_must_be_v_times_u_transposed(problem):
     """u_k has d_{k−1} entries and v_k has d_k: only v_k u_kᵀ has the shape of W_k."""
     network = dl.initialize.gaussian(jax.random.key(0), (5, 4, 3, 1), 0.5)
     w = jnp.asarray(problem.optimum)[:, None]
-    u = dl.networks.forward_products(network, 2 * problem.covariance @ w)
-    v = dl.networks.backward_products(network)[1:]
+    u = forward_products(network.weights, 2 * problem.covariance @ w)
+    v = backward_products(network.weights)[1:]
     for weight, u_k, v_k in zip(network.weights, u, v, strict=True):
         assert (v_k @ u_k.T).shape == weight.shape
     assert (u[0] @ v[0].T).shape != network.weights[0].shape
