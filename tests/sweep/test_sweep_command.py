@@ -150,9 +150,9 @@ def test_a_config_that_is_not_there_exits_with_2(capsys):
 
 
 def test_a_sweep_of_descent_on_a_table_of_ones_own(capsys, rng):
-    X = rng.normal(size=(40, 2))
-    rows = np.column_stack([X, X @ [1.0, -0.5]])
-    np.savetxt("mine.csv", rows, delimiter=",", header="a,b,y", comments="")
+    X = rng.normal(size=(40, 5))
+    rows = np.column_stack([X, X @ [1.0, -0.5, 0.3, 0.2, 0.1]])
+    np.savetxt("mine.csv", rows, delimiter=",", header="a,b,c,d,e,y", comments="")
     write(
         "mine.toml",
         "scales = [0.7]\nlearning_rates = [0.1]\ndepths = [2]\nrepetitions = 4\nsteps = 2000\n"
@@ -164,7 +164,7 @@ def test_a_sweep_of_descent_on_a_table_of_ones_own(capsys, rng):
     assert list(table["status"]) == ["converged"] * 4
     assert (table["distance"] < 1e-8).all()
     # Other data under the same name are another sweep: nothing old is reused for them.
-    np.savetxt("mine.csv", 2 * rows, delimiter=",", header="a,b,y", comments="")
+    np.savetxt("mine.csv", 2 * rows, delimiter=",", header="a,b,c,d,e,y", comments="")
     code, _, err = command(capsys, "sweep", "--config", "mine.toml")
     assert code == 2
     assert "different: the content of the data" in err

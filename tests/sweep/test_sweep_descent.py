@@ -19,7 +19,7 @@ from deeplin.sweep.descent import (
     units,
 )
 
-DATA = SyntheticData(samples=20, dimension=2)
+DATA = SyntheticData(samples=20, dimension=5)  # as in other tests: one kernel for all
 CONFIG = DescentSweep(
     scales=(0.5, 0.8),
     learning_rates=(0.05,),
@@ -47,7 +47,7 @@ def hessian_oracle(weights, problem):
     sizes = [weight.size for weight in weights]
 
     def risk(flat):
-        first, last = flat[: sizes[0]].reshape(2, 2), flat[sizes[0] :].reshape(1, 2)
+        first, last = flat[: sizes[0]].reshape(5, 5), flat[sizes[0] :].reshape(1, 5)
         return ((problem.inputs @ (last @ first)[0] - problem.targets[:, 0]) ** 2).mean()
 
     flat = np.concatenate([weight.ravel() for weight in weights])
@@ -55,7 +55,7 @@ def hessian_oracle(weights, problem):
 
 
 def test_rows_are_those_of_a_plain_loop_over_the_runs():
-    problem = synthetic.flat_minima(0, samples=20, dimension=2).problem
+    problem = synthetic.flat_minima(0, samples=20, dimension=5).problem
     (unit,) = units(CONFIG)
     rows = run_unit(CONFIG, unit)
     assert list(zip(rows["scale"], rows["repetition"], strict=True)) == [
@@ -66,7 +66,7 @@ def test_rows_are_those_of_a_plain_loop_over_the_runs():
     ]
     for row in rows.itertuples():
         key = sweep.run_key(0, depth=2, scale=row.scale, repetition=row.repetition)
-        start = initialize.gaussian(key, widths=(2, 2, 1), scale=row.scale).weights
+        start = initialize.gaussian(key, widths=(5, 5, 1), scale=row.scale).weights
         first, last = train_plainly(start, problem, 0.05, 40)
         w = (last @ first)[0]
         risk = np.mean((problem.inputs @ w - problem.targets[:, 0]) ** 2)
@@ -89,7 +89,7 @@ def test_the_same_networks_start_at_every_learning_rate_and_in_every_grid():
 
 @pytest.mark.parametrize(
     ("fields", "meaningful"),
-    [({"network": "residual"}, True), ({"activation": "gelu", "width": 3}, False)],
+    [({"network": "residual"}, True), ({"activation": "gelu", "width": 12}, False)],
 )
 def test_other_networks_are_swept_too(fields, meaningful):
     config = replace(CONFIG, scales=(0.4, 0.6), **fields)

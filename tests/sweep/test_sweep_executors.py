@@ -21,27 +21,19 @@ SMALL = DescentSweep(
     depths=(2,),
     repetitions=4,
     steps=300,
-    data=SyntheticData(samples=20, dimension=2),
+    data=SyntheticData(samples=20, dimension=5),
     runs_per_unit=4,
 )
 """Four units: a rate below the critical one, where runs are not chaotic, and one that diverges."""
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    """Where workers keep what they compiled."""
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="module")
-def cluster(cache):
+def cluster():
     """Two real worker processes with one thread each, as a cluster would have."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(cache))
-        with LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
-        ) as local:
-            yield local
+    with LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+    ) as local:
+        yield local
 
 
 @pytest.fixture(scope="module")
@@ -67,16 +59,17 @@ def assert_same(table, reference):
         )
 
 
-def test_worker_processes_give_the_same_table(tmp_path, monkeypatch, cache, reference):
+def test_worker_processes_give_the_same_table(tmp_path, monkeypatch, reference):
+    cache = tmp_path / "cache"
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-    outcome = sweep.run(DESCENT, SMALL, tmp_path, executor=sweep.Processes(2))
+    outcome = sweep.run(DESCENT, SMALL, tmp_path / "sweep", executor=sweep.Processes(2))
     assert outcome.complete, outcome.failed
     assert_same(outcome.table(), reference)
     compiled = list(cache.rglob("*-cache"))
     assert compiled, "what the workers compiled is kept for the others"
 
 
-def test_a_cluster_gives_the_same_table(tmp_path, cluster, reference):
+def test_a_cluster_gives_the_same_table(tmp_path, reference, cluster):
     executor = sweep.Cluster(cluster.scheduler_address)
     outcome = sweep.run(DESCENT, SMALL, tmp_path, executor=executor)
     assert outcome.complete, outcome.failed
