@@ -121,7 +121,7 @@ def test_tracked_sharpness_of_a_picture_is_the_sharpness(visit):
         for a, b, n, m in zip(sizes, sizes[1:], widths, widths[1:], strict=False)
     ])  # fmt: skip
     exact = np.asarray(dl.sharpness(problem, network).value)
-    # a residual of 1e-3 of the value: the value itself is good to about its square
+    # a residual of 5e-4 of the value: the value itself is good to about its square
     np.testing.assert_allclose(found["sharpness"], exact, rtol=1e-5)
 
 

@@ -1,11 +1,11 @@
 // window.deeplin: the numerics of the page for programs, in the library's terms.
 import { ActivationModel } from "./activations.js";
 import { descend } from "./descent.js";
-import { EigenTracker } from "./eigen.js";
 import { flow as follow } from "./flow.js";
 import { LinearModel } from "./network.js";
 import { fromData } from "./problem.js";
 import { Batches, Random } from "./random.js";
+import { SharpnessTracker } from "./sharpness.js";
 import { decayedMinimum, minimalSharpness, stabilityThreshold } from "./theory.js";
 import { interpolation, reduceStart, trainReduced } from "./wide.js";
 
@@ -57,7 +57,7 @@ function modelOf(problem, { weights, readout = null, activation = "linear" }) {
 
 /** Arrays of risk, gap, distance (squared) and sharpness that `note()` fills from a loaded model. */
 function recorder(model, decay) {
-  const tracker = new EigenTracker(model.size, new Random(0, 31));
+  const tracker = new SharpnessTracker(model, new Random(0, 31));
   const records = { risk: [], gap: [], distance: [], sharpness: [] };
   const note = () => {
     records.risk.push(model.risk);
@@ -66,7 +66,7 @@ function recorder(model, decay) {
       records.distance.push(model.distance);
     }
     tracker.forget(); // every record on its own: nothing rises unseen
-    records.sharpness.push(tracker.largest((x, out) => model.hessian(x, out), EXACT).value + 2 * decay);
+    records.sharpness.push(tracker.measure(EXACT) + 2 * decay);
   };
   return { records, note };
 }

@@ -17,8 +17,16 @@ export function isDark() {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
+let dark = null;
+
+/** Look again which colors are wanted. */
+export function refreshPalette() {
+  dark = isDark();
+}
+
 export function palette() {
-  return isDark() ? DARK : LIGHT;
+  if (dark === null) refreshPalette();
+  return dark ? DARK : LIGHT;
 }
 
 /** The color at `share` (0 to 1) of a ramp. */
@@ -36,5 +44,5 @@ export const heat = (share) => ramp(HEAT, share);
 
 /** From the first layer (violet) to the last (yellow), readable on the present paper. */
 export function layerColor(k, count) {
-  return ramp(isDark() ? LAYERS_DARK : LAYERS_LIGHT, count > 1 ? k / (count - 1) : 0);
+  return ramp(palette() === DARK ? LAYERS_DARK : LAYERS_LIGHT, count > 1 ? k / (count - 1) : 0);
 }

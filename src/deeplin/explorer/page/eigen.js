@@ -6,7 +6,8 @@
 import { dot, norm } from "./linear_algebra.js";
 
 const EXACT = 1e-6; // results to tolerances below this one are verified by a fresh product
-const RANDOM_SHARE = 0.02; // of a warm start, so that an eigenvector rising from below is found
+const RANDOM_SHARE = 0.01; // of a warm start, so that an eigenvector rising from below is found
+const TURN = 0.05; // 1 − cos² of the angle between two eigenvectors that counts as another one
 const LEFT = 1e-5; // share of a direction below which what is left of it is mostly rounding
 
 /** Keeps the last eigenvectors and the work arrays of one operator that changes slowly. */
@@ -17,12 +18,13 @@ export class EigenTracker {
     scale(this.noise, 1 / norm(this.noise));
     this.vector = Float64Array.from(this.noise);
     this.before = new Float64Array(size); // the eigenvector of the call before the last
+    this.turned = false; // whether the last two differ
     for (const name of ["x", "Hx", "r", "Hr", "p", "Hp"]) this[name] = new Float64Array(size);
   }
 
   forget() {
     this.vector.set(this.noise);
-    this.before.fill(0);
+    this.turned = false;
   }
 
   /** {value, residual, products}: `apply(x, out)` writes Hx; ends at ‖Hx − θx‖ ≤ tolerance·|θ|. */
@@ -32,15 +34,17 @@ export class EigenTracker {
     scale(x, 1 / norm(x));
     apply(x, Hx);
     let theta = dot(x, Hx);
-    // In an oscillation of period two the eigenvector of the call before the last comes back.
-    p.set(this.before);
-    let direction = dot(p, p) > 0;
-    if (direction) apply(p, Hp);
-    let products = direction ? 2 : 1;
-    let residual = 0;
+    let residual = this._residual(theta);
+    let products = 1;
+    let direction = false;
     let checked = false;
-    for (;;) {
-      residual = this._residual(theta);
+    if (this.turned) {
+      p.set(this.before); // in an oscillation of period two it comes back
+      apply(p, Hp);
+      products++;
+      direction = true;
+    }
+    for (; ; residual = this._residual(theta)) {
       const done = !(residual > tolerance * Math.abs(theta));
       if (products >= most || (done && (checked || tolerance > EXACT))) break;
       products++;
@@ -55,6 +59,7 @@ export class EigenTracker {
       theta = this._best(theta, direction);
       [checked, direction] = [false, true];
     }
+    this.turned = 1 - dot(x, this.vector) ** 2 > TURN;
     this.before.set(this.vector);
     this.vector.set(x);
     return { value: theta, residual, products };

@@ -1,9 +1,9 @@
 // From a state to everything the training page shows.
 import { descend } from "./descent.js";
-import { EigenTracker } from "./eigen.js";
 import { flow } from "./flow.js";
 import { LayerTracker } from "./layers.js";
 import { Batches, Random } from "./random.js";
+import { SharpnessTracker } from "./sharpness.js";
 import { isLinear, modelOf, readoutOf, weightsOf, widthsOf } from "./start.js";
 import { decayedMinimum, minimalSharpness, stabilityThreshold } from "./theory.js";
 import { norm } from "./linear_algebra.js";
@@ -11,8 +11,7 @@ import { norm } from "./linear_algebra.js";
 const MOST_RECORDS = 160;
 const MOST_NUMBERS = 4e6; // weights kept along all records of the first run
 export const MOST_WORK = 2e10; // multiplications of one picture: about half a minute of one core
-const FLOW_RECORDS = 81;
-const FLOW_FLOOR = 1e-13; // of the initial gap: below it there is only the solver's noise
+const FLOW_FLOOR = 1e-13; // of the initial gap: below it there would be only the solver's noise
 
 /** Steps between records: odd, so that an oscillation of period two stays visible. */
 export function recordEvery(state, size) {
@@ -79,8 +78,7 @@ export function train(state, problem) {
 
 function trainOne(state, problem, model, index, every, first) {
   const weights = weightsOf(state, problem, index);
-  const tracker = new EigenTracker(model.size, new Random(index, 11));
-  const apply = (x, out) => model.hessian(x, out);
+  const tracker = new SharpnessTracker(model, new Random(index, 11));
   const layers = first && new LayerTracker(model);
   const run = { risk: [], gap: [], distance: [], sharpness: [] };
   if (first) first.layers = { singular: [], norms: [], alignment: [], weights: [] };
@@ -93,8 +91,8 @@ function trainOne(state, problem, model, index, every, first) {
       run.gap.push(model.gap);
       run.distance.push(model.distance);
     }
-    const precision = step === 0 ? { tolerance: 1e-5, most: 200 } : { tolerance: 1e-3, most: 30 };
-    run.sharpness.push(tracker.largest(apply, precision).value + 2 * state.weight_decay);
+    const precision = step === 0 ? { tolerance: 1e-5, most: 200 } : { tolerance: 5e-4, most: 30 };
+    run.sharpness.push(tracker.measure(precision) + 2 * state.weight_decay);
     if (first) {
       const measured = layers.measure(weights);
       for (const name of ["singular", "norms", "alignment"]) first.layers[name].push(measured[name]);
@@ -104,28 +102,52 @@ function trainOne(state, problem, model, index, every, first) {
   return { ...run, ...outcome };
 }
 
-/** Gradient flow of the first run over the same stretch of time, η·steps. */
+let lastFlow = { key: null, problem: null, end: 0, path: null };
+
+/**
+ * Gradient flow of the first run over the same stretch of time, η·steps. Its path does not depend
+ * on η: while that slider moves it is computed once, somewhat farther than asked for.
+ */
 export function flowOf(state, problem, model = modelOf(state, problem)) {
   const rate = state.learning_rate / (1 - state.momentum); // a heavy ball moves that much faster
   const end = rate * state.steps;
-  const times = Array.from({ length: FLOW_RECORDS }, (_, i) => (end * i) / (FLOW_RECORDS - 1));
-  const out = { steps: [], gap: [], distance: [], sharpness: [], risk: [] };
-  const tracker = new EigenTracker(model.size, new Random(0, 12));
-  const start = weightsOf(state, problem);
-  const options = { rtol: 1e-6, atol: 1e-9, most: 6000, weight_decay: state.weight_decay };
-  let initial = 0;
-  const outcome = flow(model, start, times, options, (i) => {
+  const key = JSON.stringify([...model.widths, state.architecture, state.initialization, state.scale, state.seed, state.data_seed, state.weight_decay]);
+  const known = lastFlow.key === key && lastFlow.problem === problem;
+  if (!known || lastFlow.end < end) {
+    const reach = known ? 1.5 * end : end;
+    lastFlow = { key, problem, end: reach, path: flowPath(state, problem, model, reach) };
+  }
+  return until(lastFlow.path, end, rate);
+}
+
+/** The part of a path up to a time, in steps; what has settled stays where it is. */
+function until(path, end, rate) {
+  let count = path.time.findIndex((time) => time > end);
+  if (count < 0) count = path.time.length;
+  const out = { steps: path.time.slice(0, count).map((time) => time / rate) };
+  for (const name of ["risk", "gap", "distance", "sharpness"]) out[name] = path[name].slice(0, count);
+  if (path.settled && path.time.at(-1) < end) {
+    out.steps.push(end / rate);
+    out.risk.push(path.risk.at(-1));
+    out.sharpness.push(path.sharpness.at(-1));
+    out.gap.push(NaN);
+    out.distance.push(NaN);
+  }
+  return out;
+}
+
+function flowPath(state, problem, model, end) {
+  const path = { time: [], gap: [], distance: [], sharpness: [], risk: [] };
+  const tracker = new SharpnessTracker(model, new Random(0, 12));
+  const options = { rtol: 1e-6, atol: 1e-9, most: 4000, weight_decay: state.weight_decay, settled: FLOW_FLOOR, each: true };
+  const outcome = flow(model, weightsOf(state, problem), [end], options, (i, _, time) => {
     const precision = i === 0 ? { tolerance: 1e-4, most: 100 } : { tolerance: 1e-3, most: 20 };
-    out.steps.push(times[i] / rate);
-    out.risk.push(model.risk);
-    out.sharpness.push(
-      tracker.largest((x, y) => model.hessian(x, y), precision).value + 2 * state.weight_decay,
-    );
+    path.time.push(time);
+    path.risk.push(model.risk);
+    path.sharpness.push(tracker.measure(precision) + 2 * state.weight_decay);
     if (!model.linear) return;
-    if (i === 0) initial = model.gap;
-    const clear = model.gap > FLOW_FLOOR * initial;
-    out.gap.push(clear ? model.gap : NaN);
-    out.distance.push(clear ? model.distance : NaN);
+    path.gap.push(model.gap);
+    path.distance.push(model.distance);
   });
-  return { ...out, status: outcome.status };
+  return { ...path, settled: outcome.status === "done" && outcome.time < end };
 }

@@ -1,6 +1,6 @@
 // The page: a checked state becomes pictures, words and a link.
 import * as api from "./api.js";
-import { isDark } from "./colors.js";
+import { isDark, refreshPalette } from "./colors.js";
 import { Controls } from "./controls.js";
 import { Tooltip, byId, make } from "./dom.js";
 import { saveCsv, savePng, saveSvg } from "./downloads.js";
@@ -407,6 +407,7 @@ class Page {
   }
 
   _recolor() {
+    refreshPalette();
     for (const tab of Object.values(this.tabs)) for (const figure of tab.figures) figure.recolor();
     this._request();
   }

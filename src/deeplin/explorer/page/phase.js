@@ -1,8 +1,8 @@
 // The phase diagram: how every run of a grid ends.
 import { descend } from "./descent.js";
-import { EigenTracker } from "./eigen.js";
 import { theoryOf } from "./experiment.js";
 import { Batches, Random } from "./random.js";
+import { SharpnessTracker } from "./sharpness.js";
 import { modelOf, weightsOf } from "./start.js";
 
 const RATES = 28;
@@ -40,7 +40,7 @@ export function columnOf(state, problem, value, rates) {
   const chosen = { ...state, [state.phase_over]: value };
   const model = modelOf(chosen, problem);
   const start = weightsOf(chosen, problem);
-  const tracker = new EigenTracker(model.size, new Random(0, 13));
+  const tracker = new SharpnessTracker(model, new Random(0, 13));
   const out = { distance: [], sharpness: [], diverged: [] };
   for (const learning_rate of rates) {
     const weights = Float64Array.from(start);
@@ -52,7 +52,7 @@ export function columnOf(state, problem, value, rates) {
     out.diverged.push(lost);
     out.distance.push(lost ? NaN : model.linear ? model.distance : model.risk);
     const precision = { tolerance: 1e-3, most: 60 };
-    const top = lost ? NaN : tracker.largest((x, y) => model.hessian(x, y), precision).value;
+    const top = lost ? NaN : tracker.measure(precision);
     out.sharpness.push(top + 2 * state.weight_decay);
   }
   return out;

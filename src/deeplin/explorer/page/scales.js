@@ -19,7 +19,7 @@ export function format(value, digits = 3) {
     const power = `10${superscript(Number(exponent))}`;
     return short === "1" ? power : `${short}·${power}`;
   }
-  if (Number.isInteger(value)) return value.toLocaleString("en-US").replace("-", "−");
+  if (Number.isInteger(value)) return String(value).replace(/\B(?=(\d{3})+$)/g, ",").replace("-", "−");
   return String(Number(value.toPrecision(digits))).replace("-", "−");
 }
 

@@ -1,8 +1,8 @@
 // What is known before training: the least sharpness a minimizer can have, and what follows.
 import { dot, norm, symmetricEigen } from "./linear_algebra.js";
-import { EigenTracker } from "./eigen.js";
 import { LinearModel } from "./network.js";
 import { Random } from "./random.js";
+import { SharpnessTracker } from "./sharpness.js";
 
 /** Minimum of a unimodal function on [low, high] by golden section. */
 function goldenSection(f, low, high, rounds = 90) {
@@ -150,7 +150,6 @@ function decayedSharpness(problem, depth, decay, { w, collapsed }) {
     for (let i = 0; i < rank; i++) weights[i] = (layer * w[i]) / size;
   }
   model.load(weights);
-  const tracker = new EigenTracker(model.size, new Random(1));
-  const top = tracker.largest((x, out) => model.hessian(x, out), { tolerance: 1e-9, most: 500 });
-  return top.value + 2 * decay;
+  const tracker = new SharpnessTracker(model, new Random(1));
+  return tracker.measure({ tolerance: 1e-9, most: 500 }) + 2 * decay;
 }
