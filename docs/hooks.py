@@ -1,7 +1,8 @@
-"""Turn the formulas of a page into MathML while the page is built: no script, no network."""
+"""While the site is built: formulas become MathML (no script, no network), the explorer goes in."""
 
 import html
 import re
+from pathlib import Path
 
 from latex2mathml.converter import convert
 
@@ -19,3 +20,10 @@ def on_page_content(page_html: str, **_) -> str:
         return convert(html.unescape(match["latex"]), display=display)
 
     return FORMULA.sub(mathml, page_html)
+
+
+def on_post_build(config, **_) -> None:
+    """Put the explorer beside the page that shows it in a frame."""
+    from deeplin.explorer.build import page
+
+    Path(config["site_dir"], "explorer-page.html").write_text(page(), encoding="utf-8")

@@ -300,3 +300,8 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
     assert drawing.startswith("<svg")
     assert ("Width m: 10000" if page == "wide" else "Depth L: 2") in drawing
     assert visitor.page.locator("#verdict b").text_content()[:20] in drawing
+
+
+def test_theorems_refuse_what_they_do_not_speak_about(visit):
+    visitor = visit("#tab=theorems&weight_decay=0.1")
+    visitor.wait("document.getElementById('message').textContent.includes('without weight decay')")

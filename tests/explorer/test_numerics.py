@@ -262,3 +262,31 @@ def test_wrong_arrays_get_a_sentence(calculator, change, words):
         given,
     )
     assert words in message
+
+
+def test_risk_of_a_wide_network_is_taken_apart_as_in_the_library(ask):
+    spectrum = [1.0] * 3 + [0.05] * 37
+    data = dl.problems.synthetic.from_spectrum(6, spectrum, samples=8, outputs=2, noise=0.5)
+    population = dl.Population(np.asarray(data.truth), data.spectrum, noise=0.5)
+    rng = np.random.default_rng(4)
+    first, last = 0.1 * rng.normal(size=(30, 40)), rng.normal(size=(2, 30))
+    problem = data.problem
+    found = ask("wide", {
+        "X": problem.inputs.tolist(), "y": problem.targets.tolist(), "first": first.tolist(),
+        "last": last.tolist(), "depth": 3, "learning_rate": 0.002, "max_steps": 20_000,
+        "loss_target": 1e-12,
+        "population": {"spectrum": spectrum, "optimum": data.truth.tolist(), "noise": 0.5},
+    })  # fmt: skip
+    assert found["status"] == "converged"
+    theirs = dl.theory.risk_split(problem, population, np.array(found["theta"]))
+    for ours, name in (("risk", "total"), *((n, n) for n in ("bias", "variance", "noise", "xi"))):
+        assert found[ours] == pytest.approx(float(getattr(theirs, name)), rel=1e-8)
+    assert found["bound"] == pytest.approx(float(theirs.bound), rel=1e-8)
+    assert found["index"] == dl.theory.effective_index(spectrum, 8)
+    theta = np.array(found["theta"])
+    basis = np.linalg.qr(problem.inputs.T)[0]
+    perpendicular = np.linalg.norm(theta - basis @ (basis.T @ theta))
+    bound = dl.theory.interpolation_bound(population, 8, perpendicular)
+    for name in ("bias", "variance", "xi"):
+        exact = float(getattr(bound, name))
+        assert found["interpolation_bound"][name] == pytest.approx(exact, rel=1e-8)

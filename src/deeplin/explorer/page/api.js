@@ -2,7 +2,9 @@
 import { ActivationModel } from "./activations.js";
 import { descend } from "./descent.js";
 import { flow as follow } from "./flow.js";
+import { transpose } from "./linear_algebra.js";
 import { LinearModel } from "./network.js";
+import { riskOf } from "./overfitting.js";
 import { fromData } from "./problem.js";
 import { Batches, Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
@@ -135,7 +137,10 @@ export function decayed_minimum(input) {
   return { objective, sharpness, collapsed };
 }
 
-/** A wide network with identity middle layers, trained through its reduction (X-4). */
+/**
+ * A wide network with identity middle layers, trained through its reduction (X-4). With a
+ * `population` {spectrum, optimum (d×q), noise}, also its excess risk and the parts of it (BO-L4.2).
+ */
 export function wide(input) {
   const { depth, learning_rate, max_steps, loss_target = 1e-7 } = input;
   const [X, Y] = [matrix("X", input.X), matrix("y", input.y)];
@@ -148,5 +153,14 @@ export function wide(input) {
   const theta = Array.from({ length: X.columns }, (_, a) =>
     Array.from({ length: Y.columns }, (_, r) => run.theta[r * X.columns + a]));
   const { distance, loss, steps, status, r } = run;
-  return { theta, distance, loss, steps, status, width: r };
+  const answer = { theta, distance, loss, steps, status, width: r };
+  if (!input.population) return answer;
+  const { spectrum, optimum, noise } = input.population;
+  const truth = matrix("optimum", optimum);
+  const data = {
+    spectrum: Float64Array.from(spectrum), truth: transpose(truth.flat, truth.rows, truth.columns),
+    n: X.rows, d: X.columns, q: Y.columns,
+  };
+  const { risk, bias, variance, noise: fitted, xi, riskBound, index, bound } = riskOf(problem, data, run, { wide_noise: noise });
+  return { ...answer, risk, bias, variance, noise: fitted, xi, bound: riskBound, index, interpolation_bound: bound };
 }

@@ -4,7 +4,8 @@ import { make, save } from "./dom.js";
 import { INPUTS } from "./state.js";
 import { SvgPen } from "./svg_pen.js";
 
-const CELL = { width: 400, height: 260, title: 22, key: 20 };
+const CELL = { width: 400, height: 280, title: 22, key: 34 };
+const STRIP = 200; // height of a figure that takes the whole width
 const MARGIN = 20;
 const LINE = 17;
 const RESOLUTION = 2;
@@ -39,15 +40,21 @@ function layout(pen, figures, state, verdict) {
   pen.font = "12px system-ui, sans-serif";
   const top = [`deeplin explorer, ${INPUTS.tab.options[state.tab].toLowerCase()}`];
   const bottom = [...wrap(pen, `${verdict.headline} ${verdict.text}`, width - 2 * MARGIN), ...wrap(pen, settingsText(state), width - 2 * MARGIN)];
-  const rows = Math.ceil(figures.length / columns);
   const head = MARGIN + 26;
-  const height = head + rows * cell.height + bottom.length * LINE + MARGIN;
-  return { columns, cell, width, height, top, bottom, head, rows };
+  const small = figures.filter((figure) => !figure.wide);
+  const rows = Math.ceil(small.length / columns) * cell.height;
+  const boxes = figures.map((figure) => {
+    const i = small.indexOf(figure);
+    if (figure.wide) return { x: MARGIN, y: head + rows, width: columns * cell.width, height: STRIP };
+    return { ...cell, x: MARGIN + (i % columns) * cell.width, y: head + Math.floor(i / columns) * cell.height };
+  });
+  const end = Math.max(...boxes.map((box) => box.y + box.height));
+  return { boxes, width, height: end + bottom.length * LINE + MARGIN, top, bottom, end };
 }
 
 function compose(pen, figures, plan) {
   const colors = palette();
-  const { columns, cell, width, height, top, bottom, head, rows } = plan;
+  const { boxes, width, height, top, bottom, end } = plan;
   pen.fillStyle = colors.paper;
   pen.fillRect(0, 0, width, height);
   const write = (text, x, y, font, color = colors.text) => {
@@ -57,20 +64,24 @@ function compose(pen, figures, plan) {
   write(top[0], MARGIN, MARGIN - 6, "600 15px system-ui, sans-serif");
   figures.forEach((figure, i) => {
     pen.save();
-    pen.translate(MARGIN + (i % columns) * cell.width, head + Math.floor(i / columns) * cell.height);
+    const box = boxes[i];
+    pen.translate(box.x, box.y);
     write(figure.title, 6, 2, "600 12px system-ui, sans-serif");
-    legend(pen, figure.legend, cell.height - cell.key - 4, colors);
-    pen.translate(0, cell.title);
-    figure.chart.paint(pen, cell.width - 10, cell.height - cell.title - cell.key - 10);
+    legend(pen, figure.legend, box, colors);
+    pen.translate(0, CELL.title);
+    figure.chart.paint(pen, box.width - 10, box.height - CELL.title - CELL.key - 10);
     pen.restore();
   });
-  bottom.forEach((text, i) => write(text, MARGIN, head + rows * cell.height + i * LINE, "12px system-ui, sans-serif", colors.soft));
+  bottom.forEach((text, i) => write(text, MARGIN, end + i * LINE, "12px system-ui, sans-serif", colors.soft));
 }
 
-function legend(pen, items, top, colors) {
+function legend(pen, items, box, colors) {
   let left = 50;
+  let top = box.height - CELL.key - 4;
   pen.font = "11px system-ui, sans-serif";
   for (const { name, color, dash, band } of items) {
+    const long = 30 + pen.measureText(name).width;
+    if (left + long > box.width && left > 50) [left, top] = [50, top + 16];
     pen.fillStyle = pen.strokeStyle = colors[color] ?? color;
     pen.globalAlpha = band ? 0.35 : 1;
     pen.lineWidth = 2;
@@ -86,7 +97,7 @@ function legend(pen, items, top, colors) {
     pen.globalAlpha = 1;
     Object.assign(pen, { fillStyle: colors.soft, textAlign: "left", textBaseline: "top" });
     pen.fillText(name, left + 18, top);
-    left += 30 + pen.measureText(name).width;
+    left += long;
   }
 }
 

@@ -11,7 +11,7 @@ import { norm } from "./linear_algebra.js";
 const MOST_RECORDS = 160;
 const MOST_NUMBERS = 4e6; // weights kept along all records of the first run
 export const MOST_WORK = 2e10; // multiplications of one picture: about half a minute of one core
-const FLOW_FLOOR = 1e-13; // of the initial gap: below it there would be only the solver's noise
+const FLOW_FLOOR = 1e-11; // of the initial gap: below it there would be only the solver's noise
 
 /** Steps between records: odd, so that an oscillation of period two stays visible. */
 export function recordEvery(state, size) {
@@ -139,7 +139,7 @@ function until(path, end, rate) {
 function flowPath(state, problem, model, end) {
   const path = { time: [], gap: [], distance: [], sharpness: [], risk: [] };
   const tracker = new SharpnessTracker(model, new Random(0, 12));
-  const options = { rtol: 1e-6, atol: 1e-9, most: 4000, weight_decay: state.weight_decay, settled: FLOW_FLOOR, each: true };
+  const options = { rtol: 1e-7, atol: 1e-10, most: 4000, weight_decay: state.weight_decay, settled: FLOW_FLOOR, each: true };
   const outcome = flow(model, weightsOf(state, problem), [end], options, (i, _, time) => {
     const precision = i === 0 ? { tolerance: 1e-4, most: 100 } : { tolerance: 1e-3, most: 20 };
     path.time.push(time);

@@ -3,6 +3,8 @@ import { heat, palette } from "./colors.js";
 import { format, scale } from "./scales.js";
 import { drawOn } from "./surface.js";
 
+export const CRITICAL = "#00805c";
+export const LOST = "#d04a00"; // diverged; the same on both papers, apart from the ramp
 const MARGIN = { left: 56, right: 70, top: 8, bottom: 36 };
 
 /** Ends of the cells around their centers, half-way on the axis. */
@@ -51,12 +53,12 @@ export class HeatMap {
     const share = (value) => (high > low ? (value - low) / (high - low) : 0.5);
     values.forEach((column, i) => column.forEach((value, j) => {
       if (value === undefined) return;
-      pen.fillStyle = Number.isNaN(value) ? colors.red : heat(share(value));
+      pen.fillStyle = Number.isNaN(value) ? LOST : heat(share(value));
       const [left, top] = [x.at(across[i]), y.at(up[j + 1])];
       pen.fillRect(left, top, x.at(across[i + 1]) - left + 0.5, y.at(up[j]) - top + 0.5);
     }));
     if (critical.every((value) => value > 0)) {
-      for (const [shade, thick] of [["#ffffff", 6], [colors.green === "#2fc79a" ? "#00805c" : colors.green, 3]]) {
+      for (const [shade, thick] of [["#ffffff", 6], [CRITICAL, 3]]) {
         pen.strokeStyle = shade;
         pen.lineWidth = thick;
         pen.beginPath();
@@ -104,7 +106,7 @@ export class HeatMap {
     pen.fillStyle = colors.soft;
     pen.textAlign = "left";
     pen.textBaseline = "middle";
-    for (const share of [0, 0.5, 1]) pen.fillText(format(high + (low - high) * share, 2), left + 16, MARGIN.top + 6 + (tall - 12) * share);
+    for (const share of [0, 0.5, 1]) pen.fillText(String(Number((high + (low - high) * share).toFixed(1))).replace("-", "−"), left + 16, MARGIN.top + 6 + (tall - 12) * share);
   }
 
   _cellAt(event) {

@@ -12,7 +12,7 @@ export const HELP = {
   norms:
     "The Frobenius norm of each layer of the first run. Where it is close to the largest singular value in the plot beside it, the layer has rank one.",
   alignment:
-    "How well the main output direction of a layer fits the main input direction of the next: 1 is perfect. Small starts end aligned, so that the whole network acts along one path.",
+    "How well the main output direction of a layer fits the main input direction of the next, ⟨v_{k+1}, u_k⟩²: 1 is perfect. Small starts end aligned, so that the whole network acts along one path.",
   network:
     "The layers of the first run at the playhead. Bars are singular values, largest first; the link between two layers is the thicker the better they are aligned. One bar in each layer means rank one.",
   phase:

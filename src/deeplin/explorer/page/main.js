@@ -96,9 +96,12 @@ class Page {
     this.waiting = true;
     requestAnimationFrame(() => {
       this.waiting = false;
+      const { turn } = this;
       this._draw().catch((error) => {
-        if (error instanceof InputError) this.complain(error.message);
-        else throw error;
+        if (!(error instanceof InputError)) throw error;
+        if (turn !== this.turn) return; // a later move has made it pointless
+        this.complain(error.message);
+        this._say({ level: "warn", headline: "Nothing was computed.", text: "" });
       });
     });
   }
@@ -193,6 +196,9 @@ class Page {
   }
 
   async _theorems(state, turn) {
+    if (state.weight_decay > 0 || state.batch_size > 0 || (state.nesterov && state.momentum > 0)) {
+      throw new InputError("The statements are about descent on all rows without weight decay or Nesterov's momentum; set these to 0.");
+    }
     const problem = this._problem(state);
     this._busy();
     const rows = await this.tabs.theorems.compute(state, problem);
@@ -225,7 +231,8 @@ class Page {
     if (!rate || rate < low || rate > high) return;
     const share = Math.log(rate / low) / Math.log(high / low);
     const mark = make("span", {}, `critical ${format(rate)}`);
-    mark.style.left = `clamp(44px, ${(100 * share).toFixed(1)}%, calc(100% - 50px))`;
+    mark.className = share > 0.6 ? "before" : "";
+    mark.style.left = `${(100 * share).toFixed(1)}%`;
     place.append(mark);
   }
 

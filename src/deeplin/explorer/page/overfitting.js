@@ -17,7 +17,7 @@ export function riskOf(problem, { spectrum, truth, n, d, q }, run, { wide_noise 
   const k = ranks.small.findIndex((value) => value >= n);
   const perpendicular = norm(run.perpendicular);
   const bound = k < 0 ? null : {
-    bias: ranks.tails[k] / n,
+    bias: (ranks.tails[k] / n) * dot(truth, truth),
     variance: q * Math.log(q / 0.1) * (k / n + n / ranks.large[k]),
     xi: (ranks.tails[k] / n) * perpendicular ** 2,
   };

@@ -1,7 +1,7 @@
 // The page of the phase diagram: a heat map whose cells open runs, by click, keys or two sliders.
 import { byId, make } from "./dom.js";
 import { Figure } from "./figure.js";
-import { HeatMap } from "./heat_map.js";
+import { CRITICAL, HeatMap, LOST } from "./heat_map.js";
 import { format } from "./scales.js";
 
 const TITLES = {
@@ -75,7 +75,7 @@ export class PhaseTab {
       },
       {
         title, words: `${grid.columns.length} by ${grid.rates.length} runs over ${across} and learning rate`,
-        legend: [{ name: "critical rate 2/S_min", color: "green" }, { name: "diverged", color: "red", band: true }],
+        legend: [{ name: "critical rate 2/S_min", color: CRITICAL }, { name: "diverged", color: LOST, band: true }],
       },
     );
     const text = this._rows(...this.cell).map(([name, value]) => `${name} ${value}`).join(", ");

@@ -32,9 +32,12 @@ export class TheoremsTab {
     const place = byId("certificate");
     if (!rows) {
       place.replaceChildren();
+      const kept = Object.keys(settings.certificates).length
+        ? "This page is a file: it holds the certificates of the presets, computed when it was exported. Choose a preset;"
+        : "This page is a file without certificates.";
       return {
         level: "warn", headline: "No certificate for this state.",
-        text: "This page is a file: it holds the certificates of the presets, computed when it was exported. Choose a preset, or start `deeplin explore` to certify any run.",
+        text: `${kept} \`deeplin explore\` certifies any run.`,
       };
     }
     const sorted = [...rows].sort((a, b) => ORDER.indexOf(a.verdict) - ORDER.indexOf(b.verdict));

@@ -11,7 +11,7 @@ const CURVES = { sharpness: "Sharpness", gap: "Risk above its minimum, R − R_m
 const LAYERS = {
   singular: "Largest singular value of each layer",
   norms: "Norm ‖W_k‖ of each layer",
-  alignment: "Alignment ⟨v_{k+1}, u_k⟩² of neighbors",
+  alignment: "Alignment of neighboring layers",
 };
 const RUNS = [{ name: "median", color: "blue" }, { name: "10–90 %", color: "blue", band: true }];
 const FLOW = { name: "flow", color: "gray", dash: [6, 4] };
@@ -23,6 +23,7 @@ export class TrainingTab {
     parent.append(grid);
     this.curves = Object.fromEntries(Object.entries(CURVES).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
     this.network = new Figure(grid, "network", "The network at the playhead", tooltip, NetworkPicture);
+    this.network.wide = true;
     this.layers = Object.fromEntries(Object.entries(LAYERS).map(([name, title]) => [name, new Figure(grid, name, title, tooltip)]));
     this.comparison = byId("comparison");
     this.frame = null;
