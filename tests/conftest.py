@@ -1,6 +1,7 @@
 """Shared set-up of the tests: float64, checked shapes, drawn examples, and known data sets."""
 
 import os
+import shutil
 import signal
 from importlib.util import find_spec
 from pathlib import Path
@@ -58,3 +59,23 @@ def wide_problem(rng):
     """Six samples of ten inputs: underdetermined, interpolation possible."""
     X = rng.normal(size=(6, 10))
     return dl.Problem.from_data(X, X @ rng.normal(size=10) + rng.normal(size=6))
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """One Chromium for all tests of a process: Playwright allows no second one beside it."""
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium on this machine: the browser tests need one")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=300_000)
+        yield chromium
+        chromium.close()

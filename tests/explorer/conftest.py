@@ -11,12 +11,7 @@ import pytest
 from deeplin.explorer.build import PAGE, page
 from deeplin.explorer.serve import Explorer
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 NODE = shutil.which("node")
-FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
 PATIENCE = 120_000
 """Milliseconds before an event that never comes fails a test; the machine may be busy."""
 ASK = """import fs from "node:fs";
@@ -24,18 +19,6 @@ const api = await import(process.argv[1]);
 const { name, input } = JSON.parse(fs.readFileSync(0, "utf8"));
 console.log(JSON.stringify(api[name](input)));
 """
-
-
-@pytest.fixture(scope="session")
-def browser():
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium on this machine: the browser tests need one")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="session")

@@ -106,7 +106,6 @@ def test_certificate_is_the_librarys(explorer):
     for row in answer["rows"]:
         assert row["verdict"] == theirs[row["id"]]["verdict"]
         assert "<math" in answer["statements"][row["id"]]["formula"]
-    assert "violated" not in {row["verdict"] for row in answer["rows"]}
 
 
 @pytest.mark.parametrize(
