@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ import deeplin as dl
 from deeplin.networks import data_risk, linear_risk
 from deeplin.networks.risk import Data
 from deeplin.problems import synthetic
-from deeplin.sharpness import SharpnessTracker, sharpness
+from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along
 
 WIDTHS = (5,) * 10 + (1,)
 BATCH = 200
@@ -21,7 +22,7 @@ BATCH = 200
 
 def measure() -> dict[str, dict]:
     problem = synthetic.flat_minima(seed=0).problem
-    return {"exact_sharpness": _exact(problem)} | _tracking(problem)
+    return {"exact_sharpness": _exact(problem)} | _tracking(problem) | _records(problem) | _auto()
 
 
 def _exact(problem) -> dict:
@@ -97,6 +98,76 @@ def _tracking(problem) -> dict:
             "at_most": True,
             "details": {"largest": int(np.max(warm[1:])), "cold": int(warm[0])},
         },
+    }
+
+
+def _records(problem) -> dict:
+    """Sharpness at every step: the compiled pass against the papers' way, and for one network."""
+    keys = jax.random.split(jax.random.key(0), BATCH)
+    nets = dl.initialize.gaussian(keys, WIDTHS, 0.35)
+    many = _trajectory(problem, nets, 200)
+    alone = _trajectory(problem, jax.tree.map(lambda leaf: leaf[0], nets), 2000)
+    rows = Data(*map(jnp.asarray, (*problem.require_data("rows"), problem.minimal_risk)))
+    on_rows = _power_iterations(data_risk, rows)
+    on_moments = _power_iterations(linear_risk, problem.quadratic)
+    tracked, single, by_power, by_moments = _interleaved(
+        lambda: sharpness_along(problem, many),
+        lambda: sharpness_along(problem, alone),
+        lambda: jax.block_until_ready(on_rows(nets.weights)),
+        lambda: jax.block_until_ready(on_moments(nets.weights)),
+        repetitions=7,
+    )
+    records, one = len(many.weights[0]), len(alone.weights[0])
+    return {
+        "sharpness of 200 networks at every step": {
+            "ratio": by_power / (tracked / records),
+            "target": 400,
+            "details": {
+                "microseconds_of_a_record_of_one_network": 1e6 * tracked / records / BATCH,
+                "mean_products": float(sharpness_along(problem, many).products.mean()),
+                "ratio_to_power_iterations_through_the_moments": by_moments / (tracked / records),
+            },
+        },
+        "sharpness of one network at every step: microseconds a record": {
+            "ratio": 1e6 * single / one,
+            "target": 10,
+            "at_most": True,
+            "details": {},
+        },
+    }
+
+
+def _trajectory(problem, nets, steps: int):
+    run = dl.gradient_descent(problem, nets, 0.02, steps, record_every=1, record=("risk",))
+    return run.trajectory
+
+
+def _auto() -> dict:
+    """`auto` against the best of the methods, far from minimisers and at them."""
+    worst, details = 0.0, {}
+    for name, width, depth, batch in (
+        ("narrow", 5, 10, 50),
+        ("wide", 100, 5, 4),
+        ("tiny", 3, 3, 20),
+    ):
+        data = np.random.default_rng(0)
+        X = data.normal(size=(3 * width, width))
+        problem = dl.Problem.from_data(X, X @ data.normal(size=width) + data.normal(size=3 * width))
+        keys = jax.random.split(jax.random.key(0), batch)
+        nets = dl.initialize.gaussian(keys, (width,) * depth + (1,), 1 / np.sqrt(width))
+        ways = ("auto", "lanczos", "dense") if name == "tiny" else ("auto", "lanczos")
+        auto, *others = _interleaved(
+            *(partial(sharpness, problem, nets, method=way) for way in ways), repetitions=5
+        )
+        details[name] = auto / min(others)
+        worst = max(worst, details[name])
+    return {
+        "sharpness auto against the best method": {
+            "ratio": worst,
+            "target": 1.2,
+            "at_most": True,
+            "details": details,
+        }
     }
 
 
