@@ -13,6 +13,8 @@ from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.cli.table_options import AsJson
 
 STARTS = ("small", "gaussian", "residual")
+SMALL = 0.05
+"""Scale of a small start, whose first layer is zero (FM-A1)."""
 
 
 @app.command()
@@ -62,22 +64,15 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
     import jax
 
     from deeplin.dynamics import gradient_descent, gradient_flow
-    from deeplin.networks import initialize
+    from deeplin.networks.starts import start_by_name
     from deeplin.problems import synthetic
 
     L = whole_number("depth", depth)
     if start not in STARTS:
         raise InputError(f"start is {start!r}; pass one of {', '.join(STARTS)}.")
     problem = synthetic.flat_minima(seed).problem
-    d = problem.dimension
-    key, readout_key = jax.random.split(jax.random.key(seed))
-    network = {
-        "small": lambda: initialize.zero_layer(key, (d,) * L + (1,), 0.05),
-        "gaussian": lambda: initialize.gaussian(key, (d,) * L + (1,), 0.8 / d**0.5),
-        "residual": lambda: initialize.residual(
-            key, d, L, 0.25, initialize.unit_readout(readout_key, d)
-        ),
-    }[start]()
+    name, scale = ("zero_layer", SMALL) if start == "small" else (start, None)
+    network = start_by_name(name, problem, jax.random.key(seed), depth=L, scale=scale)
     if learning_rate is None:
         return problem, gradient_flow(problem, network, until=50.0, record_every=1.0)
     rate = positive_number("learning_rate", learning_rate)

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from deeplin.networks import Network, initialize
+from deeplin.networks.starts import start_by_name
 from deeplin.problems.synthetic import Synthetic, flat_minima
 from deeplin.sweep import run_key, run_keys
 from deeplin.theory import MinimalSharpness, minimal_sharpness
@@ -45,11 +46,16 @@ class Setting:
 
     def networks(self, seed: int, runs: Iterable[Mapping[str, Any]], scales: Any) -> Network:
         """One network for each run, drawn from the run's own coordinates."""
-        keys = run_keys(seed, runs)
-        if self.initialization == "gaussian":
-            widths = (self.dimension,) * self.depth + (1,)
-            return initialize.gaussian(keys, widths, scales, activation=self.activation)
-        return initialize.residual(keys, self.dimension, self.depth, scales, self.readout(seed))
+        return start_by_name(
+            self.initialization,
+            self.data.problem,
+            run_keys(seed, runs),
+            depth=self.depth,
+            width=self.dimension,
+            scale=scales,
+            readout=self.readout(seed),
+            activation=self.activation,
+        )
 
     @property
     def flattest(self) -> MinimalSharpness:

@@ -15,6 +15,7 @@ import pandas as pd
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, distance_to_optimum, initialize
+from deeplin.networks.starts import start_by_name
 from deeplin.problems import Problem, synthetic
 from deeplin.problems.reading import read_problem
 from deeplin.problems.tables import open_table
@@ -150,11 +151,19 @@ def start(
         for scale, repetition in zip(scales, repetitions, strict=True)
     ]
     keys, d = run_keys(config.seed, coordinates), problem.dimension
+    readout = None
     if config.network == "residual":
         readout = initialize.unit_readout(run_key(config.seed, part="readout"), d)
-        return initialize.residual(keys, d, depth, np.asarray(scales), readout)
-    widths = (d, *(config.width or d,) * (depth - 1), problem.outputs)
-    return initialize.gaussian(keys, widths, np.asarray(scales), activation=config.activation)
+    return start_by_name(
+        config.network,
+        problem,
+        keys,
+        depth=depth,
+        width=config.width or d,
+        scale=np.asarray(scales),
+        readout=readout,
+        activation=config.activation,
+    )
 
 
 @lru_cache(maxsize=4)

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, initialize
+from deeplin.networks.starts import start_by_name
 from deeplin.problems import Problem
 from deeplin.theory import critical_learning_rate, minimal_sharpness
 
@@ -130,15 +131,14 @@ def empirical_critical_rate(
 
 def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None) -> Draw:
     """The function from keys to starting networks."""
-    d = problem.dimension
     if callable(kind):
         return kind
-    if kind == "residual":
+    if kind in ("residual", "gaussian"):
+        d = problem.dimension
         readout = initialize.unit_readout(jax.random.key(1), d)
-        return lambda keys: initialize.residual(keys, d, depth, scale or 0.25, readout)
-    if kind == "gaussian":
-        size = scale or 0.8 / np.sqrt(d)
-        return lambda keys: initialize.gaussian(keys, (d,) * depth + (1,), size)
+        return lambda keys: start_by_name(
+            kind, problem, keys, depth=depth, width=d, scale=scale, readout=readout
+        )
     if kind == "flattest":
         flattest = minimal_sharpness(problem, depth).minimizer
         return lambda keys: _perturbed(flattest, keys, scale or 1e-3)

@@ -13,13 +13,14 @@ from jaxtyping import Array
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
 from deeplin.dynamics import Run, gradient_descent
-from deeplin.networks import Network, initialize
+from deeplin.networks import Network
+from deeplin.networks.starts import STARTS, default_width, start_by_name
 from deeplin.problems import Problem
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 from deeplin.training.advice import Optimizer, advise
 
-INITIALIZATIONS = ("gaussian", "zero_layer", "residual", "identity", "balanced")
+INITIALIZATIONS = (*STARTS, "balanced")
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
 RETRIES = 20
@@ -38,11 +39,8 @@ def starting_network(
 ) -> Network:
     """A network for this problem; without a scale, one near the size of the solution.
 
-    - `gaussian`: entries N(0, scale²), by default half of ‖W*‖^{1/L}/√width;
-    - `zero_layer`: the same with a first layer of zeros (meets FM-A1);
-    - `residual`: identity plus noise of this scale (default 0.25) and a random unit read-out;
-    - `identity`: BO-D2.3 with α = scale (default 0.01) and β = 1;
-    - `balanced`: the balanced solution shrunk by this factor (default 0.1).
+    The starts of `networks.starts` (`gaussian`, `zero_layer`, `residual`, `identity`) with their
+    defaults, and `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -51,30 +49,16 @@ def starting_network(
     net = starting_network(dl.Problem.from_data(X, X[:, 0]), jax.random.key(0), depth=3)
     ```
     """
-    d, q, L = problem.dimension, problem.outputs, whole_number("depth", depth)
+    if initialization != "balanced":
+        if initialization not in STARTS:
+            raise InputError(
+                f"initialization is {initialization!r}; pass one of {', '.join(INITIALIZATIONS)}."
+            )
+        return start_by_name(initialization, problem, key, depth=depth, width=width, scale=scale)
+    L = whole_number("depth", depth)
     m = whole_number("width", default_width(problem) if width is None else width)
-    widths = (d, *[m] * (L - 1), q)
-    if scale is None:
-        scale = _default_scale(problem, initialization, L, m)
-    if initialization in ("gaussian", "zero_layer"):
-        return getattr(initialize, initialization)(key, widths, scale)
-    if initialization == "identity":
-        return initialize.identity_middle(key, d, m, q, L, alpha=scale, beta=1.0)
-    if initialization == "balanced":
-        shrink = positive_number("scale", scale) ** (1 / L)
-        return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
-    if initialization == "residual":
-        problem.require_single_target("the residual network")
-        draw, readout = jax.random.split(key)
-        return initialize.residual(draw, d, L, scale, initialize.unit_readout(readout, d))
-    raise InputError(
-        f"initialization is {initialization!r}; pass one of {', '.join(INITIALIZATIONS)}."
-    )
-
-
-def default_width(problem: Problem) -> int:
-    """At most 32 hidden units, and never fewer than the solution may need."""
-    return max(min(problem.dimension, 32), min(problem.dimension, problem.outputs))
+    shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
+    return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
 
 
 def train(
@@ -167,16 +151,3 @@ def goal(
             return None
         there = max(there - problem.minimal_risk, 0.0)
     return there + tolerance * (problem.zero_gap - there)
-
-
-def _default_scale(problem: Problem, initialization: str, depth: int, width: int) -> float:
-    match initialization:
-        case "gaussian" | "zero_layer":
-            problem.require_signal("a scale that fits the solution")
-            return 0.5 * problem.optimum_norm ** (1 / depth) / np.sqrt(width)
-        case "residual":
-            return 0.25
-        case "identity":
-            return 0.01
-        case _:
-            return 0.1
