@@ -1,7 +1,8 @@
 """Keep a finished reproduction in the documentation: `python docs/reproduction.py report [NOTE]`.
 
 Reads the outcomes that `deeplin reproduce` left in its report folder and writes pictures, the
-tables behind them, a table of all claims and a page to docs/reproduction/.
+tables behind them, a table of all claims and a page to docs/reproduction/. The verdicts are
+recorded by `docs/record.py`.
 """
 
 import csv
@@ -12,7 +13,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from deeplin.figures import FIGURES
+from deeplin.figures import FIGURES, recorded
+from deeplin.figures.explanations import EXPLANATIONS
 from deeplin.report.page import duration
 
 KEPT = Path(__file__).parent / "reproduction"
@@ -49,16 +51,16 @@ def main(report: Path, note: str = "") -> None:
 def page(outcomes, claims, note):
     """The lines of the page."""
     machine = outcomes[-1]["environment"]["machine"]
-    held = sum(claim["verdict"] == "holds" for claim in claims)
     yield "# Reproduction"
     yield ""
+    counts = recorded.tally(claim["verdict"] for claim in claims)
     yield (
-        f"{held} of {len(claims)} claims hold. Computed on {machine['cores']} cores "
-        f"({machine['processor']}, {machine['system'].split()[0]}), Python {machine['python']}, no "
-        "accelerator. The table of all claims with measured values and tolerances is "
-        "[claims.csv](claims.csv). Times are computing time of the runs; two studies are computed "
-        "side by side. The tables behind the figures are kept with five digits (of training curves "
-        "only the first repetition); the report has them in full."
+        f"{counts}. Computed on {machine['cores']} cores ({machine['processor']}, "
+        f"{machine['system'].split()[0]}), Python {machine['python']}, no accelerator. The table "
+        "of all claims with measured values and limits is [claims.csv](claims.csv); what is known "
+        "about those that do not hold stands [below](#known). Times are computing time of the "
+        "runs; two studies are computed side by side. The tables behind the figures are kept with "
+        "five digits (of training curves only the first repetition); the report has them in full."
     )
     if note:
         yield ""
@@ -90,14 +92,22 @@ def page(outcomes, claims, note):
             yield f"**{panel['name']}.** {panel['caption']}"
             if panel["claims"]:
                 yield ""
-                yield "| verdict | claim | measured | tolerance |"
+                yield "| verdict | claim | measured | limit |"
                 yield "|---|---|---|---|"
             for claim in panel["claims"]:
-                notes = " ".join(filter(None, [claim["explanation"], claim["printed"]]))
+                part = f"*{claim['part']}.*" if claim["part"] else ""
+                known = f"Known: {claim['known']}." if claim["known"] else ""
+                notes = " ".join(filter(None, [part, claim["explanation"], known]))
                 sentence = f"{claim['sentence']}. {notes}".strip().replace("|", "\\|")
-                yield (
-                    f"| {claim['verdict']} | {sentence} | {claim['shown']} | {claim['tolerance']} |"
-                )
+                limit = f"{claim['tolerance']}: {claim['reason']}".replace("|", "\\|")
+                yield f"| {claim['verdict']} | {sentence} | {claim['shown']} | {limit} |"
+    yield ""
+    yield "## Known failures { #known }"
+    yield ""
+    for id, text in EXPLANATIONS.items():
+        yield f"- **{id}** {text}"
+    yield ""
+    yield "E-1 to E-22 are the [errata](../errata.md)."
 
 
 if __name__ == "__main__":

@@ -35,20 +35,20 @@ def test_risk_is_drawn_against_the_variance_with_descent_and_flow_apart(ax):
     table = wide_table(TOP)
     plot_risk_against_variance(TOP, table, ax, scale="alpha")
     curves = drawn(ax)
-    assert set(curves) == {"d = 500", "d = 2000", "d = 2000, flow"}
-    for alpha, height in zip(TOP.alphas, curves["d = 2000"], strict=True):
+    assert set(curves) == {"$d = 500$", "$d = 2000$", "$d = 2000$, flow"}
+    for alpha, height in zip(TOP.alphas, curves["$d = 2000$"], strict=True):
         expected = mean(table, "risk", alpha=alpha, dimension=2000, dynamics="descent")
         assert height == pytest.approx(expected)
     levels = {line.get_ydata()[0] for line in ax.lines if len(set(line.get_ydata())) == 1}
     interpolant = mean(table, "interpolant_risk", dimension=500)
     assert any(np.isclose(level, interpolant) for level in levels)
-    assert ax.get_xlabel() == "Initialization variance α²"
+    assert ax.get_xlabel() == r"Initialization variance $\alpha^2$"
 
 
 def test_risk_and_distance_are_drawn_against_the_dimension(ax):
     table = wide_table(TOP)
     plot_risk_against_dimension(TOP, table, ax)
-    heights = drawn(ax)["α = 0.001"]
+    heights = drawn(ax)[r"$\alpha = 0.001$"]
     expected = [
         mean(table, "risk", alpha=1e-3, dimension=d, dynamics="descent") for d in TOP.dimensions
     ]

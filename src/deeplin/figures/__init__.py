@@ -1,8 +1,10 @@
 """Every figure of the papers and the talk: its data, its plot, and what it claims."""
 
+from deeplin.figures import recorded
 from deeplin.figures.bo_1 import BO_1
 from deeplin.figures.bo_2 import BO_2
 from deeplin.figures.bo_3 import BO_3
+from deeplin.figures.bo_bounds import BO_BOUNDS
 from deeplin.figures.claims import Claim
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study, select
 from deeplin.figures.fm_1 import FM_1
@@ -12,10 +14,12 @@ from deeplin.figures.fm_4 import FM_4
 from deeplin.figures.fm_5 import FM_5
 from deeplin.figures.fm_6 import FM_6
 from deeplin.figures.fm_7 import FM_7, FM_7_NOISY
+from deeplin.figures.fm_small import FM_SMALL
 from deeplin.figures.running import FigureResult, reproduce
 from deeplin.figures.talk_log import TALK_LOG
 
-FIGURES = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, BO_1, BO_2, BO_3, TALK_LOG)
+FLAT_MINIMA = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, FM_SMALL)
+FIGURES = (*FLAT_MINIMA, BO_1, BO_2, BO_3, BO_BOUNDS, TALK_LOG)
 """In the order of the report."""
 
 __all__ = [
@@ -26,6 +30,7 @@ __all__ = [
     "FigureResult",
     "Panel",
     "Study",
+    "recorded",
     "reproduce",
     "select",
 ]

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.bo_1 import SCALES
+from deeplin.figures.bo_2_printed import PANEL as PRINTED
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
@@ -42,7 +43,7 @@ def plot_risk(config: ReluSweep, table: pd.DataFrame, ax: Axes, *, scale: str) -
             fontsize="small",
         )
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
-    ax.set(xlabel=f"Initialization variance {LETTER[scale]}²", ylabel="Excess risk")
+    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
     ax.set_ylim(0, None)
     ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     ax.legend(loc="lower right")
@@ -200,6 +201,7 @@ BO_2 = Figure(
             partial(plot_risk, scale="beta"),
             last_layer_claims,
         ),
+        PRINTED,
     ),
     printed="Layers 10-50-50-3 with ReLU, identity in the middle, n = 500, x ~ N(0, I), noise "
     "N(0, 1), one-hidden-layer ReLU teacher (caption: width 50; text: width 10, LeCun "

@@ -31,4 +31,7 @@ EXPLANATIONS = {
     "K-14": "At the smallest rates 2/η is so high that no start of the sweep lies far above it.",
     "K-15": "A few data sets do not resolve an effect of some percent; the full protocol has "
     "twenty.",
+    "K-16": "Both bounds on Ξ are far above what is measured. What Θ_⊥ gains in training grows "
+    "with depth, faster than either factor of depth, from a very small value: they are bounds, "
+    "not laws.",
 }

@@ -14,9 +14,10 @@ from deeplin.figures.critical_rates import (
 )
 from deeplin.figures.depth_sweep import DEPTH_SWEEP, DepthSweep
 from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.scale_plots import FLOOR
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, QUIET, look
+from deeplin.figures.style import INK, QUIET, look, mark_few
 from deeplin.figures.tables import Table
 
 LEARNED = 1e-3
@@ -47,15 +48,18 @@ THRESHOLDS = Study(
 
 
 def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
-    """Squared distance against η, with the exact and the printed critical rate of each depth."""
+    """Median squared distance against η, with the exact and the printed critical rate."""
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
         style = look(index)
-        ax.plot(points["learning_rate"], points["mean"], label=f"depth {depth}", **style)
+        names = ("median", "quarter", "three quarters")
+        middle, low, high = (points[name].clip(lower=FLOOR) for name in names)
+        ax.plot(points["learning_rate"], middle, label=f"depth {depth}", **style)
+        mark_few(ax, points["learning_rate"], middle, points["settled"], style["color"])
         ax.fill_between(
             points["learning_rate"],
-            points["low"],
-            points["high"],
+            low,
+            high,
             color=style["color"],
             alpha=0.18,
             linewidth=0,
@@ -68,7 +72,7 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")
     ax.set_xscale("log")
     ax.set_yscale("log")
-    ax.set_ylim(1e-33, 10)
+    ax.set_ylim(FLOOR / 3, 10)
     ax.set(xlabel="Learning rate", ylabel=r"$\|w - w^\star\|_2^2$")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 

@@ -82,7 +82,7 @@ def noisy_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     ]
 
 
-PLOT = partial(plot_sharpness, upper_bound=True, linear=False, legend="lower right")
+PLOT = partial(plot_sharpness, upper_bound=True, linear=False)
 PRINTED = (
     "GELU after every layer but the last, noiseless data y_0 = Xw_true, scale from 0.428 to 0.7 (8 "
     "values), 20 repetitions. Steps: 160 000 (η = 0.005), 40 000 (0.02), 16 000 (0.07). "

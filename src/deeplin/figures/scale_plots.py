@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import QUIET, look, reference_line
+from deeplin.figures.style import QUIET, legend_below, look, mark_few, reference_line
 from deeplin.figures.tables import Table
 
 SCALE_LABEL = {"gaussian": "Scale of initialization", "residual": "Scale of initialization $s$"}
 
 
 def plot_distance(config: ScaleSweep, table: Table, ax: Axes, *, convention: str = "norm") -> None:
-    """Squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
+    """Median squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
+
+    A mean of numbers from 1e-32 to 1e-10 would show only its largest; below 1e-15 is rounding.
 
     `convention="mean"` divides by d, which is what the authors' plots show (E-9).
     """
     divisor = config.setting.dimension if convention == "mean" else 1
     for index, rate in enumerate(config.rates):
         runs = table[table["learning_rate"] == rate.learning_rate]
-        _band(ax, curve(runs, "scale", "distance"), divisor, **_rate_look(index, rate))
+        points = curve(runs, "scale", "distance")
+        style = _rate_look(index, rate)
+        names = ("median", "quarter", "three quarters")
+        middle, low, high = (points[name].clip(lower=FLOOR) / divisor for name in names)
+        ax.plot(points["scale"], middle, **style)
+        ax.fill_between(points["scale"], low, high, color=style["color"], alpha=0.18, linewidth=0)
+        mark_few(ax, points["scale"], middle, points["settled"], style["color"])
     ax.set_yscale("log")
     symbol = r"$\|w - w^\star\|_2^2$" + (" (mean over coordinates)" if divisor > 1 else "")
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel=symbol)
-    ax.legend(loc="center right")
+    legend_below(ax, len(config.rates))
+
+
+FLOOR = 1e-15
+"""Squared distances below this are rounding."""
 
 
 def plot_sharpness(
@@ -38,7 +48,6 @@ def plot_sharpness(
     below: float = np.inf,
     upper_bound: bool = False,
     linear: bool = True,
-    legend: Literal["upper left", "lower right"] = "upper left",
 ) -> None:
     """Sharpness at initialisation and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
 
@@ -53,14 +62,26 @@ def plot_sharpness(
         ax.axhline(threshold, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
     flattest = config.setting.flattest
     note = "" if linear else "\n(linear)"
-    reference_line(ax, flattest.exact, r"$S_{\min}$" + note)
-    ax.axhline(flattest.lower, color=QUIET, linestyle=":", linewidth=1, zorder=1)
+    draw_minimum(ax, flattest, note)
     if upper_bound:
         reference_line(ax, config.setting.upper_bound, r"$8L\Lambda$", color=QUIET)
     ax.set_yscale("log")
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Sharpness")
     ax.plot([], [], color=QUIET, linestyle="--", linewidth=1, label=r"$2/\eta$")
-    ax.legend(loc=legend)
+    legend_below(ax, len(drawn) + 2)
+
+
+SAME = 0.97
+"""Lower bound over S_min from which both are drawn as one line."""
+
+
+def draw_minimum(ax: Axes, flattest, note: str = "", **where) -> None:
+    """S_min, and the printed lower bound 2La where it can be told from it."""
+    together = flattest.lower > SAME * flattest.exact
+    label = r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$"
+    reference_line(ax, flattest.exact, label + note, **where)
+    if not together:
+        reference_line(ax, flattest.lower, r"$2La$", color=QUIET, **where)
 
 
 def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
@@ -68,13 +89,17 @@ def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
     for index, rate in enumerate(config.rates):
         runs = table[table["learning_rate"] == rate.learning_rate]
         points = curve(runs, "scale", "distance")
-        style = _rate_look(index, rate)
-        ax.plot(points["scale"], points["diverged"], **style)
-        low, high = points["diverged_low"], points["diverged_high"]
-        ax.fill_between(points["scale"], low, high, color=style["color"], alpha=0.15, linewidth=0)
+        share = points["diverged"]
+        # Wilson's interval need not contain the share itself at its ends
+        low = (share - points["diverged_low"]).clip(lower=0)
+        high = (points["diverged_high"] - share).clip(lower=0)
+        step = np.ptp(points["scale"]) / max(len(points) - 1, 1)
+        shift = (index - (len(config.rates) - 1) / 2) * 0.12 * step
+        style = _rate_look(index, rate) | {"capsize": 2, "elinewidth": 0.8}
+        ax.errorbar(points["scale"] + shift, share, [low, high], **style)
     ax.set_ylim(-0.03, 1.03)
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Probability of divergence")
-    ax.legend(loc="upper left")
+    legend_below(ax, len(config.rates))
 
 
 def _initial(ax: Axes, table: Table) -> None:
@@ -92,6 +117,7 @@ def _band(ax: Axes, points: Table, divisor: float, **style) -> None:
     """A curve with its confidence band."""
     scale, mean, low, high = (points[name].to_numpy() for name in ("scale", "mean", "low", "high"))
     ax.plot(scale, mean / divisor, **style)
+    mark_few(ax, scale, mean / divisor, points["settled"], style["color"])
     ax.fill_between(
         scale, low / divisor, high / divisor, color=style["color"], alpha=0.18, linewidth=0
     )

@@ -30,6 +30,10 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
+def _quartiles(values: np.ndarray) -> np.ndarray:
+    return np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else np.full(3, np.nan)
+
+
 def curve(table: Table, by: str | Sequence[str], column: str) -> Table:
     """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
 
@@ -47,7 +51,8 @@ def curve(table: Table, by: str | Sequence[str], column: str) -> Table:
         low, high = share_interval(len(runs) - len(settled), len(runs))
         rows.append(
             dict(zip(keys, values, strict=True))
-            | {"mean": mean, "high": mean + half, "runs": len(runs)}
+            | {"mean": mean, "high": mean + half, "runs": len(runs), "settled": len(settled)}
+            | dict(zip(("quarter", "median", "three quarters"), _quartiles(settled), strict=True))
             | {"low": max(mean - half, settled.min()) if len(settled) else np.nan}
             | {"diverged": 1 - len(settled) / len(runs), "diverged_low": low, "diverged_high": high}
         )

@@ -92,6 +92,32 @@ def reference_line(ax: Axes, height: float, label: str, *, side: str = "out", **
     )
 
 
+FEW = 3
+"""A point that stands for fewer runs is drawn open, with their number."""
+
+
+def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
+    """Open markers with their count where a point stands for fewer than three runs."""
+    for place, height, count in zip(x, y, runs, strict=True):
+        if 0 < count < FEW:
+            open_marker = {"markerfacecolor": PAPER, "markeredgecolor": colour, "zorder": 3}
+            ax.plot([place], [height], "o", color=colour, label="_few", **open_marker)
+            ax.annotate(
+                str(int(count)),
+                (place, height),
+                (3, 3),
+                textcoords="offset points",
+                fontsize=6.5,
+                color=colour,
+            )
+
+
+def legend_below(ax: Axes, entries: int) -> None:
+    """The legend under the axes, off the data, in one or two rows."""
+    columns = entries if entries <= 3 else -(-entries // 2)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
+
+
 def plain_numbers(axis: Axis) -> None:
     """Write 20, 50, 100 on a logarithmic axis that spans too little for powers of ten alone."""
     low, high = axis.get_view_interval()

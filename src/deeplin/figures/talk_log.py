@@ -13,7 +13,7 @@ from deeplin.figures.claims import Claim
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.statistics import TREND_LEVEL, trend
-from deeplin.figures.style import INK, look
+from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.tables import Table
 from deeplin.networks import Network
 from deeplin.problems.synthetic import separable
@@ -80,22 +80,30 @@ def _regression(config: Contrast, depth: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def plot(config: Contrast, table: Table, ax: Axes) -> None:
-    """Final loss against the learning rate; crosses at the top: diverged."""
+    """Final loss against the learning rate; crosses above the axes: diverged."""
     for index, (name, label) in enumerate(LABELS.items()):
         runs = table[table["problem"] == name]
         style = look(index)
         ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), label=label, **style)
         gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
-        top = 3.0 * 3**index
-        ax.plot(gone, np.full(len(gone), top), "x", color=style["color"], clip_on=False)
+        # in a strip of their own: a run that diverged has no final loss
+        strip = 1.03 + 0.035 * index
+        ax.plot(
+            gone,
+            np.full(len(gone), strip),
+            "x",
+            color=style["color"],
+            transform=ax.get_xaxis_transform(),
+            clip_on=False,
+        )
     ax.axvline(1, color=INK, linestyle="--", linewidth=1)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set(
-        xlabel=r"Learning rate relative to $2/$smoothness ($2/S_{\min}$)",
-        ylabel="Final loss relative to its start",
+        xlabel="Learning rate relative to the threshold of its problem",
+        ylabel="Final loss (gap) over that at the start",
     )
-    ax.legend(loc="lower left", bbox_to_anchor=(0.26, 0.1))
+    legend_below(ax, 3)
 
 
 def claims(config: Contrast, table: Table) -> list[Claim]:
@@ -152,7 +160,8 @@ TALK_LOG = Figure(
         Panel(
             "Talk-log",
             "Final loss against the learning rate: logistic loss on separable data beside "
-            "regression. Crosses: runs that diverged.",
+            "regression. The threshold is 2/smoothness, or 2/S_min for depth 10. Crosses above the "
+            "axes: runs that diverged.",
             Study(
                 "talk-log",
                 TALK_LOG_EXPERIMENT,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from deeplin.figures.style import COLOURS, QUIET, look, plain_numbers, reference_line
+from deeplin.figures.scale_plots import SAME
+from deeplin.figures.style import COLOURS, INK, QUIET, look, plain_numbers
 from deeplin.figures.tables import Table
 from deeplin.figures.trajectories import Trajectories
 
@@ -28,12 +29,22 @@ def plot_training(
     distance, sharp = COLOURS[0], COLOURS[1]
     ax.plot(run["step"], run["distance"], color=distance)
     right.plot(run["step"], run["sharpness"], color=sharp)
-    reference_line(right, 2 / learning_rate, r"$2/\eta$", side="right", color=sharp, linestyle="--")
-    reference_line(right, config.setting.flattest.exact, r"$S_{\min}$", side="left")
-    right.axhline(config.setting.flattest.lower, color=QUIET, linestyle=":", linewidth=1)
+    flattest = config.setting.flattest
+    level = {"linewidth": 1, "zorder": 1}
+    edge = right.axhline(2 / learning_rate, color=sharp, linestyle="--", label=r"$2/\eta$", **level)
+    least = right.axhline(flattest.exact, color=INK, linestyle=":", label=r"$S_{\min}$", **level)
+    named = [edge, least]
+    if flattest.lower < SAME * flattest.exact:
+        right.axhline(flattest.lower, color=QUIET, linestyle=":", **level)
+    else:
+        least.set_label(r"$S_{\min} \approx 2La$")
     if upper_bound:
         bound = config.setting.upper_bound
-        reference_line(right, bound, r"$8L\Lambda$", side="left", color=QUIET)
+        style = {"color": QUIET, "linestyle": "-.", "label": r"$8L\Lambda$"}
+        named.append(right.axhline(bound, **style, **level))
+    ax.legend(
+        handles=named, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False
+    )
     ax.set_yscale("log")
     right.set_yscale("log")
     plain_numbers(right.yaxis)

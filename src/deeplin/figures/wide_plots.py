@@ -9,8 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import look
-from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
+from deeplin.figures.style import INK, look
+from deeplin.figures.wide_sweep import WideSweep, expected_distance
 
 
 def plot_risk_against_variance(
@@ -20,12 +20,12 @@ def plot_risk_against_variance(
     for index, dimension in enumerate(config.dimensions):
         runs: Any = table[table["dimension"] == dimension]
         squared = runs.assign(variance=runs[scale] ** 2)
-        _dynamics(ax, squared, "variance", "risk", index, f"d = {dimension}")
+        _dynamics(ax, squared, "variance", "risk", index, f"$d = {dimension}$")
         first = runs.drop_duplicates("repetition")
         level = first["interpolant_risk"].mean()
         ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
     ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
-    ax.set(xlabel=f"Initialization variance {LETTER[scale]}²", ylabel="Excess risk")
+    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
     ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     ax.legend(loc="upper left", ncols=2)
 
@@ -35,9 +35,11 @@ def plot_risk_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes
     _against_dimension(config, table, ax, "risk")
     first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
     points = curve(first, "dimension", "interpolant_risk")
-    ax.plot(points["dimension"], points["mean"], "k--", linewidth=1, label="minimum norm")
+    # wide and pale: the curves of small α lie on it
+    style = {"color": INK, "linewidth": 6, "alpha": 0.2, "zorder": 1}
+    ax.plot(points["dimension"], points["mean"], label="minimum norm", **style)
     ax.set(ylabel="Excess risk")
-    ax.legend()
+    ax.legend(loc="upper left")
 
 
 def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
@@ -47,7 +49,7 @@ def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: 
         if alpha > 0:
             expected = [expected_distance(alpha, d) for d in config.dimensions]
             ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
-    ax.plot([], [], "k:", linewidth=1, label="α²(d−n)mq")
+    ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
     ax.set_yscale("log")
     ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
     ax.legend()
@@ -56,8 +58,8 @@ def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: 
 def _against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes, column: str) -> None:
     for index, alpha in enumerate(config.alphas):
         runs: Any = table[table["alpha"] == alpha]
-        _dynamics(ax, runs, "dimension", column, index, f"α = {alpha:g}")
-    ax.set(xlabel="Dimension d")
+        _dynamics(ax, runs, "dimension", column, index, rf"$\alpha = {alpha:g}$")
+    ax.set(xlabel="Dimension $d$")
 
 
 def _dynamics(ax: Axes, runs: pd.DataFrame, by: str, column: str, index: int, label: str) -> None:

@@ -1,0 +1,139 @@
+"""The figures beyond the papers: each claim holds on data that keep it and fails on others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplin.figures import bo_2_printed, bo_bounds, bo_depth, fm_small
+from deeplin.networks import Network
+
+STARTS = fm_small.SmallStarts(2, (0.05, 0.01, 2e-3, 4e-4, 1e-4), (1, 2))
+DEPTHS = bo_depth.Depths((3, 6, 12), repetitions=3)
+BENIGN = bo_bounds.Benign((10, 20, 40), repetitions=4, noises=20)
+RELU = bo_2_printed.Interpolating((1e-4, 1e-3), repetitions=5)
+
+
+@pytest.fixture
+def small():
+    rows = [
+        {"data_seed": seed, "scale": scale, "epsilon": scale**2, "status": "converged"}
+        for seed in STARTS.data_seeds
+        for scale in STARTS.scales
+    ]
+    table = pd.DataFrame(rows)
+    return table.assign(
+        small=table["scale"] < 0.01,
+        excess=0.1 * table["epsilon"],
+        misaligned=0.1 * table["epsilon"],
+        alignment_bound=table["epsilon"],
+        least_size=1.4,
+        largest_size=0.7,
+        sharpness=1 + table["epsilon"],
+        strays=np.where(table["scale"] == STARTS.path_scale, 0.01, np.nan),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fragment", "column", "value"),
+    [
+        ("nearly rank one", "excess", 1.0),
+        ("They align", "misaligned", 1.0),
+        ("Their norms end", "least_size", 0.9),
+        ("Their norms end", "largest_size", 1.1),
+        ("tends to S_bal", "sharpness", 1.1),
+        ("gets nearer", "sharpness", 1.1),
+        ("share their path", "strays", 0.2),
+    ],
+)
+def test_claims_about_small_starts_can_fail(fragment, column, value, check_broken, small):
+    bad = small.copy()
+    bad.loc[bad["data_seed"] == 2, column] = value
+    check_broken(fm_small.claims, fragment, STARTS, small, bad)
+
+
+@pytest.fixture
+def depths():
+    rows = [
+        {"depth": L, "repetition": k, "xi": 1e-3, "printed": 1.0, "corrected": 1.0}
+        for L in DEPTHS.depths
+        for k in range(3)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(("form", "power"), [("printed", 4), ("corrected", 2)])
+def test_only_data_that_follow_a_law_of_depth_keep_its_claim(form, power, check_broken, depths):
+    good = depths.assign(gained=bo_depth.law(depths["depth"], power))
+    bad = depths.assign(gained=depths["depth"] ** 3.0)
+    check_broken(bo_depth.depth_claims, f"BO-T3.2 as {form}", DEPTHS, good, bad)
+    broken = good.assign(xi=2.0)
+    check_broken(bo_depth.depth_claims, f"bound on Ξ as {form}", DEPTHS, good, broken)
+
+
+@pytest.fixture
+def benign():
+    rows = [{"samples": n, "repetition": k} for n in BENIGN.samples for k in range(4)]
+    table = pd.DataFrame(rows)
+    size = 1 / table["samples"] * (1 + 0.01 * table["repetition"])
+    return table.assign(
+        risk=size,
+        bias=0.2 * size,
+        noise=0.2 * size,
+        xi=0.2 * size,
+        bias_bound=size,
+        variance_bound=size,
+        xi_bound=size,
+        spike_bound=2 * size,
+        expected_variance=1.0,
+        measured_variance=np.where(table["repetition"] == 0, 1.1, np.nan),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fragment", "column", "factor"),
+    [
+        ("holds with one constant", "noise", lambda t: 9.0),
+        ("do not grow with n", "xi", lambda t: t["samples"] / 10),
+        ("conditional variance", "measured_variance", lambda t: 3.0),
+        ("approaches zero", "risk", lambda t: t["samples"]),
+    ],
+)
+def test_claims_about_the_bounds_can_fail(fragment, column, factor, check_broken, benign):
+    bad = benign.assign(**{column: benign[column] * factor(benign)})
+    check_broken(bo_bounds.benign_claims, fragment, BENIGN, benign, bad)
+
+
+def relu(alpha=0.5, beta=0.0, loss=1e-8):
+    rows = [
+        {"swept": swept, "scale": scale, "repetition": k, "loss": loss, "zero_risk": 0.2}
+        | {"risk": (5 + 0.1 * k) * (1 + effect * (scale == 1e-3))}
+        for swept, effect in (("alpha", alpha), ("beta", beta))
+        for scale in RELU.scales
+        for k in range(5)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "bad"),
+    [
+        ("loss is below 1e-7", relu(loss=1e-3)),
+        ("increases with α", relu(alpha=0.0)),
+        ("unaffected by β", relu(beta=0.3)),
+        ("asymmetry", relu(alpha=0.3, beta=0.3)),
+    ],
+)
+def test_claims_about_interpolating_relu_networks_can_fail(fragment, bad, check_broken):
+    check_broken(bo_2_printed.claims, fragment, RELU, relu(), bad)
+
+
+def test_the_solver_interpolates_what_a_network_can():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(12, 4)), rng.normal(size=(12, 2))
+    start = Network(
+        [rng.normal(size=s) / 2 for s in ((20, 4), (20, 20), (2, 20))], activation="relu"
+    )
+    network, loss, steps = bo_2_printed.interpolate(X, Y, start, 200)
+    assert loss <= bo_2_printed.TARGET
+    assert 0 < steps < 200
+    np.testing.assert_allclose(np.asarray(network(X)), Y, atol=3e-3)
