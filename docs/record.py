@@ -1,15 +1,19 @@
 """Record the verdicts of a finished reproduction: `python docs/record.py report`.
 
-`deeplin reproduce` compares with them; look at every change before it is recorded.
+`deeplin reproduce` compares with them; look at every change before it is recorded. The table of the
+README is made from them too.
 """
 
 import json
 import sys
 from pathlib import Path
 
-from deeplin.figures import recorded
+from deeplin.figures import FIGURES, PRESETS, recorded
 
-FOLDER = Path(__file__).parents[1] / "src" / "deeplin" / "figures" / "verdicts"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "src" / "deeplin" / "figures" / "verdicts"
+
+START, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 
 
 def main(report: Path) -> None:
@@ -19,6 +23,26 @@ def main(report: Path) -> None:
         for change in recorded.changes(found, recorded.read(preset)):
             print(f"{preset}: {change.claim}: {change.recorded} → {change.found}")
         recorded.record(preset, found, FOLDER)
+    readme = ROOT / "README.md"
+    text = readme.read_text(encoding="utf-8")
+    head, rest = text.split(START, 1)
+    readme.write_text(head + START + table() + END + rest.split(END, 1)[1], encoding="utf-8")
+
+
+def table() -> str:
+    """The README's table: what each figure shows, and the recorded counts of both presets."""
+    lines = ["", "| figure | shows | quick preset | papers' full protocol |", "|---|---|---|---|"]
+    for figure in FIGURES:
+        counts = []
+        for preset in PRESETS:
+            panels = {panel.name for panel in figure.panels}
+            known = recorded.read(preset).items()
+            mine = [verdict for claim, verdict in known if claim.split("/")[0] in panels]
+            counts.append(recorded.tally(mine) if mine else "not recorded")
+        lines.append(f"| {figure.name} | {figure.title} | {' | '.join(counts)} |")
+    totals = [recorded.tally(recorded.read(preset).values()) for preset in PRESETS]
+    lines.append(f"| all | | {' | '.join(totals)} |")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

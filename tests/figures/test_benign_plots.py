@@ -35,7 +35,7 @@ def test_risk_is_drawn_against_the_variance_with_descent_and_flow_apart(ax):
     table = wide_table(TOP)
     plot_risk_against_variance(TOP, table, ax, scale="alpha")
     curves = drawn(ax)
-    assert set(curves) == {"$d = 500$", "$d = 2000$", "$d = 2000$, flow"}
+    assert set(curves) == {"$d = 500$", "$d = 2000$", "_$d = 2000$, flow"}
     for alpha, height in zip(TOP.alphas, curves["$d = 2000$"], strict=True):
         expected = mean(table, "risk", alpha=alpha, dimension=2000, dynamics="descent")
         assert height == pytest.approx(expected)

@@ -1,13 +1,18 @@
 """Recorded verdicts: a change is noticed, a known failure is not."""
 
+import csv
 import json
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from deeplin.figures import FIGURES, PRESETS, recorded
 from deeplin.figures.explanations import EXPLANATIONS
 from deeplin.theory.errata import ERRATA
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_change_is_found_whatever_its_direction():
@@ -41,3 +46,23 @@ def test_explanations_have_ids_of_their_own():
     ids = [erratum.identifier for erratum in ERRATA]
     assert not set(ids) & set(EXPLANATIONS)
     assert all(len(text) > 40 for text in EXPLANATIONS.values())
+
+
+def test_the_readme_has_the_recorded_counts():
+    """Made by `python docs/record.py report`."""
+    sys.path.insert(0, str(ROOT / "docs"))
+    try:
+        import record
+    finally:
+        sys.path.pop(0)
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert text.split(record.START)[1].split(record.END)[0] == record.table()
+
+
+def test_every_kept_failure_is_understood():
+    known = {erratum.identifier for erratum in ERRATA} | set(EXPLANATIONS)
+    with (ROOT / "docs" / "reproduction" / "claims.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) > 50
+    for row in rows:
+        assert row["verdict"] == "holds" or row["known"] in known, row["name"]

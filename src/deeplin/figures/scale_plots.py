@@ -78,10 +78,10 @@ SAME = 0.97
 def draw_minimum(ax: Axes, flattest, note: str = "", **where) -> None:
     """S_min, and the printed lower bound 2La where it can be told from it."""
     together = flattest.lower > SAME * flattest.exact
-    label = r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$"
-    reference_line(ax, flattest.exact, label + note, **where)
+    name = r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$, $2La$"
+    reference_line(ax, flattest.exact, name + note, **where)
     if not together:
-        reference_line(ax, flattest.lower, r"$2La$", color=QUIET, **where)
+        ax.axhline(flattest.lower, color=QUIET, linestyle=":", linewidth=1, zorder=1)
 
 
 def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:

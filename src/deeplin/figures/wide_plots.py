@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, look
+from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.wide_sweep import WideSweep, expected_distance
 
 
@@ -27,7 +27,7 @@ def plot_risk_against_variance(
     ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
     ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
     ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-    ax.legend(loc="upper left", ncols=2)
+    _legend(ax, table)
 
 
 def plot_risk_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
@@ -39,7 +39,7 @@ def plot_risk_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes
     style = {"color": INK, "linewidth": 6, "alpha": 0.2, "zorder": 1}
     ax.plot(points["dimension"], points["mean"], label="minimum norm", **style)
     ax.set(ylabel="Excess risk")
-    ax.legend(loc="upper left")
+    _legend(ax, table)
 
 
 def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
@@ -52,7 +52,15 @@ def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: 
     ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
     ax.set_yscale("log")
     ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
-    ax.legend()
+    _legend(ax, table)
+
+
+def _legend(ax: Axes, table: pd.DataFrame) -> None:
+    """Below the axes, with one entry for gradient flow where it is drawn."""
+    if (table["dynamics"] == "flow").any():
+        style = {"linestyle": "-.", "linewidth": 1, "marker": "o", "markerfacecolor": "none"}
+        ax.plot([], [], color=INK, label="gradient flow", **style)
+    legend_below(ax, len(ax.get_legend_handles_labels()[0]))
 
 
 def _against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes, column: str) -> None:
@@ -72,4 +80,5 @@ def _dynamics(ax: Axes, runs: pd.DataFrame, by: str, column: str, index: int, la
             draw(points[by], points["mean"], spread, label=label)
         else:
             style = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
-            draw(points[by], points["mean"], spread, label=f"{label}, flow", **style)
+            # told apart by its open markers, which the legend names once
+            draw(points[by], points["mean"], spread, label=f"_{label}, flow", **style)
