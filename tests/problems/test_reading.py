@@ -401,6 +401,15 @@ def test_values_that_do_not_parse_are_counted_and_shown(tmp_path):
     assert any("298 of 300" in note and "row 6" in note for note in reading.notes)
 
 
+def test_a_value_that_does_not_parse_far_down_is_named_too(tmp_path):
+    lines = [f"{k % 7},{k % 5}" for k in range(400_000)]  # several blocks of text
+    lines[350_000] = "?,1"
+    (tmp_path / "late.csv").write_text("x,y\n" + "\n".join(lines) + "\n")
+    for target in ("x", "y"):
+        with pytest.raises(dl.InputError, match=r"'x'.*399999 of 400000 .*; row 350001 is '\?'"):
+            read_problem(tmp_path / "late.csv", target)
+
+
 @pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
 def test_categories_become_indicators(frame, tmp_path, kind):
     colours = np.array(["red", "green", "blue"])[np.arange(40) % 3]

@@ -73,8 +73,11 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
     Everything is checked before anything is computed: which arrays there are, their types and
     shapes, that they fit each other, and that they are finite.
     """
-    with readable(path), np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    with readable(path), open(path, "rb") as file:  # NumPy would leave a damaged one open
+        found = np.load(file, allow_pickle=False)
+        if isinstance(found, np.ndarray):
+            raise InputError(f"{str(path)!r} is a single array; pass a file written by save_run.")
+        arrays = {name: found[name] for name in found.files}
     found = str(arrays.pop("format", "no format"))
     if found != FORMAT:
         raise InputError(

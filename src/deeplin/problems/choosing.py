@@ -5,22 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from deeplin.checks import InputError
 from deeplin.problems.formats import DATE, NUMBER, OTHER, TEXT, WHOLE, Column
 from deeplin.problems.tables import Table
+from deeplin.problems.text import CATEGORIES, REMEDY, survey
 
-CATEGORIES = 50
-"""A column of text with more different values than this is no set of categories."""
-SURVEYED = 100_000
-"""Values of a column of text that are looked at, to say what is wrong with it; all to encode."""
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
-DECIMALS = [
-    re.compile(rf"\s*[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
-    for mark in ".,"
-]
-REMEDY = "Correct it, or leave the cell empty if it is missing."
 
 
 @dataclass(frozen=True)
@@ -30,30 +21,6 @@ class Choice:
     inputs: tuple[Column, ...]
     targets: tuple[Column, ...]
     notes: tuple[str, ...]
-
-
-class Survey(NamedTuple):
-    """What a column of text holds."""
-
-    values: int
-    numbers: int
-    """How many of the values are numbers."""
-    row: int
-    """The first row that is not (from 1), and its value."""
-    example: str
-    categories: tuple[str, ...]
-    """The different values, in order; at most one more than `CATEGORIES`."""
-
-    @property
-    def nearly_numbers(self) -> bool:
-        """Whether it was meant as a column of numbers."""
-        return 2 * self.numbers >= self.values > 0
-
-    def __str__(self) -> str:
-        if self.numbers == self.values:
-            return "its numbers have another decimal mark than those of other columns"
-        count = f"{self.numbers} of {self.values} values parse as numbers"
-        return f"{count}; row {self.row} is {self.example[:40]!r}"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -88,10 +55,8 @@ def choose(
     if unnamed:
         notes.insert(0, f"Left out because without a name, like a row number: {listed(unnamed)}.")
     if not columns:
-        raise InputError(
-            f"no input is left: besides the target {listed(targets)} the table has no column of "
-            "numbers with a name. Pass encode=True (--encode) to make categories of text."
-        )
+        reasons = " ".join(notes) or "The table has no other column."
+        raise InputError(f"no input is left besides the target {listed(targets)}. {reasons}")
     labels = [column.label for column in columns] + targets
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise InputError(f"the names of columns repeat: {listed(repeated)}; rename them first.")
@@ -122,10 +87,10 @@ def _check_target(table: Table, name: str, ignored: bool) -> None:
         raise InputError(
             f"the target {name!r} is a date; pass a column of numbers, such as days since a day."
         )
-    survey = _survey(table, name) if kind == TEXT else None
-    if survey is not None and survey.nearly_numbers:
-        raise InputError(f"the target {name!r} is no column of numbers: {survey}. {REMEDY}")
-    example = f" ({listed(survey.categories[:3])}, …)" if survey is not None else ""
+    found = survey(_texts(table, name)) if kind == TEXT else None
+    if found is not None and found.nearly_numbers:
+        raise InputError(f"the target {name!r} is no column of numbers: {found}. {REMEDY}")
+    example = f" ({listed(found.categories[:3])}, …)" if found is not None else ""
     raise InputError(
         f"the target {name!r} does not hold numbers{example}: to predict a class is "
         "classification, which this does not do; pass a column of numbers."
@@ -142,12 +107,12 @@ def _columns(table: Table, names: list[str], encode: bool) -> tuple[list[Column]
         if kind in (NUMBER, WHOLE):
             columns.append(Column(name))
             continue
-        survey = _survey(table, name, everything=encode) if kind == TEXT else None
-        if survey is not None and survey.nearly_numbers:
-            notes.append(f"{name!r} was left out: {survey}. {REMEDY}")
-        elif survey is not None and encode:
-            found, note = _encoded(name, survey.categories)
-            columns += found
+        found = survey(_texts(table, name), everything=encode) if kind == TEXT else None
+        if found is not None and found.nearly_numbers:
+            notes.append(f"{name!r} was left out: {found}. {REMEDY}")
+        elif found is not None and encode:
+            indicators, note = _encoded(name, found.categories)
+            columns += indicators
             notes.append(note)
         else:
             left[kind].append(name)
@@ -173,28 +138,6 @@ def _encoded(name: str, categories: tuple[str, ...]) -> tuple[list[Column], str]
         f"{name!r} became {len(others)} column(s) of zeros and ones, for {listed(others)} (all "
         f"zero: {first!r}).",
     )
-
-
-def _survey(table: Table, name: str, *, everything: bool = False) -> Survey:
-    """Look at the values of a column of text: are they numbers, or categories?"""
-    values, numbers = 0, [0, 0]  # with a decimal point, with a decimal comma
-    firsts: list[tuple[int, str]] = [(0, ""), (0, "")]
-    categories: set[str] = set()
-    for row, value in enumerate(_texts(table, name), 1):
-        if row > SURVEYED and not everything:
-            break
-        if value is None:
-            continue
-        values += 1
-        if len(categories) <= CATEGORIES:
-            categories.add(value)
-        for k, decimal in enumerate(DECIMALS):
-            if decimal.fullmatch(value):
-                numbers[k] += 1
-            elif not firsts[k][0]:
-                firsts[k] = row, value
-    mark = int(numbers[1] > numbers[0])
-    return Survey(values, numbers[mark], *firsts[mark], tuple(sorted(categories)))
 
 
 def _texts(table: Table, name: str) -> Iterator[str | None]:

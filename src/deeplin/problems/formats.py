@@ -106,7 +106,7 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
     for j, column in enumerate(columns):
         values = batch.column(batch.schema.get_field_index(column.name))
         if column.category is not None:
-            values = pc.equal(_text(values), column.category)
+            values = pc.call_function("equal", [_text(values), pa.scalar(column.category)])
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
         matrix[:, j] = values.to_numpy(zero_copy_only=False)
@@ -121,7 +121,8 @@ def text_of(batch: pa.RecordBatch, name: str) -> list[str | None]:
 def _text(values: pa.Array) -> pa.Array:
     """As text, where an empty cell is a missing value."""
     values = values.cast(pa.string())
-    return pc.if_else(pc.equal(values, ""), None, values)
+    empty = pc.call_function("equal", [values, pa.scalar("")])
+    return pc.call_function("if_else", [empty, pa.scalar(None, pa.string()), values])
 
 
 def _parquet_columns(path: str) -> Kinds:
@@ -190,10 +191,10 @@ def _arrow_texts(path: str, name: str) -> Texts:
 
 
 def _array(path: str) -> np.ndarray:
+    with open(path, "rb") as file:
+        if file.read(2) == b"PK":
+            raise InputError(f"{path!r} is an archive of arrays; name it with the ending .npz.")
     array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, np.ndarray):
-        array.close()
-        raise InputError(f"{path!r} is an archive of arrays; name it with the ending .npz.")
     if array.ndim != 2 or array.dtype.kind not in "biuf":
         raise InputError(
             f"{path!r} holds an array of shape {array.shape} and type {array.dtype}; "
@@ -253,10 +254,10 @@ def _npz_arrays(path: str) -> dict[str, np.ndarray]:
 
 
 def _archive(path: str) -> dict[str, np.ndarray]:
-    arrays = np.load(path, allow_pickle=False)
-    if isinstance(arrays, np.ndarray):
-        raise InputError(f"{path!r} is a single array; name it with the ending .npy.")
-    with arrays:
+    with open(path, "rb") as file:  # which NumPy would leave open where it is damaged
+        arrays = np.load(file, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise InputError(f"{path!r} is a single array; name it with the ending .npy.")
         return {name: arrays[name] for name in arrays.files}
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -12,15 +12,10 @@ import numpy as np
 from deeplin.checks import InputError, finite_array, require_size, whole_number
 from deeplin.door import door
 from deeplin.problems.moments import Moments, accumulate, check_rows
+from deeplin.problems.solving import Solution, is_tall, solve_tall, thin_svd
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
-
-
-MANY_NUMBERS = 2**20
-"""From so many numbers in X on, w* is sought without its singular values first."""
-WELL_CONDITIONED = 1e-10
-"""1/κ(Σ̂) from which one correction leaves nothing of the error of the normal equations."""
 
 
 class Quadratic(NamedTuple):
@@ -41,13 +36,6 @@ class Spectrum(NamedTuple):
     eigenvalues: np.ndarray
     vectors: np.ndarray
     coordinates: np.ndarray
-
-
-class Solution(NamedTuple):
-    """w* (d×q) and R_min."""
-
-    optimum: np.ndarray
-    minimal_risk: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +158,7 @@ class Problem:
         n, d = self.samples, self.dimension
         epsilon = np.finfo(np.float64).eps * max(n if self.inputs is not None else d, d)
         if self.inputs is not None and self.targets is not None:
-            left, singular, right = _thin_svd(self.inputs, self.targets)
+            left, singular, right = thin_svd(self.inputs, self.targets)
             keep = singular > epsilon * singular[0]
             coordinates = left[keep] / singular[keep, None]
             return Spectrum(singular[keep] ** 2 / n, right[keep].T, coordinates)
@@ -295,21 +283,11 @@ class Problem:
 
     @cached_property
     def _solution(self) -> Solution | None:
-        """w* without the singular values of X, for many rows with Σ̂ far from singular.
-
-        The solution of Σ̂w = b corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε κ(Σ̂)
-        in the first becomes its square, and what is left is that of a QR factorisation, at the
-        price of Σ̂ itself.
-        """
-        if self.inputs is None or self.targets is None or self.inputs.size < MANY_NUMBERS:
+        """w* and R_min without the singular values of X, for many rows."""
+        if self.inputs is None or self.targets is None or not is_tall(self.inputs):
             return None
-        solve = _solver(self.covariance) if self.samples > 2 * self.dimension else None
-        if solve is None:
-            return None
-        X, Y, n = self.inputs, self.targets, self.samples
-        optimum = solve(self.cross_moment.reshape(self.dimension, -1))
-        optimum += solve(X.T @ (Y - X @ optimum) / n)
-        return Solution(optimum, float(np.sum((Y - X @ optimum) ** 2) / n))
+        cross = self.cross_moment.reshape(self.dimension, -1)
+        return solve_tall(self.inputs, self.targets, self.covariance, cross)
 
     @property
     def _moments(self) -> np.ndarray:
@@ -328,34 +306,8 @@ class Problem:
         return self.spectrum.eigenvalues
 
 
-def _solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
-    """Σ̂⁻¹ by Cholesky, unless Σ̂ is too near a singular matrix for it."""
-    from scipy.linalg import cho_factor, cho_solve  # not for those who only start a command
-    from scipy.linalg.lapack import dpocon
-
-    try:
-        factor = cho_factor(covariance, lower=True)
-    except np.linalg.LinAlgError:
-        return None
-    inverse_condition, _ = dpocon(factor[0], np.linalg.norm(covariance, 1), uplo="L")
-    return partial(cho_solve, factor) if inverse_condition >= WELL_CONDITIONED else None
-
-
 def _require_sizes(powers: np.ndarray, dimension: int) -> None:
     """The same for moments as for rows: the roots of the second moments are the sizes."""
     roots = np.sqrt(np.maximum(powers, 0.0))
     require_size("X (the roots of its second moments)", roots[:dimension])
     require_size("y (the root of its second moment)", roots[dimension:])
-
-
-def _thin_svd(inputs: np.ndarray, targets: np.ndarray):
-    """UᵀY, the singular values and Vᵀ of X = U S Vᵀ, without forming U for tall X.
-
-    For n much larger than d the triangular factor of [X Y] carries all that is needed.
-    """
-    n, d = inputs.shape
-    if n > 2 * (d + targets.shape[1]):
-        triangle = np.asarray(np.linalg.qr(np.concatenate([inputs, targets], axis=1), mode="r"))
-        inputs, targets = triangle[:, :d], triangle[:, d:]
-    left, singular, right = np.linalg.svd(inputs, full_matrices=False)
-    return left.T @ targets, singular, right

@@ -6,7 +6,8 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import NamedTuple
 
@@ -32,6 +33,63 @@ SEPARATORS = "\t;|,"
 LOOKED_AT = 100
 """Records from which separator and decimal mark are found."""
 NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+
+
+CATEGORIES = 50
+"""A column of text with more different values than this is no set of categories."""
+SURVEYED = 100_000
+"""Values after which a column that is mostly no numbers is known well enough."""
+DECIMALS = [
+    re.compile(rf"\s*[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
+    for mark in ".,"
+]
+REMEDY = "Correct it, or leave the cell empty if it is missing."
+
+
+class Survey(NamedTuple):
+    """What a column of text holds."""
+
+    values: int
+    numbers: int
+    """How many of the values are numbers."""
+    row: int
+    """The first row that is not (from 1), and its value."""
+    example: str
+    categories: tuple[str, ...]
+    """The different values, in order; at most one more than `CATEGORIES`."""
+
+    @property
+    def nearly_numbers(self) -> bool:
+        """Whether it was meant as a column of numbers."""
+        return 2 * self.numbers >= self.values > 0
+
+    def __str__(self) -> str:
+        if self.numbers == self.values:
+            return "its numbers have another decimal mark than those of other columns"
+        count = f"{self.numbers} of {self.values} values parse as numbers"
+        return f"{count}; row {self.row} is {self.example[:40]!r}"
+
+
+def survey(texts: Iterable[str | None], *, everything: bool = False) -> Survey:
+    """Look at the values of a column of text: are they numbers, or categories?"""
+    values, numbers = 0, [0, 0]  # with a decimal point, with a decimal comma
+    firsts: list[tuple[int, str]] = [(0, ""), (0, "")]
+    categories: set[str] = set()
+    for row, value in enumerate(texts, 1):
+        if row > SURVEYED and 2 * max(numbers) < values and not everything:
+            break
+        if value is None:
+            continue
+        values += 1
+        if len(categories) <= CATEGORIES:
+            categories.add(value)
+        for k, decimal in enumerate(DECIMALS):
+            if decimal.fullmatch(value):
+                numbers[k] += 1
+            elif not firsts[k][0]:
+                firsts[k] = row, value
+    mark = int(numbers[1] > numbers[0])
+    return Survey(values, numbers[mark], *firsts[mark], tuple(sorted(categories)))
 
 
 class Layout(NamedTuple):
@@ -126,9 +184,23 @@ def _stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
         truth = pa.types.is_boolean(seen[name])
         kinds[name] = pa.string() if category is not None else [pa.float64(), pa.bool_()][truth]
     options = {"column_types": kinds, "include_columns": list(kinds), "strings_can_be_null": True}
-    with layout.open(path, **options) as reader:
+    with _numbers_expected(path, list(seen)), layout.open(path, **options) as reader:
         for batch in reader:
             yield from cut(batch, columns, rows)
+
+
+@contextmanager
+def _numbers_expected(path: str, names: list[str]) -> Iterator[None]:
+    """A value further on that is no number, though all of the first block are: say which."""
+    try:
+        yield
+    except pa.ArrowInvalid as error:
+        place = re.search(r"column #(\d+).*conversion error", str(error))
+        if place is None:
+            raise
+        name = names[int(place[1])]
+        found = survey(value for block in _texts(path, name) for value in block)
+        raise InputError(f"column {name!r} of {path!r}: {found}. {REMEDY}") from error
 
 
 def _texts(path: str, name: str) -> Texts:
