@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, require_float64, whole_number
+from deeplin.checks import InputError, finite_array, require_float64, shown, whole_number
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.networks import Layout, Network, Trajectory
 from deeplin.problems import Problem
@@ -78,9 +78,11 @@ def run_of(parts: Any) -> Run:
         "momentum": _momentum(parts.get("momentum", 0.0)),
         "evidence": _evidence(parts.get("evidence", {}), network.batch),
         "dynamics": _dynamics(parts.get("dynamics", "descent")),
-        "variant": str(parts.get("variant", "plain")),
+        "variant": _text("variant", parts.get("variant", "plain")),
         "weight_decay": _for_each_run("weight_decay", parts.get("weight_decay", 0.0), None),
     }
+    if parts.get("batch_size") is not None:
+        known["batch_size"] = whole_number("run/batch_size", parts["batch_size"])
     return Run(**(parts | known))
 
 
@@ -157,19 +159,26 @@ def _status(value: Any, batch: int | None) -> Any:
 
 def _rate(parts: Mapping[str, Any], network: Network) -> Any:
     """One rate for each run; with `layers` for each layer too, with `schedule` for each step."""
-    value, variant = parts.get("learning_rate"), parts.get("variant", "plain")
+    value = parts.get("learning_rate")
+    variant = _text("variant", parts.get("variant", "plain"))
     if value is None:
         return None
     if variant in ("plain", "nesterov"):
         _for_each_run("learning_rate", value, network.batch)
     rates = finite_array("run/learning_rate", value, (0, 1, 2))
-    if np.any(rates < 0) or (np.any(rates == 0) and "schedule" not in str(variant)):
+    if np.any(rates < 0) or (np.any(rates == 0) and "schedule" not in variant):
         raise InputError("run/learning_rate is not above 0.")
     return value
 
 
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InputError(f"run/{name} is {shown(value)}, not text.")
+    return value
+
+
 def _dynamics(value: Any) -> str:
-    if value not in ("descent", "flow"):
+    if _text("dynamics", value) not in ("descent", "flow"):
         raise InputError(f"run/dynamics is {str(value)[:40]!r}, not descent or flow.")
     return value
 

@@ -52,7 +52,7 @@ def _solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None
         factor = cho_factor(covariance, lower=True)
     except np.linalg.LinAlgError:
         return None
-    inverse_condition, _ = lapack.dpocon(factor[0], np.linalg.norm(covariance, 1), uplo="L")
+    inverse_condition, _ = lapack.dpocon(factor[0], np.linalg.norm(covariance, 1), uplo="L")  # pyright: ignore[reportAttributeAccessIssue]
     return partial(cho_solve, factor) if inverse_condition >= WELL_CONDITIONED else None
 
 
