@@ -13,7 +13,14 @@ from deeplin.checks import InputError
 
 if TYPE_CHECKING:
     from deeplin import networks, problems, sweep, theory, training
-    from deeplin.dynamics import Gap, gradient_descent, gradient_flow, reduce, simulate_wide
+    from deeplin.dynamics import (
+        Gap,
+        central_flow,
+        gradient_descent,
+        gradient_flow,
+        reduce,
+        simulate_wide,
+    )
     from deeplin.dynamics.saved import load_run, save_run
     from deeplin.estimator import DeepLinearRegressor
     from deeplin.networks import Network, initialize
@@ -35,6 +42,7 @@ __all__ = [
     "Population",
     "Problem",
     "__version__",
+    "central_flow",
     "certify",
     "diagnose",
     "from_arrays",
@@ -66,6 +74,7 @@ _HOMES = {
     "Network": "deeplin.networks",
     "Population": "deeplin.problems",
     "Problem": "deeplin.problems",
+    "central_flow": "deeplin.dynamics",
     "certify": "deeplin.theory",
     "diagnose": "deeplin.training",
     "from_arrays": "deeplin.networks.bridges",

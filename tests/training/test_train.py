@@ -238,6 +238,9 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, capsy
     "options",
     [
         ["--momentum", 0.9],
+        ["--momentum", 0.5, "--nesterov"],
+        ["--weight-decay", 1e-3],
+        ["--batch-size", 20, "--steps", 2000],
         ["--reduction", "sum", "--half"],
     ],
 )

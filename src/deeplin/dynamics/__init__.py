@@ -1,5 +1,6 @@
 """Dynamics: gradient descent, gradient flow, exact reduction of wide networks."""
 
+from deeplin.dynamics.central_flow import central_flow
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.dynamics.flow import Gap, gradient_flow
 from deeplin.dynamics.reduction import Reduction, reduce
@@ -16,6 +17,7 @@ __all__ = [
     "Trajectory",
     "UnstableStep",
     "WideRun",
+    "central_flow",
     "gradient_descent",
     "gradient_flow",
     "reduce",

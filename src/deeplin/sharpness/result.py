@@ -54,7 +54,7 @@ class HessianSpectrum:
     """Unit eigenvectors over the flattened parameters; NaN where zero has none of its own."""
     alignment: Float[np.ndarray, "*batch count"] = field(repr=False)
     """⟨∇R, v⟩²/‖∇R‖² for each vector: how much of the gradient points along it."""
-    trace: Float[np.ndarray, "*batch"] | None = field(repr=False)
+    trace: float | Float[np.ndarray, "*batch"] | None = field(repr=False)
     """The sum of all eigenvalues; None where the matrix is too large to know."""
     layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
     """The largest eigenvalue of each layer's own block of the Hessian; None likewise."""

@@ -59,15 +59,13 @@ class Optimizer:
 
     def settings(self, problem: Problem, key: Any = None) -> dict[str, Any]:
         """The keywords of `gradient_descent` on R that train as the user's optimizer does."""
-        batch = self.batches(problem)
-        settings = {
+        settings: dict[str, Any] = {
             "momentum": self.momentum,
             "nesterov": self.nesterov,
             "weight_decay": self.weight_decay / self.loss_factor(problem),
-            "batch_size": batch,
-            "key": key if batch else None,
         }
-        return {name: value for name, value in settings.items() if value}
+        batch = self.batches(problem)
+        return settings if batch is None else settings | {"batch_size": batch, "key": key}
 
     def __str__(self) -> str:
         kind = "full-batch gradient descent"

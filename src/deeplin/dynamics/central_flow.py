@@ -1,0 +1,274 @@
+"""The averaged path at the edge of stability: where descent oscillates, and how much (a model).
+
+Above the edge descent oscillates along the top eigenvectors U of the Hessian H with a covariance
+Σ = UXUᵀ, and the oscillation pushes the path towards smaller curvature. In units of one step
+
+    θ̇ = −η[∇R + ½∇⟨Σ, H⟩],  X ⪰ 0,  d/dt UᵀHU ⪯ 0 where UᵀHU = 2/η,  ⟨X, d/dt UᵀHU⟩ = 0:
+
+the oscillation is just large enough to hold the eigenvalues at 2/η. One mode:
+X = max(0, −2⟨∇R, ∇S⟩/‖∇S‖²). This is a model, not a theorem: it leaves out terms of fourth order
+in the size of the oscillation, so it fails where descent swings widely (a catapult at the start, a
+rate above the critical one), and it says nothing about single iterates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from deeplin.checks import InputError, positive_number, require_float64, whole_number
+from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
+from deeplin.interrupt import check_interrupt, hearing
+from deeplin.networks import Network, landscape
+from deeplin.problems import Problem
+from deeplin.sharpness import hessian_spectrum
+
+SUBSTEPS = 4
+"""Pieces of a step of descent in which the oscillation is held fixed; hηS is then ½ at the edge,
+well inside the stable range of a Runge-Kutta step."""
+ITERATIONS = 2000
+"""Most steps of the search for X; a few dozen are usual."""
+CLOSE = 1e-8
+"""A path that has shrunk its initial gap by this factor is called converged."""
+
+
+@hearing
+def central_flow(
+    problem: Problem,
+    net: Network,
+    learning_rate: float,
+    steps: int,
+    *,
+    modes: int = 3,
+    substeps: int = SUBSTEPS,
+) -> Run:
+    """The averaged path of gradient descent, through the edge of stability.
+
+    Below the edge it is the gradient flow, in units of one step of descent. `run.records` holds at
+    every step `risk` (on the path), `averaged_risk` (R + ½⟨Σ, H⟩, the mean over the oscillation),
+    `sharpness`, `eigenvalues` (the `modes` largest), and `oscillation` (tr Σ, the mean squared
+    displacement). Compare them with means over two consecutive iterates of descent.
+
+    Arguments:
+        problem: the least-squares problem.
+        net: one network, the start.
+        learning_rate: η of the descent that is described.
+        steps: how many of its steps.
+        modes: the most eigenvalues that may be at the edge at once.
+        substeps: pieces of one step for the integration; more where the sharpness moves fast.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    jax.config.update("jax_enable_x64", True)
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    problem = dl.Problem.from_data(X, X @ np.ones(2))
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(2, 2, 1), scale=1.0)
+    run = dl.central_flow(problem, net, learning_rate=0.1, steps=5)
+    run.records["sharpness"], run.records["oscillation"]
+    ```
+    """
+    if not isinstance(net, Network) or net.batch is not None:
+        raise InputError("central_flow follows one network; pass a deeplin.Network without batch.")
+    require_float64("the central flow", net.weights)
+    rate = positive_number("learning_rate", learning_rate)
+    most = whole_number("steps", steps)
+    theta, unravel = ravel_pytree(net.weights)
+    count = min(whole_number("modes", modes), theta.size)
+    risk, data = landscape(problem, net)
+
+    def network(flat: Array) -> Network:
+        return Network(unravel(flat), net.readout, net.activation)
+
+    shapes = tuple(weight.shape for weight in net.weights)
+    surface = _Surface(_FlatRisk(risk, shapes, net.activation), (data, net.readout))
+    pieces = whole_number("substeps", substeps)
+    rows: list[dict[str, Any]] = []
+    status, held = STOPPED, np.zeros((count, count))
+    for piece in range(most * pieces + 1):
+        check_interrupt()
+        spectrum = hessian_spectrum(problem, network(theta), count=count)
+        values, vectors = np.asarray(spectrum.values), np.asarray(spectrum.vectors)
+        held = _oscillation(surface, theta, vectors, values, rate, 1 / pieces, held)
+        if piece % pieces == 0:
+            rows.append(_record(piece // pieces, float(surface.value(theta)), values, held))
+        if piece == most * pieces:
+            break
+        moved = surface.advance(theta, _root(vectors, held), rate, 1 / pieces)
+        if not np.isfinite(float(surface.value(moved))):
+            status = DIVERGED
+            break
+        theta = moved
+    records = Records({name: np.stack([row[name] for row in rows]) for name in rows[0]})
+    gaps = records["risk"][[0, -1]] - problem.minimal_risk
+    if status == STOPPED and net.activation == "linear" and gaps[1] <= CLOSE * gaps[0]:
+        status = CONVERGED
+    return Run(
+        network=network(theta),
+        initial=net,
+        status=status,
+        steps=rows[-1]["step"],
+        records=records,
+        learning_rate=rate,
+        evidence={"risk": rows[-1]["risk"], "gap": float(gaps[1])},
+        dynamics="flow",
+        variant="central",
+    )
+
+
+def _record(step: int, risk: float, values: np.ndarray, held: np.ndarray) -> dict[str, Any]:
+    return {
+        "step": step,
+        "risk": risk,
+        "averaged_risk": risk + 0.5 * float(np.sum(np.diag(held) * values)),
+        "sharpness": float(values[0]),
+        "eigenvalues": values,
+        "oscillation": float(np.trace(held)),
+    }
+
+
+@dataclass(frozen=True)
+class _FlatRisk:
+    """R as a function of the data, the read-out and the flat weights; equal for equal shapes."""
+
+    risk: Callable[..., Array]
+    shapes: tuple[tuple[int, ...], ...]
+    activation: str
+
+    def __call__(self, data: Any, readout: Any, flat: Array) -> Array:
+        """R(θ)."""
+        ends = np.cumsum([m * n for m, n in self.shapes])
+        parts = jnp.split(flat, ends[:-1])
+        weights = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
+        return self.risk(data, Network(weights, readout, self.activation))
+
+
+class _Surface(NamedTuple):
+    """The risk over flat weights, with the derivatives that the flow needs."""
+
+    risk: Any
+    data: tuple[Any, ...]
+
+    def value(self, theta: Array) -> Array:
+        """R(θ)."""
+        return _value(self.risk, self.data, theta)
+
+    def gradient(self, theta: Array) -> Array:
+        """∇R(θ)."""
+        return _gradient(self.risk, self.data, theta)
+
+    def slopes(self, theta: Array, vectors: Array) -> Array:
+        """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
+        return _slopes(self.risk, self.data, theta, vectors)
+
+    def advance(self, theta: Array, root: Array, rate: float, time: float) -> Array:
+        """θ some time later, with Σ = BᵀB held fixed, B the rows of `root`."""
+        return _advance(self.risk, self.data, theta, root, rate, time)
+
+
+@partial(jax.jit, static_argnums=0)
+def _value(risk, data, theta):
+    return risk(*data, theta)
+
+
+@partial(jax.jit, static_argnums=0)
+def _gradient(risk, data, theta):
+    return jax.grad(partial(risk, *data))(theta)
+
+
+def _curvature(risk, data, theta, u, v):
+    """uᵀH(θ)v."""
+    slope = jax.grad(partial(risk, *data))
+    return jnp.vdot(u, jax.jvp(slope, (theta,), (v,))[1])
+
+
+@partial(jax.jit, static_argnums=0)
+def _slopes(risk, data, theta, vectors):
+    def one(u, v):
+        return jax.grad(lambda flat: _curvature(risk, data, flat, u, v))(theta)
+
+    return jax.vmap(lambda u: jax.vmap(lambda v: one(u, v))(vectors))(vectors)
+
+
+@partial(jax.jit, static_argnums=0)
+def _advance(risk, data, theta, root, rate, h):
+    """One Runge-Kutta step of fourth order, of length h."""
+
+    def averaged(flat):
+        return risk(*data, flat) + 0.5 * jnp.sum(
+            jax.vmap(lambda b: _curvature(risk, data, flat, b, b))(root)
+        )
+
+    def drift(flat):
+        return -rate * jax.grad(averaged)(flat)
+
+    a = drift(theta)
+    b = drift(theta + h / 2 * a)
+    c = drift(theta + h / 2 * b)
+    d = drift(theta + h * c)
+    return theta + h / 6 * (a + 2 * b + 2 * c + d)
+
+
+def _oscillation(
+    surface: _Surface,
+    theta: Array,
+    vectors: Float[np.ndarray, "k N"],
+    values: Float[np.ndarray, " k"],
+    rate: float,
+    h: float,
+    before: Float[np.ndarray, "k k"],
+) -> Float[np.ndarray, "k k"]:
+    """X ⪰ 0 with C = 2/η − UᵀHU − h(A − (η/2)T X) ⪰ 0 and ⟨X, C⟩ = 0, for a time h.
+
+    A = UᵀḢU under −η∇R alone and ⟨Y, TX⟩ = ⟨∇⟨UYUᵀ, H⟩, ∇⟨UXUᵀ, H⟩⟩: the optimality conditions of
+    minimizing (hη/4)⟨X, TX⟩ + ⟨Q, X⟩ over X ⪰ 0 with Q = 2/η − UᵀHU − hA, a convex problem.
+    Eigenvalues that stay below the edge get X = 0 by themselves.
+    """
+    k = len(values)
+    slopes = np.asarray(surface.slopes(theta, vectors)).reshape(k * k, -1)
+    push = -rate * h * slopes @ np.asarray(surface.gradient(theta))
+    need = (2 / rate) * np.eye(k) - np.diag(values) - push.reshape(k, k)
+    need = (need + need.T) / 2
+    if np.linalg.eigvalsh(need)[0] >= 0:
+        return np.zeros((k, k))
+    resist = rate * h / 2 * slopes @ slopes.T
+    return _complementary(resist, need, before)
+
+
+def _complementary(resist: np.ndarray, need: np.ndarray, start: np.ndarray) -> np.ndarray:
+    """argmin over X ⪰ 0 of ½⟨X, MX⟩ + ⟨Q, X⟩ by projected gradients with momentum (FISTA)."""
+    k = len(need)
+    length = 1 / max(np.linalg.eigvalsh(resist)[-1], np.finfo(float).tiny)
+    x = z = start
+    pace = 1.0
+    for _ in range(ITERATIONS):
+        slope = (resist @ z.ravel()).reshape(k, k) + need
+        moved = _positive_part(z - length * slope)
+        following = (1 + np.sqrt(1 + 4 * pace**2)) / 2
+        if np.sum((z - moved) * (moved - x)) > 0:  # overshoot: begin the momentum anew
+            following = 1.0
+        z = moved + (pace - 1) / following * (moved - x)
+        change = np.abs(moved - x).max()
+        x, pace = moved, following
+        if change <= 1e-12 * max(np.abs(x).max(), np.finfo(float).tiny):
+            break
+    return x
+
+
+def _positive_part(matrix: np.ndarray) -> np.ndarray:
+    """The nearest positive semidefinite matrix."""
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (vectors * np.maximum(values, 0)) @ vectors.T
+
+
+def _root(vectors: np.ndarray, oscillation: np.ndarray) -> np.ndarray:
+    """B (k×N) with BᵀB = UXUᵀ."""
+    values, basis = np.linalg.eigh(oscillation)
+    return (np.sqrt(np.maximum(values, 0)) * basis).T @ vectors
