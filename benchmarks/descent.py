@@ -4,6 +4,7 @@ The yardstick is what one would write first: a jitted update of one network, cal
 a loop, the gradient by autodiff on the rows of the data.
 """
 
+import itertools
 import statistics
 import time
 from functools import partial
@@ -11,6 +12,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import deeplin as dl
 
@@ -23,6 +25,13 @@ def measure() -> dict[str, dict]:
         "descent, linear": batch_against_loop("linear", networks=200, steps=20_000, target=200),
         "descent, GELU": batch_against_loop("gelu", networks=160, steps=1_500, target=9),
         "descent, cost at n = 10⁶ over n = 50": independence_of_samples(),
+        **wide_against_plain(),
+        "descent, one small network: milliseconds of a call": fixed_cost(),
+        "descent, a loss of one's own over a vmapped loop": own_loss(),
+        "descent, weight decay over plain": option(weight_decay=1e-4),
+        "descent, layer-wise rates over one rate": option(learning_rate=(1e-3,) * 9 + (2e-3,)),
+        "descent, mini-batches of n/5 over all rows, GELU": mini_batches(),
+        "descent, Adam for 200 networks over a loop of optax": adam(),
     }
 
 
@@ -79,6 +88,157 @@ def independence_of_samples() -> dict:
     return {"ratio": many / few, "target": 1.1, "at_most": True, "details": details}
 
 
+SHAPES = {
+    (20, 10): (500, 4500),
+    (50, 10): (200, 1700),
+    (100, 10): (100, 600),
+    (300, 10): (10, 60),
+    (500, 10): (4, 24),
+    (100, 50): (20, 120),
+}
+"""Width and depth of a single network, and two numbers of steps whose difference is timed."""
+
+
+def wide_against_plain() -> dict[str, dict]:
+    """Seconds of a step of one network over those of plain JAX: a jitted loop of value_and_grad."""
+    results = {}
+    for (width, depth), steps in SHAPES.items():
+        rng = np.random.default_rng(0)
+        X = rng.normal(size=(2 * width, width))
+        problem = dl.Problem.from_data(X, X @ rng.normal(size=width) / np.sqrt(width))
+        sizes = (width,) * depth + (1,)
+        net = dl.Network(
+            [rng.normal(size=(m, n)) / np.sqrt(n) for n, m in itertools.pairwise(sizes)]
+        )
+        covariance, optimum = jnp.asarray(problem.covariance), jnp.asarray(problem.optimum)
+        calls = []
+        for count in steps:
+            calls.append(partial(plain_loop, net.weights, covariance, optimum, count))
+            calls.append(partial(dl.gradient_descent, problem, net, 1e-6, count))
+        times = interleaved_all(calls)
+        plain, ours = times[2] - times[0], times[3] - times[1]
+        results[f"descent, one network of width {width}, depth {depth}, over plain JAX"] = {
+            "ratio": ours / plain,
+            "target": 1.0,
+            "at_most": True,
+            "details": {"plain_s": plain, "ours_s": ours, "steps": steps[1] - steps[0]},
+        }
+    return results
+
+
+def plain_loop(weights, covariance, optimum, steps) -> None:
+    jax.block_until_ready(_plain_loop(weights, covariance, optimum, steps))
+
+
+@jax.jit
+def _plain_loop(weights, covariance, optimum, steps):
+    """What one would write by hand: the risk through the moments, its gradient by autodiff."""
+
+    def risk(weights):
+        vector = weights[-1][0]
+        for weight in weights[-2::-1]:
+            vector = weight.T @ vector
+        return (vector - optimum) @ (covariance @ (vector - optimum))
+
+    def step(_, weights):
+        _, slopes = jax.value_and_grad(risk)(weights)
+        return tuple(w - 1e-6 * slope for w, slope in zip(weights, slopes, strict=True))
+
+    return jax.lax.fori_loop(0, steps, step, weights)
+
+
+def fixed_cost() -> dict:
+    """One step of one network of the papers' shape, in milliseconds."""
+    problem = random_problem(50)
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5,) * 10 + (1,), scale=0.4)
+    (seconds,) = interleaved_all([lambda: dl.gradient_descent(problem, net, 1e-3, 1)], 51)
+    return {"ratio": 1e3 * seconds, "target": 1.0, "at_most": True, "details": {}}
+
+
+def own_loss() -> dict:
+    """A loss given as a function of a dict, eight runs, over `vmap` of `value_and_grad` by hand."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(100, 5)), rng.normal(size=(100, 3))
+    start = {"W": rng.normal(size=(30, 5)), "V": rng.normal(size=(3, 30)), "b": np.zeros(3)}
+    rates = np.linspace(1e-3, 2e-3, 8)
+
+    def loss(p):
+        return jnp.mean((jnp.tanh(X @ p["W"].T) @ p["V"].T + p["b"] - Y) ** 2)
+
+    @jax.jit
+    def by_hand(steps):
+        def step(_, batch):
+            _, slopes = jax.vmap(jax.value_and_grad(loss))(batch)
+            scaled = jax.tree.map(lambda g: jax.vmap(jnp.multiply)(rates, g), slopes)
+            return jax.tree.map(jnp.subtract, batch, scaled)
+
+        batch = jax.tree.map(lambda leaf: jnp.stack([leaf] * 8), start)
+        return jax.lax.fori_loop(0, steps, step, batch)
+
+    calls = []
+    for steps in (200, 2200):
+        calls.append(lambda steps=steps: jax.block_until_ready(by_hand(steps)))
+        calls.append(partial(dl.gradient_descent, loss, start, rates, steps))
+    times = interleaved_all(calls)
+    plain, ours = times[2] - times[0], times[3] - times[1]
+    details = {"by_hand_s": plain, "ours_s": ours}
+    return {"ratio": ours / plain, "target": 1.1, "at_most": True, "details": details}
+
+
+def option(**options) -> dict:
+    """200 linear networks with an option over the same without."""
+    problem = random_problem(50)
+    keys = jax.random.split(jax.random.key(0), 200)
+    nets = dl.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.4)
+    plain = partial(dl.gradient_descent, problem, nets, 1e-3, 10_000)
+    other = {"learning_rate": 1e-3} | options
+    with_it = partial(dl.gradient_descent, problem, nets, steps=10_000, **other)
+    seconds = interleaved(plain, with_it)
+    details = {"plain_s": seconds[0], "option_s": seconds[1]}
+    return {"ratio": seconds[1] / seconds[0], "target": 1.1, "at_most": True, "details": details}
+
+
+def mini_batches() -> dict:
+    """Stochastic over full-batch descent of 160 GELU networks, B = n/5."""
+    problem = random_problem(50)
+    keys = jax.random.split(jax.random.key(0), 160)
+    nets = dl.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.4, activation="gelu")
+    full = partial(dl.gradient_descent, problem, nets, 1e-3, 500)
+    seconds = interleaved(full, partial(full, batch_size=10, key=keys))
+    details = {"full_s": seconds[0], "batches_s": seconds[1]}
+    return {"ratio": seconds[1] / seconds[0], "target": 1.5, "at_most": True, "details": details}
+
+
+def adam() -> dict:
+    """Network-steps a second of one call over those of a jitted one-network step in Python."""
+    problem, steps = random_problem(50), 500
+    keys = jax.random.split(jax.random.key(0), 200)
+    nets = dl.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.4)
+    one = jax.tree.map(lambda leaf: leaf[0], nets)
+    optimizer = optax.adam(1e-3)
+
+    @jax.jit
+    def step(weights, state):
+        slopes = jax.grad(
+            lambda w: jnp.mean((dl.Network(w)(problem.inputs) - problem.targets) ** 2)
+        )(weights)
+        updates, state = optimizer.update(slopes, state, weights)
+        return optax.apply_updates(weights, updates), state
+
+    def loop() -> None:
+        weights, state = one.weights, optimizer.init(one.weights)
+        for _ in range(steps):
+            weights, state = step(weights, state)
+        jax.block_until_ready(weights)
+
+    def batch() -> None:
+        dl.gradient_descent(problem, nets, None, steps, optimizer=optimizer)
+
+    plain, ours = interleaved(loop, batch)
+    details = {"loop_s": plain, "batch_s": ours}
+    return {"ratio": 200 * plain / ours, "target": 30, "details": details}
+
+
 def random_problem(samples: int) -> dl.Problem:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(samples, 5))
@@ -87,12 +247,18 @@ def random_problem(samples: int) -> dl.Problem:
 
 def interleaved(first, second) -> tuple[float, float]:
     """Median seconds of two calls, taken in turns so that both see the same machine."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for call in (first, second):
+    one, other = interleaved_all([first, second])
+    return one, other
+
+
+def interleaved_all(calls, repetitions: int = REPETITIONS) -> list[float]:
+    """Median seconds of each call, taken in turns."""
+    times: list[list[float]] = [[] for _ in calls]
+    for call in calls:
         call()  # compiled, and its caches filled, before the clock starts
-    for _ in range(REPETITIONS):
-        for call, taken in zip((first, second), times, strict=True):
+    for _ in range(repetitions):
+        for call, taken in zip(calls, times, strict=True):
             began = time.perf_counter()
             call()
             taken.append(time.perf_counter() - began)
-    return statistics.median(times[0]), statistics.median(times[1])
+    return [statistics.median(taken) for taken in times]

@@ -2,13 +2,14 @@
 
 import tracemalloc
 
+import dense_network
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics import jax_steps
+from deeplin.dynamics import jax_steps, rank_steps
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.networks import data_risk, landscape
 
@@ -312,6 +313,46 @@ def test_the_kernel_is_chosen_for_small_networks_and_jax_for_the_rest(problem, m
     assert calls == []
     gradient_descent(lambda net: jnp.sum(net.product**2), gaussian(), 0.01, 2)
     assert set(calls) == {"jax"}
+
+
+def test_one_wide_network_is_trained_by_rank_updates(problem, monkeypatch):
+    """Measured: cheaper than lanes above width 8, and than JAX at any width."""
+    wide, seen = gaussian(widths=(5, 12, 12, 1)), []
+    chosen = rank_steps.EigenSteps.advance
+    monkeypatch.setattr(
+        rank_steps.EigenSteps, "advance", lambda *a: seen.append("wide") or chosen(*a)
+    )
+    gradient_descent(problem, wide, 0.01, 2)
+    assert set(seen) == {"wide"}
+    gradient_descent(problem, gaussian(), 0.01, 2)
+    gradient_descent(problem, wide, 0.01, 2, weight_decay=0.1)
+    assert len(seen) == 1
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.6])
+@pytest.mark.parametrize("samples", [20, 4])
+def test_rank_updates_are_plain_descent(problem, samples, momentum):
+    """Also where inputs outnumber the samples: what lies outside their span never moves."""
+    X, y = problem.inputs[:samples], problem.targets[:samples]
+    small = dl.Problem.from_data(X, y[:, 0])
+    keys = jax.random.split(jax.random.key(2), 3)
+    nets = dl.initialize.gaussian(keys, widths=(5, 11, 6, 1), scale=0.4)
+    rates = np.array([0.01, 50.0, 0.02])
+    run = gradient_descent(
+        small, nets, rates, 60, momentum=momentum, backend="wide", record_every=20, record="risk"
+    )
+    assert list(run.status == "diverged") == [False, True, False]
+    assert np.isfinite(run.network.weights[0]).all()
+    for member in (0, 2):
+        start = [np.asarray(w[member]) for w in nets.weights]
+        weights = dense_network.descend(X, y, start, rates[member], 60, momentum)
+        for ours, theirs in zip(run.network.weights, weights, strict=True):
+            np.testing.assert_allclose(ours[member], theirs, rtol=0, atol=1e-12)
+        residual = X @ dense_network.product(weights).T - y
+        risk = np.sum(residual**2) / samples
+        assert run.records["risk"][-1, member] == pytest.approx(risk, rel=1e-9)
+    last = np.asarray([w[1] for w in run.trajectory[-1].weights[:1]])
+    assert np.isfinite(last).all()
 
 
 def test_memory_of_training_does_not_grow_with_the_samples():

@@ -49,7 +49,7 @@ def finish(
     after |= evidence or {}
     return Run(
         network=ensemble.result(state.weights),
-        initial=ensemble.result(ensemble.weights),
+        initial=ensemble.initial,
         status=ensemble.members(status),
         steps=ensemble.members(state.steps),
         records=recorder.records(),

@@ -126,31 +126,41 @@ def with_rows(objective: Objective, problem: Problem, has_goal: bool) -> Objecti
 
 
 class Ensemble(NamedTuple):
-    """What is trained: trees of one layout as arrays with a leading batch axis."""
+    """What is trained: trees of one layout as arrays with a leading batch axis.
+
+    On a CPU they are NumPy's: cutting and joining JAX arrays costs more than many steps.
+    """
 
     layout: Layout
-    weights: tuple[Float[Array, "*_"], ...]
+    weights: tuple[Float[Array | np.ndarray, "*_"], ...]
     """Trained arrays at the start."""
-    fixed: tuple[Array, "*_"]
+    fixed: tuple[Any, ...]
     """Arrays that stay as they are."""
     single: bool
     """Whether the caller passed one tree and gets plain values."""
+    source: PyTree = None
+    """What the caller passed, unless copies of it are trained."""
 
     @classmethod
     def of(cls, tree: PyTree, copies: int | None = None) -> Ensemble:
         """A network, a batch of networks, or any other pytree; `copies` of it if that is given."""
         batched = isinstance(tree, Network) and tree.batch is not None
-        if isinstance(tree, Network):
+        if batched:
             tree = tree.with_batch()
         layout = Layout.of(tree)
-        arrays = layout.split(tree)
-        if not isinstance(tree, Network):
-            arrays = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], arrays)
+        trained, fixed = layout.split(tree)
+        arrays = tuple(map(_near, trained)), tuple(map(_near, fixed))
+        if not batched:
+            arrays = jax.tree.map(lambda leaf: leaf[None], arrays)
         if copies is not None and not batched:
-            arrays = jax.tree.map(
-                lambda leaf: jnp.broadcast_to(leaf[0], (copies, *leaf.shape[1:])), arrays
-            )
-        return cls(layout, *arrays, single=not batched and copies is None)
+            arrays = jax.tree.map(lambda leaf: leaf.repeat(copies, axis=0), arrays)
+        single = not batched and copies is None
+        return cls(layout, *arrays, single, tree if single or batched else None)
+
+    @property
+    def initial(self) -> PyTree:
+        """What the runs started from, as the caller gets it back."""
+        return self.result(self.weights) if self.source is None else self.source
 
     @property
     def size(self) -> int:
@@ -162,26 +172,32 @@ class Ensemble(NamedTuple):
         """Trained numbers in all runs together."""
         return sum(weight.size for weight in self.weights)
 
+    @property
+    def on_cpu(self) -> bool:
+        """Whether a CPU trains it."""
+        return all(isinstance(weight, np.ndarray) for weight in self.weights)
+
     def tree(self, weights: tuple[Any, ...]) -> PyTree:
         """The batch with these weights."""
         return self.layout.tree(weights, self.fixed)
 
     def result(self, weights: tuple[Any, ...]) -> PyTree:
-        """What the caller gets back: a checked `Network` (or pytree), without axis if single."""
-        on_device = tuple(jax.device_put(np.array(w)) if _host(w) else w for w in weights)
-        tree = self.tree(on_device)
+        """What the caller gets back: trees on the device, without batch axis if single."""
+        arrays = jax.tree.map(_near, (tuple(weights), self.fixed))
         if self.single:
-            tree = self.layout.tree(
-                *(tuple(a[0] for a in part) for part in (on_device, self.fixed))
-            )
-        if isinstance(tree, Network):
-            return Network(tree.weights, tree.readout, tree.activation)
-        return tree
+            arrays = jax.tree.map(lambda leaf: leaf[0], arrays)
+        copies = jax.tree.map(lambda a: a.copy() if isinstance(a, np.ndarray) else a, arrays)
+        return self.layout.tree(*jax.device_put(copies))
 
     def members(self, values: Any) -> Any:
         """One value for each run; a plain one if single."""
         return np.asarray(values)[0].item() if self.single else np.asarray(values)
 
 
-def _host(array: Any) -> bool:
-    return isinstance(array, np.ndarray)
+def _near(leaf: Any) -> Any:
+    """The array as NumPy's if that shares its memory, which JAX allows on a CPU."""
+    if isinstance(leaf, np.ndarray):
+        return leaf
+    plain = not jnp.issubdtype(leaf.dtype, jax.dtypes.extended)
+    on_cpu = plain and all(device.platform == "cpu" for device in leaf.devices())
+    return np.asarray(leaf) if on_cpu else leaf

@@ -16,8 +16,10 @@ from jaxtyping import Float
 
 from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.state import LOST, Pace, Rules, State
+from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
 from deeplin.kernels.wide import ROWS, Diagonal, Motion, Network, descend
+from deeplin.problems import Problem
 
 
 class Memory(NamedTuple):
@@ -141,6 +143,42 @@ class RankSteps:
             _pad(target.optimum.T, q, self.widths[0]),
             float(target.floor),
         )
+
+
+class EigenSteps:
+    """The same for networks on one problem in any coordinates: their inputs are turned and back.
+
+    With A_1 = W_1Q, Q the eigenvectors of Σ̂, W_1(t) = W_1(0) + (A_1(t) − A_1(0))Qᵀ, because the
+    rows of the first gradient lie in the range of Σ̂.
+    """
+
+    def __init__(self, problem: Problem, ensemble: Ensemble, rules: Rules, update: Update):
+        eigenvalues, self.basis, coordinates = problem.spectrum
+        self.ensemble = ensemble
+        first, *others = ensemble.weights
+        self.first, self.turned = first, first @ self.basis
+        self.inner = RankSteps(
+            ensemble._replace(weights=(self.turned, *others)),
+            [Target(eigenvalues, coordinates)] * ensemble.size,
+            rules,
+            update.learning_rate[:, 0],
+            update.momentum,
+        )
+
+    def start(self) -> State:
+        """The state before the first step."""
+        inner = self.inner.start()
+        return State(self.ensemble.weights, inner, inner.outcome, inner.steps)
+
+    def clock(self, state: State) -> np.ndarray:
+        """The step each run has reached."""
+        return state.steps
+
+    def advance(self, state: State, until: int) -> State:
+        """Take the running members to step `until`, or a piece of the way."""
+        inner = self.inner.advance(state.memory, until)
+        first = self.first + (inner.weights[0] - self.turned) @ self.basis.T
+        return State((first, *inner.weights[1:]), inner, inner.outcome, inner.steps)
 
 
 @cache

@@ -196,11 +196,6 @@ class Update:
         return bool(np.any(self.learning_rate != self.learning_rate[:, :1]))
 
     @property
-    def in_kernels(self) -> bool:
-        """Whether the compiled kernels know it."""
-        return self.method.optimizer is None
-
-    @property
     def variant(self) -> str:
         """What it is besides plain descent with momentum, in words."""
         named = {
