@@ -12,6 +12,8 @@ MODULES = (
     "minimizers.exact_statements",
     "weight_decay.statements",
     "stochastic.statements",
+    "orbits.statements",
+    "white_inputs.statements",
     "benign_overfitting.data_statements",
     "benign_overfitting.dynamics_statements",
     "benign_overfitting.convergence_statements",
