@@ -180,6 +180,15 @@ def test_minimal_trace_is_what_direct_minimisation_finds(d, q, depth):
         assert trace == pytest.approx(minimal.exact, rel=1e-12)
 
 
+def test_deep_networks_of_large_maps_do_not_overflow():
+    X = 1e3 * np.eye(3)
+    problem = dl.Problem.from_data(X, 1e6 * np.eye(3))
+    depth = 400
+    share = 3e6 * np.sqrt(1 / 3)  # ‖Θ*Σ̂^{1/2}‖_*, Σ̂ = 1e6/3 I and Θ* = 1e3 I
+    expected = 2 * depth * (3 * 1e6) ** (1 / depth) * share ** (2 - 2 / depth)
+    assert minimal_trace(problem, depth).exact == pytest.approx(expected, rel=1e-10)
+
+
 @pytest.mark.parametrize("depth", [1, 2, 4])
 def test_minimal_trace_with_a_readout(problem, depth):
     p = np.array([0.5, -1.0, 2.0])

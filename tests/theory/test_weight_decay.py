@@ -140,6 +140,19 @@ def test_two_layers_collapse_continuously_at_the_norm_of_the_cross_moment(readou
     assert decayed_minimum(problem, 2, (1 + 1e-12) * critical.value, readout).collapsed
 
 
+@pytest.mark.parametrize("inputs", [1, 3])
+@pytest.mark.parametrize("below", [1e-3, 1e-9, 1e-13, 1e-16])
+def test_two_layers_shrink_to_nothing_just_below_their_critical_decay(inputs, below):
+    """‖w‖ falls to 0 in proportion to what is left of the decay, down to rounding."""
+    problem = make_problem(d=inputs)
+    critical = critical_weight_decay(problem, 2).value
+    z = decayed_minimum(problem, 2, critical * (1 - below))
+    size = np.linalg.norm(z.product) / problem.optimum_norm
+    largest = problem.largest_eigenvalue / problem.smallest_eigenvalue
+    # the difference of decay and critical decay is known to a few units of rounding
+    assert size <= 2 * largest * (below + 1e-15)
+
+
 @pytest.mark.parametrize("depth", [3, 4, 10])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_deeper_networks_jump_to_zero(depth, seed):

@@ -84,7 +84,7 @@ def minimal_trace(problem: Problem, depth: int, readout: Any = None) -> MinimalT
     nu, power = float(np.sum(values)), float(np.sum(eigenvalues))
     ends = problem.outputs * net.norm**2 * power
     return MinimalTrace(
-        exact=2 * L * (ends * nu ** (2 * (L - 1))) ** (1 / L),
+        exact=2 * L * ends ** (1 / L) * nu ** (2 - 2 / L),
         nuclear_norm=nu,
         depth=L,
         input_power=power,

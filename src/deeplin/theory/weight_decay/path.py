@@ -7,6 +7,7 @@ norm the risk is least on the path w(μ) = (Σ̂ + μI)^{-1}Σ̂w*, where dR = �
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -83,10 +84,7 @@ class RidgePath:
         surplus = self._surplus(mu)
         cells = np.flatnonzero((surplus[:-1] < 0) & (surplus[1:] >= 0))
 
-        def in_logarithm(log_mu: float) -> float:
-            return float(self._surplus(np.exp([log_mu]))[0])
-
-        found = [np.exp(root(in_logarithm, *np.log(mu[k : k + 2]))) for k in cells]
+        found = [_rising_root(self._surplus, mu[k], mu[k + 1]) for k in cells]
         points = np.array(found)
         norms = self.norms(points)
         ratios = self.gains(points) / (L * norms ** (2 / L))
@@ -110,18 +108,33 @@ class RidgePath:
         return [(mu[k], mu[k + 1]) for k in np.flatnonzero(~above[:-1] & above[1:])]
 
     def _refine(self, cell: tuple[float, float], decay: float) -> float:
-        def excess(log_mu: float) -> float:
-            return float(self.strength(np.exp([log_mu]))[0]) / decay - 1
-
-        return float(np.exp(root(excess, np.log(cell[0]), np.log(cell[1]))))
+        return _rising_root(lambda mu: self.strength(mu) / decay - 1, *cell)
 
     def _only_root(self, decay: float, first: float, pull: float) -> float:
         """L = 2: μN grows from 0 to ‖Σ̂w*‖, at μ ≤ Λλ'/(‖Σ̂w*‖ − λ') it has passed λ'."""
-        high = float(self.eigenvalues.max()) * decay / (pull - decay)
-        return self._refine((first * (1 - 1e-12), max(high, first) * (1 + 1e-12)), decay)
+        high = max(float(self.eigenvalues.max()) * decay / (pull - decay), first)
+        # Close to ‖Σ̂w*‖ the difference has few digits; where rounding hides the root, w is 0 to it.
+        for _ in range(60):
+            high *= 1 + 1e-9
+            if self.strength(np.array([high]))[0] >= decay:
+                return self._refine((first * (1 - 1e-9), high), decay)
+            high *= 2
+        return high
 
     def _cost(self, mu: float, decay: float) -> float:
         """F(w(μ)) − F(0)."""
         at = np.array([mu])
         penalty = decay * self.depth * self.norms(at) ** (2 / self.depth)
         return float((penalty - self.gains(at))[0])
+
+
+def _rising_root(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> float:
+    """Where a function of μ grows through zero; an end where it is zero up to rounding."""
+
+    def at(log_mu: float) -> float:
+        return float(function(np.exp([log_mu]))[0])
+
+    ends = float(np.log(low)), float(np.log(high))
+    if at(ends[0]) >= 0:
+        return low
+    return high if at(ends[1]) <= 0 else float(np.exp(root(at, *ends)))
