@@ -2,6 +2,7 @@
 
 import http.client
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -177,7 +178,14 @@ def test_command_serves_says_where_and_ends_quietly_on_ctrl_c(tmp_path):
         url = process.stdout.readline().split()[3]
         connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
         connection.request("GET", "/")
-        assert connection.getresponse().status == 200
+        response = connection.getresponse()
+        assert response.status == 200
+        token = re.search(r'"token":"([^"]+)"', response.read().decode())[1]
+        headers = {"Origin": url.rstrip("/"), "X-Deeplin-Token": token}
+        connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=600)
+        connection.request("POST", "/certify", question(steps=3), headers)
+        answer = json.loads(connection.getresponse().read())
+        assert {"FM-L8"} <= {row["id"] for row in answer["rows"]}  # in float64, as it must be
         connection.close()
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60) == ("", "")

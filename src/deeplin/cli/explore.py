@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from deeplin.checks import InputError
-from deeplin.cli.app import app
+from deeplin.cli.app import app, prepare_computing
 
 
 @app.command()
@@ -28,7 +28,7 @@ def explore(
     from deeplin.explorer.serve import explore as serve
 
     with suppress(KeyboardInterrupt):
-        serve(port, open_browser=browser)
+        serve(port, open_browser=browser, prepare=prepare_computing)
     # Threads may be inside compiled code, from which Python cannot call them back: it would wait
     # for them, or abort. There is nothing to keep.
     sys.stdout.flush()
@@ -42,6 +42,8 @@ def write_page(path: Path) -> None:
 
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"{path} is no file in an existing folder; pass another --export.")
+
+    prepare_computing()
 
     def report(title: str) -> None:
         typer.echo(f"certifying {title} …", err=True)

@@ -19,6 +19,7 @@ from typing import Any
 PAGE = files("deeplin.explorer") / "page"
 IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "\./(\w+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?function|class|const) (\w+)", re.MULTILINE)
+INDENT = re.compile(r"^ +", re.MULTILINE)
 START = """const modules = {};
 const define = (name, body) => { let made; modules[name] = () => (made ??= body()); };
 const use = (name) => modules[name]();
@@ -93,6 +94,7 @@ def _module(source: str) -> str:
 
     exported = ", ".join(name for _, name in EXPORT.findall(source))
     body = EXPORT.sub(r"\1 \2", IMPORT.sub(use, source))
+    body = INDENT.sub("", body)  # a sixth of the file; no string reaches over a line
     return f"{body}return {{ {exported} }};\n"
 
 

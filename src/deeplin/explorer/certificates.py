@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -17,6 +18,9 @@ MOST_WORK = 2e9
 MOST_NUMBERS = 2_000_000
 RECORDS = 160
 FLOW_TIMES, FLOW_STEPS = 61, 20_000
+UNRELATED = "not applicable"
+XMLNS = ' xmlns="http://www.w3.org/1998/Math/MathML"'
+CHARACTER = re.compile("&#x([0-9A-Fa-f]+);")
 SHOWN = ("id", "part", "verdict", "left", "right", "margin", "hypotheses")
 
 
@@ -35,17 +39,35 @@ def rows_of(problem: dl.Problem, network: dl.Network, request: Mapping[str, Any]
             momentum=float(request.get("momentum", 0.0)),
             record_every=-(-steps // RECORDS) | 1,
         )
-    return [{name: row[name] for name in SHOWN} for row in certify(problem, run).records()]
+    return [_short(row) for row in certify(problem, run).records()]
+
+
+def _short(row: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of a row: six digits, and nothing that is empty."""
+    shown = {name: row[name] for name in SHOWN if row[name] not in (None, "")}
+    return {
+        name: float(f"{value:.6g}") if isinstance(value, float) else value
+        for name, value in shown.items()
+    }
 
 
 def statements() -> dict[str, dict[str, str]]:
     """Title and formula (as MathML, which browsers draw without any script) of every statement."""
     from latex2mathml.converter import convert
 
+    def formula(latex: str) -> str:
+        mathml = convert(latex, display="inline").replace(XMLNS, "")
+        return CHARACTER.sub(lambda match: _character(int(match[1], 16)), mathml)
+
     return {
-        name: {"title": known.title, "formula": convert(known.formula, display="inline")}
+        name: {"title": known.title, "formula": formula(known.formula)}
         for name, known in STATEMENTS.items()
     }
+
+
+def _character(code: int) -> str:
+    """The character itself instead of its number, except those that HTML reads as marks."""
+    return f"&#{code};" if chr(code) in "<>&" else chr(code)
 
 
 def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[str, dict]:
@@ -60,7 +82,11 @@ def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[
         X, Y = data_of(state)
         problem, network = dl.Problem.from_data(X, Y[:, 0]), network_of(state)
         found[name] = {
-            dynamics: rows_of(problem, network, state | {"dynamics": dynamics})
+            dynamics: [
+                # Why a statement does not apply is long, and the same for nearly every run.
+                {"id": row["id"], "verdict": row["verdict"]} if row["verdict"] == UNRELATED else row
+                for row in rows_of(problem, network, state | {"dynamics": dynamics})
+            ]
             for dynamics in ("descent", "flow")
         }
     return found

@@ -19,6 +19,7 @@ import secrets
 import tempfile
 import threading
 import webbrowser
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path, PurePath
@@ -51,7 +52,7 @@ class Explorer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int = 0):
+    def __init__(self, port: int = 0, prepare: Callable[[], None] = lambda: None):
         if not 0 <= port < 65536:
             raise InputError(f"port is {port}; pass a number from 0 to 65535.")
         try:
@@ -64,6 +65,7 @@ class Explorer(ThreadingHTTPServer):
         self.hosts = {f"{ADDRESS}:{self.server_port}", f"localhost:{self.server_port}"}
         self.page = page(server={"token": self.token}).encode()
         self.computing = threading.Lock()
+        self.prepare: Callable[[], None] | None = prepare
         self.connections = threading.BoundedSemaphore(CONNECTIONS)
 
     @property
@@ -153,10 +155,13 @@ class Handler(BaseHTTPRequestHandler):
             return self._alone(moments_of, path, name)
 
     def _alone(self, compute: Any, *arguments: Any) -> dict[str, Any]:
-        """Compute one question at a time."""
+        """Compute one question at a time; get ready for the first."""
         if not self.server.computing.acquire(timeout=PATIENCE):
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Another question is being answered.")
         try:
+            if self.server.prepare is not None:
+                self.server.prepare()
+                self.server.prepare = None
             return compute(*arguments)
         finally:
             self.server.computing.release()
@@ -213,9 +218,11 @@ class Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-def explore(port: int = 0, *, open_browser: bool = True) -> None:
-    """Serve the explorer until interrupted."""
-    with Explorer(port) as server:
+def explore(
+    port: int = 0, *, open_browser: bool = True, prepare: Callable[[], None] = lambda: None
+) -> None:
+    """Serve the explorer until interrupted; `prepare` runs before the first question."""
+    with Explorer(port, prepare) as server:
         print(f"deeplin explorer at {server.url} (Ctrl-C ends it)", flush=True)
         if open_browser:
             threading.Timer(0.2, webbrowser.open, [server.url]).start()

@@ -65,10 +65,10 @@ function line(row) {
   formula.innerHTML = known.formula; // MathML the library wrote when the page was built
   const cell = make("td", {}, make("b", {}, row.id), ` ${known.title}${row.part ? ` (${row.part})` : ""}`, formula, make("small", {}, row.verdict));
   if (row.hypotheses) cell.append(make("br"), make("small", {}, row.hypotheses));
-  const sides = row.left === null ? "" : `${format(row.left, 4)} ≤ ${format(row.right, 4)}`;
+  const sides = row.left === undefined ? "" : `${format(row.left, 4)} ≤ ${format(row.right, 4)}`;
   return make("tr", { className: LEVELS[row.verdict] ?? "dim" },
     make("td", { title: row.verdict }, MARKS[row.verdict] ?? ""), cell, make("td", {}, sides),
-    make("td", {}, row.margin === null ? "" : format(row.margin, 4)));
+    make("td", {}, row.margin === undefined ? "" : format(row.margin, 4)));
 }
 
 function sameTraining(preset, state) {
