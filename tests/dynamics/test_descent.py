@@ -58,7 +58,7 @@ def test_a_step_is_the_gradient_by_autodiff_on_the_rows(problem, activation, bac
         residual = dl.Network(weights, activation=activation)(rows[0]) - rows[1]
         return jnp.sum(residual**2) / 50
 
-    slopes = jax.grad(risk)(net.weights)
+    slopes = jax.jit(jax.grad(risk))(net.weights)
     run = gradient_descent(problem, net, 0.01, 1, backend=backend)
     for before, slope, after in zip(net.weights, slopes, run.network.weights, strict=True):
         np.testing.assert_allclose(after, before - 0.01 * slope, rtol=0, atol=100 * EPSILON)
@@ -221,7 +221,7 @@ def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling
     assert difference(run.network, before.network) <= 1e-10 * max(
         float(jnp.abs(weight).max()) for weight in before.network.weights
     )
-    slopes = jax.grad(lambda w: risk(data, dl.Network(w)))(run.network.weights)
+    slopes = jax.jit(jax.grad(lambda w: risk(data, dl.Network(w))))(run.network.weights)
     after = [w - s for w, s in zip(run.network.weights, slopes, strict=True)]
     assert not risk(data, dl.Network(after)) <= ceiling
 

@@ -1,6 +1,7 @@
 """Momentum, decay, layer-wise rates, schedules, mini-batches and optax against plain loops."""
 
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +45,13 @@ def networks(activation="linear"):
     return dl.initialize.gaussian(KEYS, widths=(3, 4, 3, 2), scale=0.5, activation=activation)
 
 
+@partial(jax.jit, static_argnums=3)
+def gradient(weights, X, Y, activation="linear"):
+    return jax.grad(lambda w: jnp.sum((dl.Network(w, activation=activation)(X) - Y) ** 2) / len(X))(
+        weights
+    )
+
+
 def plain_loop(rows, weights, activation, options, member):
     """Descent written out: gradients by autodiff on the rows, one network, one step at a time."""
     rates = options.get("learning_rate", 0.01)
@@ -53,16 +61,10 @@ def plain_loop(rows, weights, activation, options, member):
     if size is not None:
         batches = Batches(seeds_of(options["key"], 3), len(rows[0]), size).rows(0, STEPS)[member]
 
-    @jax.jit
-    def gradient(weights, X, Y):
-        return jax.grad(
-            lambda w: jnp.sum((dl.Network(w, activation=activation)(X) - Y) ** 2) / len(X)
-        )(weights)
-
     velocity = [np.zeros_like(w) for w in weights]
     for step in range(STEPS):
         chosen = slice(None) if batches is None else batches[step]
-        slopes = gradient(tuple(weights), *(matrix[chosen] for matrix in rows))
+        slopes = gradient(tuple(weights), *(matrix[chosen] for matrix in rows), activation)
         for k, slope in enumerate(slopes):
             eta = rates(step) if callable(rates) else rates
             eta = eta[k] if isinstance(eta, tuple) else eta
@@ -211,7 +213,7 @@ def test_an_optax_optimizer_is_its_own_loop(rows, optimizer):
         weights = tuple(w[member] for w in nets.weights)
         state = optimizer.init(weights)
         for _ in range(STEPS):
-            slopes = jax.grad(lambda w: jnp.sum((dl.Network(w)(X) - Y) ** 2) / 20)(weights)
+            slopes = gradient(weights, X, Y)
             updates, state = optimizer.update(slopes, state, weights)
             weights = optax.apply_updates(weights, updates)
         for ours, theirs in zip(run.network.weights, weights, strict=True):
@@ -241,7 +243,7 @@ def test_sharpness_aware_minimization_gets_its_second_gradient(rows):
     sam = optax.contrib.sam(optax.sgd(0.1), ascent, sync_period=2, opaque_mode=True)
     run = dl.gradient_descent(problem, net, None, 1, optimizer=sam)
     X, Y = rows
-    slope = jax.grad(lambda w: jnp.sum((dl.Network(w)(X) - Y) ** 2) / 20)
+    slope = jax.jit(jax.grad(lambda w: jnp.sum((dl.Network(w)(X) - Y) ** 2) / 20))
     first = slope(net.weights)
     size = jnp.sqrt(sum(jnp.sum(g**2) for g in first))
     up = tuple(w + 0.05 * g / size for w, g in zip(net.weights, first, strict=True))

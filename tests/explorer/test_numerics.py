@@ -101,7 +101,7 @@ def slopes_of(X, Y, layers):
             outputs = layer @ outputs
         return jax.numpy.sum((outputs.T - Y) ** 2) / len(X)
 
-    return [np.asarray(slope) for slope in jax.grad(risk)(layers)]
+    return [np.asarray(slope) for slope in jax.jit(jax.grad(risk))(layers)]
 
 
 def test_nesterov_and_weight_decay_follow_their_formulas(ask):
@@ -210,7 +210,7 @@ def test_decayed_minimum_is_found_by_minimizing_directly(ask, depth, decay):
     ]
     best = min(ends, key=lambda end: end.fun)
     assert found["objective"] == pytest.approx(best.fun, rel=1e-9)
-    sharpest = np.linalg.eigvalsh(jax.hessian(objective)(best.x))[-1]
+    sharpest = np.linalg.eigvalsh(jax.jit(jax.hessian(objective))(best.x))[-1]
     # the place of a minimum is good to the root of what its value is good to
     assert found["sharpness"] == pytest.approx(sharpest, rel=1e-4)
     assert found["collapsed"] == bool(np.linalg.norm(best.x) < 1e-4)

@@ -51,7 +51,7 @@ def hessian_oracle(weights, problem):
         return ((problem.inputs @ (last @ first)[0] - problem.targets[:, 0]) ** 2).mean()
 
     flat = np.concatenate([weight.ravel() for weight in weights])
-    return np.linalg.eigvalsh(jax.hessian(risk)(flat))[-1]
+    return np.linalg.eigvalsh(jax.jit(jax.hessian(risk))(flat))[-1]
 
 
 def test_rows_are_those_of_a_plain_loop_over_the_runs():

@@ -120,7 +120,7 @@ def test_errata_E5_the_constant_of_lemma_4_5_is_attained():
     def loss(weights):
         return (y - weights[1] * (weights[0] @ x)) ** 2
 
-    slope = jax.grad(loss)((first, last))
+    slope = jax.jit(jax.grad(loss))((first, last))
     moved = (last - time * slope[1]) * (first - time * slope[0])
     assert abs(moved[1]) / time == pytest.approx(1.0, rel=1e-5)  # L − 1 = ‖X‖ = √ℒ(0) = 1
 

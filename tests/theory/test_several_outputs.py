@@ -36,7 +36,7 @@ def dense_hessian(problem, network):
         outputs = dl.Network(unravel(x), network.readout)(problem.inputs)
         return jnp.sum((outputs - problem.targets) ** 2) / problem.samples
 
-    return np.asarray(jax.hessian(risk)(flat))
+    return np.asarray(jax.jit(jax.hessian(risk))(flat))
 
 
 def minimizers(problem, depth, hidden):

@@ -64,7 +64,7 @@ def directly_minimised(problem, depth, decay, readout=None, seeds=5):
             )
         )
     best = min(runs, key=lambda run: run.fun)
-    return best.fun, np.linalg.eigvalsh(jax.hessian(objective)(best.x))[-1]
+    return best.fun, np.linalg.eigvalsh(jax.jit(jax.hessian(objective))(best.x))[-1]
 
 
 CASES = [(1, 0.05), (2, 0.001), (2, 0.2), (2, 0.9), (3, 0.01), (3, 0.1), (3, 0.5), (4, 0.05)]
@@ -89,8 +89,8 @@ def test_the_network_has_the_objective_and_the_sharpness(depth, decay):
         flat, unravel = ravel_pytree(network.weights)
         objective = objective_of(problem, decay, unravel, None)
         assert float(objective(flat)) == pytest.approx(z.objective, rel=1e-13)
-        assert np.linalg.norm(jax.grad(objective)(flat)) < 1e-12
-        values = np.linalg.eigvalsh(jax.hessian(objective)(flat))
+        assert np.linalg.norm(jax.jit(jax.grad(objective))(flat)) < 1e-12
+        values = np.linalg.eigvalsh(jax.jit(jax.hessian(objective))(flat))
         assert values[-1] == pytest.approx(z.sharpness, rel=1e-12)
         assert values[0] > -1e-12
     assert z.collapsed == (decay == 5.0)
