@@ -146,3 +146,14 @@ def test_tangent_kernel_changes_from_zero_along_a_run(problem):
     expected = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in zip(start, end, strict=True)]
     np.testing.assert_allclose(change[0], 0)
     np.testing.assert_allclose(change[-1], expected, rtol=1e-10)
+
+
+def test_a_network_that_is_not_finite_leaves_the_others_alone(problem):
+    nets = networks()
+    lost = dl.Network([w.at[1].set(jnp.nan) for w in nets.weights])
+    found, whole = (hessian_spectrum(problem, some, count=2) for some in (lost, nets))
+    assert np.isnan(found.values[1]).all()
+    assert np.isinf(found.errors[1]).all()
+    for index in (0, 2):
+        np.testing.assert_allclose(found.values[index], whole.values[index], rtol=1e-12)
+        np.testing.assert_allclose(found.layers[index], whole.layers[index], rtol=1e-12)

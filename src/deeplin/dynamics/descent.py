@@ -45,7 +45,7 @@ def gradient_descent(
     key: Any = None,
     optimizer: Any = None,
     record_every: int | None = None,
-    record: Iterable[str] | None = None,
+    record: Iterable[Any] | None = None,
     keep_weights: bool = True,
     watch: Watch | None = None,
     gap: float | None = None,
@@ -80,7 +80,9 @@ def gradient_descent(
       networks), or R ≤ loss_target. With neither, all steps are taken and a linear network counts
       as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
     - `record_every`, `record`, `keep_weights`: measure at steps 0, k, 2k, … and the last one; which
-      quantities (default: all that apply); whether `run.trajectory` keeps the weights there.
+      quantities (default: all that are cheap and apply; also `eigenvalues`, the five largest of
+      the Hessian, `product_singular_values`, and your own as `{"name": function of the network}`,
+      alone or among the names); whether `run.trajectory` keeps the weights there.
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
     - `backend`: `"kernel"` (compiled for small networks on a CPU), `"shape-free"` (the same without
       the shape as a constant: slower, and never compiled again), `"wide"` (compiled for single

@@ -62,7 +62,7 @@ def gradient_flow(
     gap: float | None = None,
     record_every: float | None = None,
     at: Iterable[float] | None = None,
-    record: Iterable[str] | None = None,
+    record: Iterable[Any] | None = None,
     keep_weights: bool = True,
     rtol: float = 1e-8,
     atol: float = 1e-10,

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
 
-import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, shown
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import State
+from deeplin.kernels.singular_values import extreme_singular
 from deeplin.networks import Layout, Network, products
-from deeplin.sharpness import SharpnessTracker, Tracked
+from deeplin.sharpness import SharpnessTracker, spectrum_along
 
 AGAINST_OPTIMUM = ("gap", "distance")
 BETWEEN_LAYERS = ("alignment", "conservation")
@@ -30,6 +31,10 @@ QUANTITIES = (
     "alignment",
     "conservation",
 )
+"""Recorded unless others are asked for."""
+ON_REQUEST = ("eigenvalues", "product_singular_values")
+TOP = 5
+"""Eigenvalues of the Hessian in a record."""
 
 
 def applicable(objective: Objective, network: PyTree) -> tuple[str, ...]:
@@ -45,6 +50,20 @@ def applicable(objective: Objective, network: PyTree) -> tuple[str, ...]:
     return tuple(name for name in QUANTITIES if name not in missing)
 
 
+def _split(record: Any) -> tuple[Any, dict[str, Callable[[PyTree], Any]]]:
+    """Names of quantities, and the caller's own: `{"name": function}`, alone or among the names."""
+    if record is None or isinstance(record, str):
+        return record, {}
+    parts = (record,) if isinstance(record, Mapping) else tuple(record)
+    own = {name: f for part in parts if isinstance(part, Mapping) for name, f in part.items()}
+    for name, function in own.items():
+        if not callable(function):
+            raise InputError(
+                f"record holds {name!r}: {shown(function)}; pass a function of the network."
+            )
+    return tuple(part for part in parts if not isinstance(part, Mapping)), own
+
+
 def check_quantities(
     names: Iterable[str] | None, objective: Objective, network: PyTree
 ) -> tuple[str, ...]:
@@ -52,6 +71,7 @@ def check_quantities(
     possible = applicable(objective, network)
     if names is None:
         return possible
+    possible += ON_REQUEST if objective.layout.network else ON_REQUEST[:1]
     chosen = (names,) if isinstance(names, str) else tuple(names)
     for name in chosen:
         if name not in possible:
@@ -73,7 +93,7 @@ def measure(
     host = jax.tree.map(np.asarray, networks) if objective.layout.network else networks
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
         return {
-            name: _MEASURES[name](objective, host, initial) for name in names if name != "sharpness"
+            name: _MEASURES[name](objective, host, initial) for name in names if name in _MEASURES
         }
 
 
@@ -99,24 +119,49 @@ class Quantities:
     def __init__(self, problem: Any, objective: Objective, ensemble: Ensemble, names: Any):
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
         self.initial = ensemble.tree(ensemble.weights)
+        names, self.own = _split(names)
         self.names = check_quantities(names, objective, self.initial)
         self.tracker = SharpnessTracker(problem)
 
-    def __call__(self, state: State) -> dict[str, np.ndarray]:
-        """One value of each quantity for each run."""
-        tree = self.ensemble.tree(state.weights)
-        row = measure(self.objective, tree, self.initial, self.names)
+    def __call__(self, states: Sequence[State]) -> dict[str, np.ndarray]:
+        """One value of each quantity for each state and run."""
+        tree = self._records(states)
+        if self.objective.has_gap:  # NumPy, for any leading axes
+            found = measure(self.objective, tree, self.initial, self.names)
+        else:
+            rows = [
+                measure(self.objective, self.ensemble.tree(s.weights), self.initial, self.names)
+                for s in states
+            ]
+            found = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         if "sharpness" in self.names:
-            found = self._sharpness(tree)
-            row |= {"sharpness": found.value, "sharpness_error": found.error}
-        return row
+            tracked = self.tracker.along(tree)
+            found |= {"sharpness": tracked.value, "sharpness_error": tracked.error}
+        if "eigenvalues" in self.names:
+            size = sum(leaf[0].size for leaf in self.ensemble.weights)
+            count = min(TOP, size)
+            found["eigenvalues"] = spectrum_along(self.problem, tree, count=count).values
+        return found | {name: self._own(function, tree) for name, function in self.own.items()}
 
-    def _sharpness(self, tree: PyTree) -> Tracked:
-        if self.ensemble.layout.network:
-            return self.tracker(tree)
-        arrays, still = eqx.partition(tree, eqx.is_array)
-        one_record = eqx.combine(jax.tree.map(lambda leaf: leaf[None], arrays), still)
-        return Tracked(*(column[0] for column in self.tracker.along(one_record)))
+    def _records(self, states: Sequence[State]) -> PyTree:
+        """All states in one tree whose arrays have axes for states and runs."""
+        columns = zip(*(state.weights for state in states), strict=True)
+        moving = [np.stack([np.asarray(leaf) for leaf in leaves]) for leaves in columns]
+        still = [np.broadcast_to(leaf, (len(states), *leaf.shape)) for leaf in self.ensemble.fixed]
+        if not self.ensemble.layout.network or self.own:
+            moving, still = (list(map(jnp.asarray, part)) for part in (moving, still))
+        return self.ensemble.layout.tree(tuple(moving), tuple(still))
+
+    def _own(self, function: Callable[[PyTree], Any], tree: PyTree) -> np.ndarray:
+        """A quantity of the caller's, for all records and runs in one call."""
+        layout = self.ensemble.layout
+        values = _mapped_twice(function, layout, layout.split(tree))
+        return np.asarray(values)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _mapped_twice(function, layout: Layout, arrays) -> Array:
+    return jax.vmap(jax.vmap(lambda own: function(layout.tree(*own))))(arrays)
 
 
 def _gap(objective, networks, _initial) -> np.ndarray:
@@ -136,6 +181,14 @@ def _difference(objective, networks) -> np.ndarray:
     return theta - np.asarray(objective.data[0].optimum)
 
 
+def _product_singular_values(_objective, networks, _initial) -> np.ndarray:
+    """The singular values of Θ, largest first; not a number where that is none."""
+    theta = products.product(networks.weights, networks.readout)
+    finite = np.isfinite(theta).all(axis=(-2, -1))[..., None]
+    values = np.linalg.svd(np.where(finite[..., None], theta, 0), compute_uv=False)
+    return np.where(finite, values, np.nan)
+
+
 def _layer_norms(_objective, networks, _initial) -> np.ndarray:
     """‖W_k‖_F, one for each layer."""
     return np.stack([np.linalg.norm(w, axis=(-2, -1)) for w in networks.weights], axis=-1)
@@ -143,24 +196,22 @@ def _layer_norms(_objective, networks, _initial) -> np.ndarray:
 
 def _singular_values(_objective, networks, _initial) -> np.ndarray:
     """σ_k, the largest singular value of each layer."""
-    return np.stack([_singular(weight)[1][..., 0] for weight in networks.weights], axis=-1)
+    return np.stack([_top(weight)[0] for weight in networks.weights], axis=-1)
 
 
 def _alignment(_objective, networks, _initial) -> np.ndarray:
     """⟨v_{k+1}, u_k⟩² for neighbouring layers (FM-L2 c)."""
-    pairs = pairwise(_singular(weight) for weight in networks.weights)
-    cosines = [
-        np.sum(upper[..., 0, :] * lower[..., :, 0], axis=-1)
-        for (lower, _, _), (_, _, upper) in pairs
-    ]
+    pairs = pairwise(_top(weight) for weight in networks.weights)
+    cosines = [np.sum(upper * lower, axis=-1) for (_, lower, _), (_, _, upper) in pairs]
     return np.stack(cosines, axis=-1) ** 2
 
 
-def _singular(weight: np.ndarray) -> tuple[np.ndarray, "*_"]:
-    """The singular value decomposition of each matrix; not a number where that is none."""
-    finite = np.asarray(np.isfinite(weight).all(axis=(-2, -1)))[..., None, None]
-    left, values, right = np.linalg.svd(np.where(finite, weight, 0), full_matrices=False)
-    return left, np.where(finite[..., 0], values, np.nan), np.where(finite, right, np.nan)
+def _top(weight: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """σ, u and v of each matrix; not a number where that is none."""
+    finite = np.asarray(np.isfinite(weight).all(axis=(-2, -1)))
+    found = extreme_singular(np.where(finite[..., None, None], weight, 0))
+    values = np.where(finite, found.largest, np.nan).astype(weight.dtype)
+    return values, found.left, np.where(finite[..., None], found.right, np.nan)
 
 
 def _conservation(_objective, networks, initial) -> np.ndarray:
@@ -175,6 +226,7 @@ _MEASURES: dict[str, Callable[..., Any]] = {
     "gap": _gap,
     "distance": _distance,
     "layer_norms": _layer_norms,
+    "product_singular_values": _product_singular_values,
     "singular_values": _singular_values,
     "alignment": _alignment,
     "conservation": _conservation,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -13,10 +13,12 @@ from deeplin.dynamics.run import Records
 from deeplin.dynamics.state import State
 from deeplin.networks import Trajectory
 
-Measure = Callable[[State], Mapping[str, np.ndarray]]
-"""The quantities of a state, each with one value for each run."""
+Measure = Callable[[Sequence[State]], Mapping[str, np.ndarray]]
+"""The quantities of several states, each with axes for states and runs first."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
 """Told of every record: its step or time, and its quantities."""
+TOGETHER = 256
+"""Records measured together, unless someone watches."""
 
 
 class Recorder:
@@ -34,27 +36,39 @@ class Recorder:
         self.ensemble, self.measure, self.unit = ensemble, measure, unit
         self.keep_weights, self.watch = keep_weights, watch
         self.when: list[float] = []
-        self.rows: list[Mapping[str, np.ndarray]] = []
+        self.parts: list[Mapping[str, np.ndarray]] = []
+        self.waiting: list[State] = []
         self.snapshots: list[tuple] = []
 
     def note(self, when: float, state: State) -> None:
         """Take one record."""
         if self.measure is None:
             return
-        row = self.measure(state)
         self.when.append(when)
-        self.rows.append(row)
+        self.waiting.append(state)
         if self.keep_weights:
             self.snapshots.append(state.weights)
+        if self.watch is not None or len(self.waiting) == TOGETHER:
+            self._measure()
         if self.watch is not None:
-            self.watch(when, row)
+            self.watch(when, {name: column[-1] for name, column in self.parts[-1].items()})
+
+    def _measure(self) -> None:
+        """Measure the states that are waiting, all at once."""
+        if self.waiting and self.measure is not None:
+            self.parts.append(self.measure(self.waiting))
+        self.waiting = []
 
     def records(self) -> Records:
         """All records as columns, without the batch axis for a single run."""
         if self.measure is None:
             return Records()
+        self._measure()
         member = 0 if self.ensemble.single else slice(None)
-        columns = {n: np.stack([row[n][member] for row in self.rows]) for n in self.rows[0]}
+        columns = {
+            name: np.concatenate([part[name][:, member] for part in self.parts])
+            for name in self.parts[0]
+        }
         return Records({self.unit: np.array(self.when)} | columns)
 
     def trajectory(self) -> Trajectory | None:

@@ -210,8 +210,9 @@ def _descend(cases: _Cases, orders: _Orders) -> WideRun:
     rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * np.array(level))
     steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
 
-    def measure(state: State) -> dict[str, np.ndarray]:
-        return {"risk": state.memory.risk, "path": state.memory.path}
+    def measure(states: Sequence[State]) -> dict[str, np.ndarray]:
+        memories = [state.memory for state in states]
+        return {name: np.stack([getattr(m, name) for m in memories]) for name in ("risk", "path")}
 
     recorder = Recorder(ensemble, measure)
     moments = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)

@@ -3,7 +3,7 @@
 from deeplin.sharpness.extreme import sharpness
 from deeplin.sharpness.result import HessianSpectrum, Sharpness, Tracked
 from deeplin.sharpness.spectrum import hessian_spectrum, tangent_kernel, tangent_kernel_change
-from deeplin.sharpness.tracking import SharpnessTracker, sharpness_along
+from deeplin.sharpness.tracking import SharpnessTracker, sharpness_along, spectrum_along
 
 __all__ = [
     "HessianSpectrum",
@@ -13,6 +13,7 @@ __all__ = [
     "hessian_spectrum",
     "sharpness",
     "sharpness_along",
+    "spectrum_along",
     "tangent_kernel",
     "tangent_kernel_change",
 ]

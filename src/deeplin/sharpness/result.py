@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -63,14 +64,13 @@ class HessianSpectrum:
 
     def reshaped(self, *axes: int) -> HessianSpectrum:
         """The same with other leading axes."""
-        arrays = {
-            name: None if (a := getattr(self, name)) is None else a.reshape(*axes, *a.shape[1:])
-            for name in ("values", "errors", "vectors", "alignment", "trace", "layers")
-        }
-        return replace(self, **arrays)
+        return self._each(lambda array: array.reshape(*axes, *array.shape[1:]))
 
-    def member(self, index: int) -> HessianSpectrum:
-        """That of one network of the batch."""
+    def member(self, index: Any) -> HessianSpectrum:
+        """That of one network of the batch, or of some."""
+        return self._each(lambda array: np.asarray(array[index]))
+
+    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> HessianSpectrum:
         names = ("values", "errors", "vectors", "alignment", "trace", "layers")
         arrays = {name: getattr(self, name) for name in names}
-        return replace(self, **{n: None if a is None else a[index] for n, a in arrays.items()})
+        return replace(self, **{n: a if a is None else function(a) for n, a in arrays.items()})

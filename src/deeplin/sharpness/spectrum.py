@@ -88,14 +88,15 @@ def spectra(
         )
     default = float(np.finfo(dtype).eps) ** (2 / 3)
     tolerance = positive_number("tolerance", default if tolerance is None else tolerance)
-    found = _at_minimizers(problem, trees, count, tolerance)
-    if found is None:
-        found = _in_pieces(problem, trees, batch, count, tolerance)
+    with np.errstate(invalid="ignore", over="ignore"):
+        found = _at_minimizers(problem, trees, count, tolerance)
+        if found is None:
+            found = _in_pieces(problem, trees, batch, count, tolerance)
     values, errors, vectors, method = found
-    slope = _gradients(problem, trees)
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may get there
+        slope = _gradients(problem, trees)
         aligned = (vectors @ slope[:, :, None])[..., 0] ** 2 / np.sum(slope**2, axis=1)[:, None]
-    trace, layers = _blocks(problem, trees)
+        trace, layers = _blocks(problem, trees)
     return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
 
 
@@ -258,7 +259,7 @@ def _blocks(problem, trees) -> tuple[np.ndarray | None, np.ndarray | None]:
 
         def squares(order):
             return [
-                2 * np.prod([np.linalg.norm(m, order, axis=(-2, -1)) ** 2 for m in pair], axis=0)
+                2 * np.prod([_norm(m, order) ** 2 for m in pair], axis=0)
                 for pair in ((v, np.broadcast_to(b, (len(v), *b.shape[-2:]))) for v, b in pairs)
             ]
 
@@ -271,6 +272,13 @@ def _blocks(problem, trees) -> tuple[np.ndarray | None, np.ndarray | None]:
     blocks = [matrices[:, a:b, a:b] for a, b in pairwise(cuts)]
     tops = [np.linalg.eigvalsh(block)[:, -1] for block in blocks]
     return np.trace(matrices, axis1=1, axis2=2), np.stack(tops, axis=-1)
+
+
+def _norm(matrices: np.ndarray, order: Any) -> np.ndarray:
+    """A norm of each matrix; NaN where it is not finite, which LAPACK would refuse."""
+    finite = np.isfinite(matrices).all(axis=(-2, -1))
+    filled = np.where(finite[..., None, None], matrices, 0)
+    return np.where(finite, np.linalg.norm(filled, order, axis=(-2, -1)), np.nan)
 
 
 def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:

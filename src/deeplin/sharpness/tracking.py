@@ -50,7 +50,7 @@ from deeplin.sharpness.operators import (
     moments,
     parameters,
 )
-from deeplin.sharpness.result import Tracked
+from deeplin.sharpness.result import HessianSpectrum, Tracked
 from deeplin.sharpness.spectrum import spectra
 
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -138,8 +138,8 @@ def sharpness_along(
     example = None if isinstance(problem, Problem) else _alone(next(_one_by_one(records)))
     with explained(problem, example):
         if whole_number("count", count) > 1 or vectors:
-            flat, axes = _as_one_batch(records, batched)
-            return spectra(problem, flat, count=count).reshaped(*axes)
+            found = spectrum_along(problem, records, count=count)
+            return found if batched else found.member((slice(None), 0))
         found = tracker.along(records)
     return found if batched else Tracked(*(column[:, 0] for column in found))
 
@@ -175,13 +175,15 @@ def _alone(batch: Any) -> Any:
     return jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, batch)
 
 
-def _as_one_batch(records: Any, batched: bool) -> tuple[Any, tuple[int, ...]]:
-    """All records of all networks as one batch, and the axes they had."""
+def spectrum_along(problem: Any, records: Any, *, count: int) -> HessianSpectrum:
+    """The spectrum at each of several records, (records, batch, …): all as one batch."""
     axes = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
-    flat = jax.tree.map(
-        lambda leaf: leaf.reshape(-1, *leaf.shape[2:]) if eqx.is_array(leaf) else leaf, records
-    )
-    return flat, axes if batched else axes[:1]
+    arrays = isinstance(records, Network)  # those of NumPy as well
+
+    def flat(leaf):
+        return jnp.reshape(leaf, (-1, *leaf.shape[2:])) if arrays or eqx.is_array(leaf) else leaf
+
+    return spectra(problem, jax.tree.map(flat, records), count=count).reshaped(*axes)
 
 
 def _with_second_axis(tree: Any) -> Any:

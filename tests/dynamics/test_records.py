@@ -1,0 +1,77 @@
+"""Records measured together after stepping: the same as one by one, and quantities of one's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.dynamics import recording
+
+
+@pytest.fixture
+def nets():
+    return dl.initialize.gaussian(jax.random.split(jax.random.key(0), 2), (5, 4, 1), 0.6)
+
+
+def descend(problem, nets, record, **options):
+    return dl.gradient_descent(problem, nets, 0.01, 20, record_every=1, record=record, **options)
+
+
+def test_records_do_not_depend_on_how_many_are_measured_together(problem, nets, monkeypatch):
+    names = ("risk", "gap", "sharpness", "layer_norms", "alignment", "conservation")
+    whole = descend(problem, nets, names).records
+    monkeypatch.setattr(recording, "TOGETHER", 3)
+    parts = descend(problem, nets, names).records
+    for name in (*names, "step"):
+        np.testing.assert_array_equal(whole[name], parts[name])
+    assert whole["alignment"].shape == (21, 2, 1)
+
+
+def test_who_watches_is_told_each_record(problem, nets):
+    told = []
+    run = descend(problem, nets, ("risk",), watch=lambda step, row: told.append(row["risk"]))
+    np.testing.assert_array_equal(np.stack(told), run.records["risk"])
+
+
+def test_eigenvalues_and_singular_values_of_the_product_are_recorded(problem, nets):
+    run = descend(problem, nets, ("eigenvalues", "product_singular_values", "sharpness"))
+    for step in (0, 20):
+        net = run.trajectory[step]
+        spectrum = dl.hessian_spectrum(problem, net, count=5)
+        np.testing.assert_allclose(run.records["eigenvalues"][step], spectrum.values, rtol=1e-10)
+        size = np.linalg.norm(net.product, axis=1)
+        np.testing.assert_allclose(run.records["product_singular_values"][step, :, 0], size)
+    top = run.records["eigenvalues"][..., 0]
+    np.testing.assert_allclose(run.records["sharpness"], top, rtol=1e-5)
+
+
+@pytest.mark.parametrize("single", [True, False])
+def test_quantities_of_ones_own_see_each_network(problem, nets, single):
+    some = jax.tree.map(lambda leaf: leaf[0], nets) if single else nets
+    own = {"first": lambda net: net.product[0], "weights": lambda net: jnp.sum(net.weights[0] ** 2)}
+    run = descend(problem, some, ["risk", own])
+    product = np.stack([np.asarray(net.product) for net in run.trajectory])
+    np.testing.assert_allclose(run.records["first"], product[..., 0], rtol=1e-12)
+    squares = np.sum(np.asarray(run.trajectory.weights[0]) ** 2, axis=(-2, -1))
+    np.testing.assert_allclose(run.records["weights"], squares, rtol=1e-12)
+    assert set(descend(problem, some, own).records) == {"step", "first", "weights"}
+
+
+def test_a_loss_of_ones_own_has_records_of_ones_own():
+    curvature = jnp.array([1.0, 3.0])
+
+    def loss(tree):
+        return jnp.sum(curvature * tree["x"] ** 2)
+
+    run = dl.gradient_descent(
+        loss, {"x": jnp.ones(2)}, 0.1, 5, record_every=1,
+        record=["risk", "sharpness", "eigenvalues", {"second": lambda tree: tree["x"][1]}],
+    )  # fmt: skip
+    np.testing.assert_allclose(run.records["second"], 0.4 ** np.arange(6), rtol=1e-12)
+    np.testing.assert_allclose(run.records["sharpness"], 6, rtol=1e-6)
+
+
+def test_what_is_no_function_is_named(problem, nets):
+    with pytest.raises(dl.InputError, match="pass a function of the network"):
+        descend(problem, nets, {"mine": 3})
