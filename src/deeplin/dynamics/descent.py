@@ -106,10 +106,11 @@ def gradient_descent(
     objective = objective_of(problem, ensemble.tree(ensemble.weights))
     with explained(problem, nets):
         before = end_evidence(objective, ensemble, ensemble.weights)
+        ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
     rules = Rules(
         np.full_like(before["risk"], -np.inf if goal is None else goal),
-        _ceiling(objective, ensemble, before["risk"]),
+        ceiling,
     )
     batches = Batches.of(problem, batch_size, key, None if ensemble.single else ensemble.size)
     if batches is not None:

@@ -108,7 +108,7 @@ def gradient_flow(
     require_float64("gradient flow", ensemble.weights)
     objective = objective_of(problem, ensemble.tree(ensemble.weights))
     with explained(problem, network):
-        end_evidence(objective, ensemble, ensemble.weights)
+        abs(end_evidence(objective, ensemble, ensemble.weights)["risk"])  # a number, that is
     end, goal = _until(until, time, gap, objective)
     times = _times(record_every, at, end)
     if solver not in SOLVERS:

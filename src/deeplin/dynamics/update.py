@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from deeplin.checks import InputError, finite_array, positive_number
+from deeplin.checks import InputError, finite_array, positive_number, shown
 from deeplin.dynamics.batches import Batches
 from deeplin.dynamics.objective import Ensemble
 from deeplin.networks import Layout
@@ -158,12 +158,22 @@ def _rate(value: Any) -> np.ndarray:
     return rates
 
 
+def _one_by_one(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
+    try:
+        return np.asarray([schedule(step) for step in range(steps)])
+    except Exception as error:  # the caller's own function: whatever it raises
+        raise InputError(
+            f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a step; "
+            "pass a number, or a function of the step that returns one."
+        ) from error
+
+
 def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
     """η at each step: all at once if the schedule can be traced, else one by one."""
     try:
         values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(steps)))
     except (TypeError, ValueError, jax.errors.JAXTypeError):
-        values = np.asarray([schedule(step) for step in range(steps)])
+        values = _one_by_one(schedule, steps)
     if values.shape != (steps,):
         raise InputError(
             f"the schedule returns shape {values.shape[1:]}; pass a function of the step that "

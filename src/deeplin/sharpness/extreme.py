@@ -80,10 +80,10 @@ def sharpness(
 
     References: FM eq. (7); X-1.
     """
-    request = _Request.of(problem, network, which, tolerance, start, key, steps, max_products)
     if method not in METHODS:
         raise InputError(f"method is {method!r}; pass one of {', '.join(METHODS)}.")
     with explained(problem, network):
+        request = _Request.of(problem, network, which, tolerance, start, key, steps, max_products)
         result = METHODS[method](request)
         batch = isinstance(network, Network) and network.batch is not None
         return result if batch else _of_one(result)
