@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -76,10 +77,13 @@ class Method:
         def of_tree(tree):
             return risk(tuple(jax.tree.leaves(tree)))
 
-        steps, memory = self._transformation(rate).update(
-            slopes, memory, parameters, value=value, grad=slopes, value_fn=of_tree,
-            grad_fn=lambda tree, _step=None: jax.grad(of_tree)(tree),
-        )  # fmt: skip
+        update = self._transformation(rate).update
+        extra = {"value": value, "grad": slopes, "value_fn": of_tree}
+        extra["grad_fn"] = lambda tree, _step=None: jax.grad(of_tree)(tree)
+        taken = inspect.signature(update).parameters
+        if not any(parameter.kind == parameter.VAR_KEYWORD for parameter in taken.values()):
+            extra = {name: entry for name, entry in extra.items() if name in taken}
+        steps, memory = update(slopes, memory, parameters, **extra)
         return jax.tree.leaves(steps), memory
 
     def _transformation(self, rate):
