@@ -61,7 +61,16 @@ def test_descent_hears_it(problem, backend):
 
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
     with pytest.raises(KeyboardInterrupt):
-        dl.gradient_descent(problem, net, 1e-3, 2000, watch=watch, record_every=1000)
+        dl.gradient_descent(
+            problem,
+            net,
+            1e-3,
+            2000,
+            watch=watch,
+            record_every=1000,
+            record=["risk"],
+            backend=backend,
+        )
 
 
 def test_descent_hears_it_at_its_next_look_not_only_at_its_end(problem, monkeypatch):
@@ -304,7 +313,8 @@ gc.freeze()  # there is little to collect: what counts is that it is done withou
 for _ in range(int(sys.argv[1])):
     try:
         dl.gradient_descent(
-            problem, net, 1e-9, 10**9, watch=collect, record_every=1000, backend="jax"
+            problem, net, 1e-9, 10**9, watch=collect, record_every=1000, record=["risk"],
+            backend="jax",
         )
     except KeyboardInterrupt:
         os.read(arrived, 9)
