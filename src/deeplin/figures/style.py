@@ -112,9 +112,9 @@ def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
             )
 
 
-def legend_below(ax: Axes, entries: int) -> None:
-    """The legend under the axes, off the data, in one or two rows."""
-    columns = entries if entries <= 3 else -(-entries // 2)
+def legend_below(ax: Axes, entries: int, columns: int | None = None) -> None:
+    """The legend under the axes, off the data, in one or two rows (or `columns`)."""
+    columns = columns or (entries if entries <= 3 else -(-entries // 2))
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
 
 

@@ -103,7 +103,7 @@ def plot(config: Contrast, table: Table, ax: Axes) -> None:
         xlabel="Learning rate relative to the threshold of its problem",
         ylabel="Final loss (gap) over that at the start",
     )
-    legend_below(ax, 3)
+    legend_below(ax, 3, columns=1)  # long names: side by side they would crush the axes
 
 
 def claims(config: Contrast, table: Table) -> list[Claim]:
