@@ -179,7 +179,7 @@ Hessian = AutodiffHessian | ReducedHessian
 def hessian_of(problem: Problem | Callable[[Any], Array], trees: Any) -> Hessian:
     """The Hessian of each tree of a batch (leading axes), in the form that is cheapest to apply."""
     check_subject(problem, trees)
-    if has_reduced_hessian(problem, trees):
+    if isinstance(problem, Problem) and has_reduced_hessian(problem, trees):
         return ReducedHessian(problem, trees)
     return AutodiffHessian(problem, trees)
 

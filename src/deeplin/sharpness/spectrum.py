@@ -169,7 +169,7 @@ def _of_matrix(problem, trees, count: int):
         matrices = np.asarray(dense(*surface(problem, trees), trees))
     else:
         return None
-    lost = ~np.isfinite(matrices).all(axis=(1, 2), keepdims=True)
+    lost = np.asarray(~np.isfinite(matrices).all(axis=(1, 2), keepdims=True))
     matrices = np.where(lost, 0, matrices)
     asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
     values, vectors = np.linalg.eigh((matrices + matrices.mT) / 2)
@@ -276,7 +276,7 @@ def _blocks(problem, trees) -> tuple[np.ndarray | None, np.ndarray | None]:
 
 def _norm(matrices: np.ndarray, order: Any) -> np.ndarray:
     """A norm of each matrix; NaN where it is not finite, which LAPACK would refuse."""
-    finite = np.isfinite(matrices).all(axis=(-2, -1))
+    finite = np.asarray(np.isfinite(matrices).all(axis=(-2, -1)))
     filled = np.where(finite[..., None, None], matrices, 0)
     return np.where(finite, np.linalg.norm(filled, order, axis=(-2, -1)), np.nan)
 
