@@ -9,6 +9,7 @@ place of p.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import pairwise
 from typing import Any, TypeVar
 
@@ -53,12 +54,12 @@ def slope(covariance: A, difference: A) -> A:
     return curvature @ difference if curvature.ndim == 2 else curvature[:, None] * difference
 
 
-def gap(covariance: A, difference: A) -> A:
+def gap(covariance: A, difference: A) -> Any:
     """R − R_min = Tr(ΔᵀΣ̂Δ) = ½⟨Δ, g⟩ (FM-L8); Σ̂ as for `slope`."""
     return 0.5 * (difference * slope(covariance, difference)).sum(axis=(-2, -1))
 
 
-def squared_distance(difference: A) -> A:
+def squared_distance(difference: A) -> Any:
     """‖Δ‖_F², squared as everywhere in the papers."""
     return (difference**2).sum(axis=(-2, -1))
 
@@ -71,7 +72,8 @@ def layer_gradients(backward: Sequence[A], forward: Sequence[A]) -> list[A]:
 def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]) -> np.ndarray:
     """Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q), for forward products B_k = W_{k−1}…W_1C (X-1)."""
     pairs = zip(forward, backward[1:], strict=True)
-    kernel = sum(np.einsum("...ij,...kl->...ikjl", b.mT @ b, v.mT @ v) for b, v in pairs)
+    terms = (np.einsum("...ij,...kl->...ikjl", b.mT @ b, v.mT @ v) for b, v in pairs)
+    kernel = reduce(np.add, terms)
     size = kernel.shape[-1] * kernel.shape[-2]
     return kernel.reshape(*kernel.shape[:-4], size, size)
 
