@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -156,6 +157,8 @@ class Rates:
 
 
 def _rate(value: Any) -> np.ndarray:
+    if isinstance(value, (numbers.Real, str)):
+        return np.asarray(positive_number("learning_rate", value))
     rates = finite_array("learning_rate", value, (0, 1))
     for rate in rates.ravel().tolist():
         positive_number("learning_rate", rate)
