@@ -22,6 +22,7 @@ OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.
 def live(folder, config, workers=0, operations=0):
     """One sweep, which dies before its file operation number `operations` (0: of old age)."""
     os.setsid()  # so that what it leaves behind can be found
+    os.environ["TORTURE_MAIN"] = str(os.getpid())
     if operations:
         sys.addaudithook(Reaper(folder, operations))
     executor = sweep.Processes(workers) if workers else None
