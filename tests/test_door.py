@@ -25,7 +25,7 @@ class Tensor:
         (lambda p, n: dl.gradient_descent(p, [n, n], 0.1, 5), "pass a deeplin.Network"),
         (lambda p, n: dl.gradient_descent(p, n, jax.random.key(0), 5), "learning_rate is a random"),
         (lambda p, n: dl.gradient_descent(p, n, Tensor(), 5), "Tensor that does not become"),
-        (lambda p, n: dl.gradient_descent(p, n, 0.1, 5, record=[1]), "pass a list of text or None"),
+        (lambda p, n: dl.gradient_descent(p, n, 0.1, 5, record=[1]), "record holds 1"),
         (lambda p, n: dl.certify(p, n, only=3), "only is 3; pass a list of text or text or None"),
         (lambda p, n: dl.initialize.gaussian(0, (5, 1), 0.1), "key is 0; pass a JAX array (for"),
         (lambda p, n: dl.initialize.gaussian(jnp.ones(3), (5, 1), 0.1), "key has shape (3,)"),
