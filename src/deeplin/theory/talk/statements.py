@@ -79,6 +79,9 @@ def logistic_contrast(context: Context) -> list[Check]:
     ]
 
 
+RESOLVED = 1e-12
+"""Θ − Θ* is known to some 1e-15 of Θ*: a gap below the square of this share of R_0 − R_min moves by
+rounding alone."""
 STEPS, POINTS = 4, 3
 """How many steps of a run Talk-descent looks at, and at how many points of each."""
 
@@ -101,10 +104,11 @@ def descent_lemma(context: Context) -> Check:
     rate = context.learning_rate
     squares = np.sum(context.gradient_squares[after - 1], axis=-1)
     promised = context.gap[after - 1] - rate * (1 - rate * largest / 2) * squares
+    resolved = context.gap[after - 1] > RESOLVED**2 * context.problem.zero_gap
     return Check(
         context.gap[after],
         promised,
-        where=context.consecutive[after] & (rate * largest < 2),
+        where=context.consecutive[after] & (rate * largest < 2) & resolved,
         scale=context.gap[after - 1] + rate * squares,
         hypotheses=context.stays_finite(),
     )
