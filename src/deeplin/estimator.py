@@ -119,17 +119,17 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def partial_fit(self, X, y):
         """Add samples to those seen so far, whose moments are kept, and train on all of them."""
-        first = getattr(self, "moments_", None) is None
-        X, Y = self._checked(X, y, reset=first, accept_sparse=False)
+        earlier: Moments | None = getattr(self, "moments_", None)
+        X, Y = self._checked(X, y, reset=earlier is None, accept_sparse=False)
         self._check_parameters()
         single, new = Y.ndim == 1, Moments.of_rows(X, Y.reshape(len(Y), -1))
-        self.moments_ = new if first else self.moments_.merge(new)
-        moments, d = self.moments_, X.shape[1]
+        moments = self.moments_ = new if earlier is None else earlier.merge(new)
+        d = X.shape[1]
         table = moments.centred if self.fit_intercept else moments.raw
         mean = moments.mean if self.fit_intercept else np.zeros(len(table))
         return self._fit_problem(_from_table(table, d, moments.count, single), mean, single)
 
-    def _checked(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")):
+    def _checked(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
         X, Y = validate_data(
             self,
             X,

@@ -128,7 +128,7 @@ def _train(
             watch=live.watch,
             record_every=max(1, steps // records),
         )
-    used = float(np.mean(run.learning_rate)) / optimizer.loss_factor(problem)
+    used = float(np.mean(np.asarray(run.learning_rate))) / optimizer.loss_factor(problem)
     prediction = predict(problem, network, used, optimizer)
     end = sharpness(problem, run.network)
     verdict = judge(prediction, run, end)

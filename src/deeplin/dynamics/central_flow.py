@@ -164,11 +164,13 @@ class _Surface(NamedTuple):
         """∇R(θ)."""
         return _gradient(self.risk, self.data, theta)
 
-    def slopes(self, theta: Array, vectors: Array) -> Array:
+    def slopes(self, theta: Array, vectors: Array | np.ndarray) -> Array:
         """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
         return _slopes(self.risk, self.data, theta, vectors)
 
-    def advance(self, theta: Array, root: Array, rate: float, time: float) -> Array:
+    def advance(
+        self, theta: Array, root: Array | np.ndarray, rate: float, time: float
+    ) -> Array:
         """θ some time later, with Σ = BᵀB held fixed, B the rows of `root`."""
         return _advance(self.risk, self.data, theta, root, rate, time)
 

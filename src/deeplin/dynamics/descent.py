@@ -113,7 +113,7 @@ def gradient_descent(
         ceiling,
     )
     batches = Batches.of(problem, batch_size, key, None if ensemble.single else ensemble.size)
-    if batches is not None:
+    if batches is not None and isinstance(problem, Problem):
         objective = with_rows(objective, problem, goal is not None)
     update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
     measured = Quantities(problem, objective, ensemble, record)

@@ -246,7 +246,7 @@ def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Ru
     """The run with its evidence."""
     ensemble, objective = flow.ensemble, flow.objective
     arrived = state.outcome == REACHED if end == HORIZON else flow.clock(state) >= end
-    messages = [_message(flow, state, end, index) for index in np.flatnonzero(~arrived)]
+    messages = [_message(flow, state, end, int(index)) for index in np.flatnonzero(~arrived)]
     message = np.full(ensemble.size, "", dtype=object)
     message[~arrived] = messages
     evidence = {

@@ -27,7 +27,7 @@ class _Members(NamedTuple):
     """What a block of steps knows of each run; every array has a leading batch axis."""
 
     state: State
-    fixed: tuple[Array, "*_"]
+    fixed: tuple[Array, ...]
     rules: Rules
     rates: Any
     limit: Any
@@ -124,8 +124,9 @@ def _loop(kind, shared: _Shared, members: _Members, clock, until) -> State:
         weights, memory = method(
             shared.numbers, rates, moving, state.weights, state.memory, (value, gradient, risk)
         )
-        outcome = jnp.where(reached, REACHED, jnp.where(diverged, LOST, state.outcome))
-        return State(weights, memory, outcome.astype(jnp.int32), state.steps + moving)
+        found = jnp.where(reached, REACHED, jnp.where(diverged, LOST, state.outcome))
+        outcome: Any = found.astype(jnp.int32)  # inside the loop a JAX array
+        return State(weights, memory, outcome, state.steps + moving)
 
     def body(carry):
         clock, state = carry

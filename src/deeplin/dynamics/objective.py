@@ -25,7 +25,7 @@ from deeplin.networks import (
 from deeplin.networks.risk import Data
 from deeplin.problems import Problem
 
-Weights = tuple[Float[Array, "*_"], ...]
+Weights = tuple[Float[Array, "..."], ...]
 Rows = Int[Array, " size"] | None
 """Numbers of the rows in a mini-batch; None for all of them."""
 
@@ -132,7 +132,7 @@ class Ensemble(NamedTuple):
     """
 
     layout: Layout
-    weights: tuple[Float[Array | np.ndarray, "*_"], ...]
+    weights: tuple[Float[Array | np.ndarray, "..."], ...]
     """Trained arrays at the start."""
     fixed: tuple[Any, ...]
     """Arrays that stay as they are."""
@@ -155,7 +155,8 @@ class Ensemble(NamedTuple):
         if copies is not None and not batched:
             arrays = jax.tree.map(lambda leaf: leaf.repeat(copies, axis=0), arrays)
         single = not batched and copies is None
-        return cls(layout, *arrays, single, tree if single or batched else None)
+        weights, fixed = arrays
+        return cls(layout, weights, fixed, single, tree if single or batched else None)
 
     @property
     def initial(self) -> PyTree:

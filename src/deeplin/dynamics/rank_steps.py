@@ -98,7 +98,7 @@ class RankSteps:
                 if layers:
                     self._unpack(flat, run, layers)
 
-        list((_threads().map if len(running) > 1 else map)(one, running))
+        list((_threads().map if len(running) > 1 else map)(one, running.tolist()))
         return State(tuple(weights), Memory(tuple(velocity), path, risk), outcome, steps)
 
     def _run(

@@ -28,7 +28,7 @@ class ReducedStart:
     """m, the width of the network that is never formed."""
     alpha: float
     beta: float
-    layers: tuple[np.ndarray, "*_"]
+    layers: tuple[np.ndarray, ...]
 
     @classmethod
     def draw(

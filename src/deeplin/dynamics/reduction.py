@@ -29,7 +29,7 @@ class Reduction:
     """The reduced initial network."""
     problem: Problem
     """The problem it is trained on: the data in the coordinates B_0."""
-    bases: tuple[np.ndarray, "*_"]
+    bases: tuple[np.ndarray, ...]
     """B_k of shape (d_k, r_k), one for each width."""
     original: Network
     """The network that was reduced."""
@@ -122,7 +122,7 @@ def reduce(problem: Problem, network: Network) -> Reduction:
     )
 
 
-def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, "*_"]:
+def _closed_family(problem: Problem, network: Network) -> tuple[np.ndarray, ...]:
     """Orthonormal bases of H_0 … H_L; the identity where a space is everything."""
     widths, inputs = network.widths, problem.spectrum.vectors
     if problem.rank == 0:

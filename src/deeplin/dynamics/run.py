@@ -28,12 +28,6 @@ class Records(Mapping[str, np.ndarray]):
     def __init__(self, columns: Mapping[str, np.ndarray] | None = None):
         self._columns = {name: np.asarray(values) for name, values in (columns or {}).items()}
 
-    @property
-    def plain(self) -> bool:
-        """Whether it was full-batch descent with one constant rate and nothing else, or a flow."""
-        more = self.momentum or self.weight_decay or self.batch_size
-        return self.variant == "plain" and not more
-
     def __getitem__(self, name: str) -> np.ndarray:
         if name not in self._columns:
             known = ", ".join(self._columns) or "nothing (pass record_every)"
@@ -92,12 +86,12 @@ class Run:
     """What was recorded along the way."""
     trajectory: Trajectory | None = None
     """The weights at each record."""
-    learning_rate: float | Float[np.ndarray, "*_"] | None = None
+    learning_rate: float | Float[np.ndarray, "..."] | None = None
     """η on R: a number or (batch,); with one for each layer (layers,) or (batch, layers), with a
     schedule (steps,). None for gradient flow, and where an optimiser has its own."""
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
-    evidence: Mapping[str, str | float | int | Shaped[np.ndarray, "*_"]] = field(
+    evidence: Mapping[str, str | float | int | Shaped[np.ndarray, "..."]] = field(
         default_factory=dict
     )
     """Measured at the end: `gap`, `risk`; for flow also `time`, `evaluations`, `drift` (FM-L1)."""

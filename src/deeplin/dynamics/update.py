@@ -25,7 +25,7 @@ class Numbers(NamedTuple):
 
     momentum: Any = None
     weight_decay: Any = None
-    schedule: Float[Array, " steps"] | None = None
+    schedule: Float[Array | np.ndarray, " steps"] | None = None
     """What the learning rate is multiplied by at each step."""
 
 
@@ -41,7 +41,7 @@ class Method:
     nesterov: bool = False
     optimizer: Any = None
 
-    def begin(self, weights: tuple[Array, "*_"], momentum: float) -> PyTree:
+    def begin(self, weights: tuple[Array | np.ndarray, ...], momentum: float) -> PyTree:
         """The memory of every run before the first step."""
         if self.optimizer is not None:
             init = self._transformation(1.0).init

@@ -41,7 +41,7 @@ class Simulation:
     path: Float[np.ndarray, "records runs"]
     """∫√ℒ dt along dW/dt = −∇ℒ, ℒ = ‖Y − XΘ‖² (BO); for descent the sum over its steps."""
 
-    def members(self, layers: Layers) -> list[tuple[np.ndarray, "*_"]]:
+    def members(self, layers: Layers) -> list[tuple[np.ndarray, ...]]:
         """The layers of each run at its own width."""
         result = []
         for run, start in enumerate(self.starts):
@@ -254,7 +254,7 @@ class WideRun(Run):
             [quantity(start, end).reshape(start.problem.optimum.shape) for start, end in pairs]
         )
 
-    def _along(self, run: int) -> list[tuple[np.ndarray, "*_"]]:
+    def _along(self, run: int) -> list[tuple[np.ndarray, ...]]:
         return [self.simulation.members(layers)[run] for layers in self.simulation.layers]
 
     def _networks(self, layers: Layers) -> Network:
@@ -279,7 +279,7 @@ def _rows(matrix: np.ndarray, count: int) -> np.ndarray:
     return np.pad(matrix, ((0, count - len(matrix)), (0, 0)))
 
 
-def _measured(start: ReducedStart, records: list[tuple[np.ndarray, "*_"]]) -> dict[str, np.ndarray]:
+def _measured(start: ReducedStart, records: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
     """The quantities of one run at each record that need its layers."""
     outside = start.outside()
     gram = outside @ outside.T

@@ -236,7 +236,7 @@ def _risk(target: Target, start: ReducedStart) -> float:
     return float(target.eigenvalues @ np.sum(difference**2, axis=1))
 
 
-def _together(members: Sequence[tuple[np.ndarray, "*_"]]) -> Layers:
+def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
     """The reduced layers of all runs; zeros, which training keeps, pad those of smaller width."""
     width = max(len(layers[0]) for layers in members)
     last = len(members[0]) - 1
@@ -297,10 +297,10 @@ class _Observed(NamedTuple):
     risk: np.ndarray
     path: np.ndarray
     """∫√R dt. In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), it is 1/√n of that."""
-    layers: list[tuple[np.ndarray, "*_"]]
+    layers: list[tuple[np.ndarray, ...]]
 
 
-def _observed(run: Run, start: tuple[np.ndarray, "*_"], kept: np.ndarray) -> _Observed:
+def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> _Observed:
     times, risks = run.records["time"], np.maximum(run.records["gap"], 0.0)
     path = _log_linear_integral(times, np.sqrt(risks))
     at = np.minimum(kept, len(times) - 1)

@@ -156,7 +156,7 @@ def _key_dimensions(key: Array) -> int:
     )
 
 
-def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[Array, "*_"]:
+def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[Array, ...]:
     """Call `draw(key, scale)` once, or over a batch of keys and scales."""
     if not isinstance(scale, Tracer):
         for value in np.ravel(finite_array("scale", scale, (0, 1))):

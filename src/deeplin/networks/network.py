@@ -31,7 +31,7 @@ class Network(eqx.Module):
     ```
     """
 
-    weights: tuple[Array, "*_"]
+    weights: tuple[Array, ...]
     readout: Array | None = None
     activation: str = eqx.field(static=True, default="linear")
 
@@ -79,7 +79,7 @@ class Network(eqx.Module):
     def __call__(self, inputs: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n q"]:
         """Outputs on the rows of `inputs`, (n, q)."""
         activation = ACTIVATIONS[self.activation]
-        hidden = inputs @ self.weights[0].T
+        hidden = jnp.asarray(inputs) @ self.weights[0].T
         for weight in self.weights[1:]:
             hidden = activation(hidden) @ weight.T
         return hidden if self.readout is None else (hidden @ self.readout)[:, None]
@@ -121,7 +121,7 @@ def stack(networks: Sequence[Network]) -> Network:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *networks)
 
 
-def _check_shapes(weights: tuple[Array, "*_"], readout: Array | None) -> None:
+def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
     if not weights:
         raise InputError("the network has no layers (depth 0); pass at least one weight matrix.")
     dimensions = {weight.ndim for weight in weights}

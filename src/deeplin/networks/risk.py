@@ -32,7 +32,7 @@ def linear_risk(quadratic: Quadratic, network: Network) -> Array:
     return quadratic.minimal_risk + products.gap(quadratic.covariance, theta - quadratic.optimum)
 
 
-def gap_and_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, tuple[Array, "*_"]]:
+def gap_and_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, tuple[Array, ...]]:
     """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad)."""
     backward = products.backward_products(network.weights, network.readout)
     difference = backward[0] - quadratic.optimum
@@ -42,7 +42,7 @@ def gap_and_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, tup
     return gap, tuple(products.layer_gradients(backward, forward))
 
 
-def linear_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, "*_"]:
+def linear_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, ...]:
     """∇_k R for every layer of a linear network (FM-grad)."""
     return gap_and_gradient(quadratic, network)[1]
 

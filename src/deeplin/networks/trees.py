@@ -25,7 +25,7 @@ class Layout:
     floating array is trained. Hashable, so that compiled code is kept for equal layouts.
     """
 
-    structure: jax.tree_util.PyTreeDef
+    structure: Any
     kinds: tuple[int, ...]
     """TRAINED, FIXED (other arrays) or STATIC, one for each leaf."""
     rest: tuple[Any, ...]
@@ -44,7 +44,7 @@ class Layout:
             raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
         return cls(structure, kinds, rest, isinstance(tree, Network))
 
-    def split(self, tree: PyTree) -> tuple[tuple[Array, "*_"], tuple[Array, "*_"]]:
+    def split(self, tree: PyTree) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
         """Trained and fixed arrays of a tree of this layout, whatever axes they carry."""
         pairs = list(zip(jax.tree.leaves(tree), self.kinds, strict=True))
         trained = tuple(leaf for leaf, kind in pairs if kind == TRAINED)

@@ -28,7 +28,7 @@ def r_squared(problem: Problem, product: Any = None) -> Float[np.ndarray, " q"]:
     theta = np.asarray(problem.optimum if product is None else product).reshape(d, -1)
     if problem.inputs is not None and problem.targets is not None:
         return _compared(problem, problem.targets - problem.inputs @ theta)
-    moments = problem.second_moments
+    moments = np.asarray(problem.second_moments)
     total = np.diag(moments)[d:]
     cross = np.sum(theta * moments[:d, d:], axis=0)
     remaining = total - 2 * cross + np.sum(theta * (moments[:d, :d] @ theta), axis=0)
@@ -48,7 +48,7 @@ def r_squared_left_out(
 
 
 def _compared(problem: Problem, errors: np.ndarray) -> np.ndarray:
-    return _ratio(np.mean(errors**2, axis=0), np.var(problem.targets, axis=0))
+    return _ratio(np.mean(errors**2, axis=0), np.var(np.asarray(problem.targets), axis=0))
 
 
 def _ratio(remaining: np.ndarray, total: np.ndarray) -> np.ndarray:
