@@ -168,9 +168,7 @@ class _Surface(NamedTuple):
         """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
         return _slopes(self.risk, self.data, theta, vectors)
 
-    def advance(
-        self, theta: Array, root: Array | np.ndarray, rate: float, time: float
-    ) -> Array:
+    def advance(self, theta: Array, root: Array | np.ndarray, rate: float, time: float) -> Array:
         """θ some time later, with Σ = BᵀB held fixed, B the rows of `root`."""
         return _advance(self.risk, self.data, theta, root, rate, time)
 

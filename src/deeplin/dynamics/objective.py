@@ -25,7 +25,7 @@ from deeplin.networks import (
 from deeplin.networks.risk import Data
 from deeplin.problems import Problem
 
-Weights = tuple[Float[Array, "..."], ...]
+Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
 """Numbers of the rows in a mini-batch; None for all of them."""
 
@@ -132,7 +132,7 @@ class Ensemble(NamedTuple):
     """
 
     layout: Layout
-    weights: tuple[Float[Array | np.ndarray, "..."], ...]
+    weights: tuple[Float[Array | np.ndarray, " ..."], ...]
     """Trained arrays at the start."""
     fixed: tuple[Any, ...]
     """Arrays that stay as they are."""

@@ -86,12 +86,12 @@ class Run:
     """What was recorded along the way."""
     trajectory: Trajectory | None = None
     """The weights at each record."""
-    learning_rate: float | Float[np.ndarray, "..."] | None = None
+    learning_rate: float | Float[np.ndarray, " ..."] | None = None
     """η on R: a number or (batch,); with one for each layer (layers,) or (batch, layers), with a
     schedule (steps,). None for gradient flow, and where an optimiser has its own."""
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
-    evidence: Mapping[str, str | float | int | Shaped[np.ndarray, "..."]] = field(
+    evidence: Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]] = field(
         default_factory=dict
     )
     """Measured at the end: `gap`, `risk`; for flow also `time`, `evaluations`, `drift` (FM-L1)."""

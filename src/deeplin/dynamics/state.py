@@ -26,7 +26,7 @@ take less than that."""
 class State(NamedTuple):
     """A batch of runs. Those that stopped keep the weights and the step at which they stopped."""
 
-    weights: tuple[Float[Array | np.ndarray, "..."], ...]
+    weights: tuple[Float[Array | np.ndarray, " ..."], ...]
     """The trained arrays of every run."""
     memory: PyTree
     """What the dynamics carries besides: velocities, an optimiser's state, times."""

@@ -26,7 +26,7 @@ class Trajectory(eqx.Module):
     ```
     """
 
-    arrays: tuple[Shaped[Array, "..."], ...]
+    arrays: tuple[Shaped[Array, " ..."], ...]
     """Trained, then fixed arrays of the trees."""
     layout: Layout = eqx.field(static=True)
     batched: bool = eqx.field(static=True)
