@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -85,7 +86,7 @@ def _over_noise(config: Benign, source: Synthetic, population: Population, key, 
     if k > 0:
         return np.nan
     rng = np.random.default_rng(config.seed)
-    X, truth = source.problem.inputs, np.asarray(source.truth)
+    X, truth = np.asarray(source.problem.inputs), np.asarray(source.truth)
     fresh = [
         Problem.from_data(X, X @ truth + rng.normal(size=(len(X), OUTPUTS)))
         for _ in range(config.noises)
@@ -166,7 +167,7 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
     )
     for index, (column, bound, label) in enumerate(rows):
         ax.plot(means.index, means[column], label=label, **look(index))
-        style = look(index) | {"marker": None}
+        style: dict[str, Any] = look(index) | {"marker": None}
         ax.plot(means.index, means[bound], ":", **style)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
     ax.set_xscale("log")

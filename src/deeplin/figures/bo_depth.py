@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -86,10 +87,11 @@ def law(depth, power: int):
 def depth_claims(config: Depths, table: Table) -> list[Claim]:
     """Which law of depth describes what Θ_⊥ gains, and do the bounds hold?"""
     means = table.groupby("depth")["gained"].mean()
-    slopes = [
-        stats.linregress(np.log(runs["depth"]), np.log(runs["gained"])).slope
+    lines: list[Any] = [
+        stats.linregress(np.log(runs["depth"]), np.log(runs["gained"]))
         for _, runs in table.groupby("repetition")
     ]
+    slopes = [line.slope for line in lines]
     mean, half = mean_interval(np.array(slopes))
     told = (
         f"It grows like L to the power {number(mean)} ± {number(half)} ({len(slopes)} data sets)."

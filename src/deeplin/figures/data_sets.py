@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -137,7 +138,7 @@ def plot_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=3)
 
 
-def relation(runs: Table):
+def relation(runs: Table) -> Any:
     """Regression of log10 generalisation gap on log10 sharpness."""
     points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
     points = np.log10(points[(points > 0).all(axis=1)])

@@ -96,6 +96,7 @@ def _strays(problem, start: Network, run) -> float:
             product = weight @ product
         return product.reshape(count, -1)
 
+    assert flow.trajectory is not None  # recorded, since times were asked for
     count = len(np.asarray(flow.trajectory.weights[0]))
     difference = maps(descent.trajectory, count) - maps(flow.trajectory, count)
     return float(np.linalg.norm(difference, axis=1).max() / problem.optimum_norm)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from deeplin.figures.claims import FAILS, HOLDS, IN_PART
 
-FOLDER = files(__package__).joinpath("verdicts")
+FOLDER = files("deeplin.figures").joinpath("verdicts")
 
 
 class Change(NamedTuple):

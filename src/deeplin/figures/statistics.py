@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -67,7 +68,8 @@ def trend(values: np.ndarray, by: np.ndarray) -> float:
     """One-sided p-value of Kendall's test that `values` grow with `by`; 1 for a flat curve."""
     if len(values) < 2 or np.ptp(values) == 0:
         return 1.0
-    return float(stats.kendalltau(by, values, alternative="greater").pvalue)
+    found: Any = stats.kendalltau(by, values, alternative="greater")
+    return float(found.pvalue)
 
 
 def largest_difference(table: Table) -> float:

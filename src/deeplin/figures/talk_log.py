@@ -74,9 +74,9 @@ def _regression(config: Contrast, depth: int) -> tuple[np.ndarray, np.ndarray]:
         runs = [{"depth": depth}] * len(rates)
         network = setting.networks(config.seed, runs, config.scale)
     trained = gradient_descent(problem, network, rates, config.steps)
-    settled = trained.status != "diverged"
-    gap = trained.evidence["gap"] / problem.zero_gap
-    return np.where(settled, gap, np.nan), trained.status
+    status = np.asarray(trained.status)
+    gap = np.asarray(trained.evidence["gap"]) / problem.zero_gap
+    return np.where(status != "diverged", gap, np.nan), status
 
 
 def plot(config: Contrast, table: Table, ax: Axes) -> None:

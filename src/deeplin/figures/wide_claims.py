@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.statistics import LEVEL, TREND_LEVEL, mean_interval, trend
+from deeplin.figures.tables import Table
 from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
 
 STABLE = 1700
 """Below this dimension the authors' step is stable for most draws; beyond it see E-11."""
 
 
-def faithful(table: pd.DataFrame) -> Any:
+def faithful(table: Table) -> Any:
     """Runs that follow gradient flow: stable descent, and flow where descent is not stable."""
     return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
 
@@ -26,13 +26,13 @@ def cell(dimension: Any, dynamics: Any) -> str:
     return f"d = {int(dimension)}" + (", flow" if dynamics == "flow" else "")
 
 
-def growth_claim(table: pd.DataFrame, scale: str) -> Claim:
+def growth_claim(table: Table, scale: str) -> Claim:
     """The excess risk grows with the variance of the layer whose scale is swept."""
     parts = {}
     for (dimension, dynamics), runs in table.groupby(["dimension", "dynamics"]):
         added = runs["risk"] - runs["interpolant_risk"]
         slopes = [
-            stats.linregress(one[scale] ** 2, added.loc[one.index]).slope * one[scale].max() ** 2
+            _slope(one[scale] ** 2, added.loc[one.index]) * one[scale].max() ** 2
             for _, one in runs.groupby("repetition")
         ]
         mean, half = mean_interval(np.array(slopes))
@@ -48,7 +48,12 @@ def growth_claim(table: pd.DataFrame, scale: str) -> Claim:
     )
 
 
-def first_layer_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
+def _slope(x: Any, y: Any) -> float:
+    line: Any = stats.linregress(x, y)
+    return line.slope
+
+
+def first_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
     """Small α gives the risk of Θ_min; larger α is off by α²(d−n)mq (X-6)."""
     zero = table[table["alpha"] == 0]
     apart = (zero["risk"] / zero["interpolant_risk"] - 1).abs()
@@ -70,7 +75,7 @@ def _cells(values) -> dict[str, float]:
     return {cell(*key): value for key, value in values.items()}
 
 
-def last_layer_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
+def last_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
     """β = 0 starts at the zero function, yet does not end at the interpolant (E-4)."""
     zero = table[table["beta"] == 0]
     groups = [zero["dimension"], zero["dynamics"]]
@@ -104,7 +109,7 @@ def last_layer_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def distance_claim(table: pd.DataFrame) -> Claim:
+def distance_claim(table: Table) -> Claim:
     """While training follows the flow, the squared distance is α²(d−n)mq."""
     runs = faithful(table.query("alpha > 0"))
     ratio = runs["beside"] / expected_distance(runs["alpha"], runs["dimension"])
@@ -119,7 +124,7 @@ def distance_claim(table: pd.DataFrame) -> Claim:
     )
 
 
-def flow_claims(table: pd.DataFrame) -> list[Claim]:
+def flow_claims(table: Table) -> list[Claim]:
     """The printed step stands for gradient flow; where it is unstable it does not (E-11)."""
     runs: Any = table.query("alpha == alpha.max()")
     means = runs.groupby(["dimension", "dynamics"])["distance"].mean().unstack()
@@ -140,7 +145,7 @@ def flow_claims(table: pd.DataFrame) -> list[Claim]:
     ]
 
 
-def dimension_claims(config: WideSweep, table: pd.DataFrame) -> list[Claim]:
+def dimension_claims(config: WideSweep, table: Table) -> list[Claim]:
     """Small first layers stay near Θ_min at every dimension; α = 1e-3 does not."""
     runs = faithful(table)
     small, large = sorted(a for a in config.alphas if a > 0)[:2]

@@ -5,17 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.statistics import curve
 from deeplin.figures.style import INK, legend_below, look
+from deeplin.figures.tables import Table
 from deeplin.figures.wide_sweep import WideSweep, expected_distance
 
 
-def plot_risk_against_variance(
-    config: WideSweep, table: pd.DataFrame, ax: Axes, *, scale: str
-) -> None:
+def plot_risk_against_variance(config: WideSweep, table: Table, ax: Axes, *, scale: str) -> None:
     """Excess risk against α² or β², one curve for each d, with that of Θ_min (BO-1)."""
     for index, dimension in enumerate(config.dimensions):
         runs: Any = table[table["dimension"] == dimension]
@@ -30,7 +28,7 @@ def plot_risk_against_variance(
     _legend(ax, table)
 
 
-def plot_risk_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
+def plot_risk_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
     """Excess risk against d, one curve for each α, and that of Θ_min (BO-3 left)."""
     _against_dimension(config, table, ax, "risk")
     first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
@@ -42,7 +40,7 @@ def plot_risk_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes
     _legend(ax, table)
 
 
-def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes) -> None:
+def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
     """Squared distance to Θ_min against d, with α²(d−n)mq (BO-3 right)."""
     _against_dimension(config, table, ax, "distance")
     for alpha in config.alphas:
@@ -55,7 +53,7 @@ def plot_distance_against_dimension(config: WideSweep, table: pd.DataFrame, ax: 
     _legend(ax, table)
 
 
-def _legend(ax: Axes, table: pd.DataFrame) -> None:
+def _legend(ax: Axes, table: Table) -> None:
     """Below the axes, with one entry for gradient flow where it is drawn."""
     if (table["dynamics"] == "flow").any():
         style = {"linestyle": "-.", "linewidth": 1, "marker": "o", "markerfacecolor": "none"}
@@ -63,14 +61,14 @@ def _legend(ax: Axes, table: pd.DataFrame) -> None:
     legend_below(ax, len(ax.get_legend_handles_labels()[0]))
 
 
-def _against_dimension(config: WideSweep, table: pd.DataFrame, ax: Axes, column: str) -> None:
+def _against_dimension(config: WideSweep, table: Table, ax: Axes, column: str) -> None:
     for index, alpha in enumerate(config.alphas):
         runs: Any = table[table["alpha"] == alpha]
         _dynamics(ax, runs, "dimension", column, index, rf"$\alpha = {alpha:g}$")
     ax.set(xlabel="Dimension $d$")
 
 
-def _dynamics(ax: Axes, runs: pd.DataFrame, by: str, column: str, index: int, label: str) -> None:
+def _dynamics(ax: Axes, runs: Table, by: str, column: str, index: int, label: str) -> None:
     """Descent as a line with error bars; flow, where it was computed, as open markers."""
     draw = partial(ax.errorbar, capsize=2, **look(index))
     for dynamics, rows in runs.groupby("dynamics"):

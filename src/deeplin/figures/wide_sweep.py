@@ -88,6 +88,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
             population=[_population(source) for source in chosen],
         )
     beside = np.sum(np.asarray(wide.theta_perp) ** 2, axis=(1, 2))
+    risk = np.asarray(wide.risk)
     settled = wide.status != "diverged"
     return pd.DataFrame(runs).assign(
         dimension=d,
@@ -95,7 +96,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
         status=wide.status,
         steps=wide.steps,
         loss=wide.loss,
-        risk=np.where(settled, wide.risk, np.nan),
+        risk=np.where(settled, risk, np.nan),
         distance=np.where(settled, wide.distance, np.nan),
         beside=np.where(settled, beside, np.nan),
         interpolant_risk=[float(_population(s).risk(s.problem.optimum)) for s in chosen],

@@ -55,7 +55,7 @@ class Certificate(pd.DataFrame):
     @property
     def all_hold(self) -> bool:
         """No statement is violated, but for printed ones that are known to be false (errata)."""
-        return not (self.violated["kind"] != "erratum").any()
+        return not bool((self.violated["kind"] != "erratum").any())
 
     def summary(self) -> pd.DataFrame:
         """One row for each statement: in how many runs it has which verdict."""

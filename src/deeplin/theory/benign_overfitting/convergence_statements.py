@@ -132,7 +132,7 @@ def decay_as_long_as_lazy(context: Interpolation) -> Check:
     return _decay(context, _good(context), np.logical_and.accumulate(context.lazy, axis=0))
 
 
-def _decay(context: Interpolation, hypotheses: dict, where=True) -> Check:
+def _decay(context: Interpolation, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
     """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
     bound = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
     return Check(
