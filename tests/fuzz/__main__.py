@@ -20,7 +20,7 @@ from pathlib import Path
 
 PARTS = ("tables", "runs", "calls")
 SLICE = 5000
-"""Cases for one child process."""
+"""Cases for one child process, at most."""
 
 
 def main() -> int:
@@ -34,8 +34,12 @@ def main() -> int:
         part, first, last = options.slice
         return _run_slice(part, options.seed, int(first), int(last))
     counts = {part: getattr(options, part) for part in PARTS}
-    end = time.monotonic() + 60 * options.minutes
-    found = sum(_run_part(part, counts[part], options.seed, end, options.workers) for part in PARTS)
+    wanted = [part for part in PARTS if counts[part]]
+    end, found = time.monotonic() + 60 * options.minutes, 0
+    for k, part in enumerate(wanted):  # each with its share of the time that is left
+        now = time.monotonic()
+        until = now + (end - now) / (len(wanted) - k)
+        found += _run_part(part, counts[part], options.seed, until, options.workers)
     return int(found > 0)
 
 
@@ -73,12 +77,13 @@ def _run_slice(part: str, seed: int, first: int, last: int) -> int:
 
 def _run_part(part: str, count: int, seed: int, end: float, workers: int) -> int:
     """All cases of one part in child processes, until the time is over; the number of findings."""
-    began, waiting, running = time.monotonic(), list(range(0, count, SLICE)), []
+    size = min(SLICE, -(-count // workers))
+    began, waiting, running = time.monotonic(), list(range(0, count, size)), []
     done, found = 0, defaultdict(list)
     while (waiting and time.monotonic() < end) or running:
         while waiting and len(running) < workers and time.monotonic() < end:
             first = waiting.pop(0)
-            running.append(_start(part, seed, first, min(first + SLICE, count)))
+            running.append(_start(part, seed, first, min(first + size, count)))
         child = running.pop(0)
         lines, last = _finish(child, end)
         done += len({number for number, _ in lines})
