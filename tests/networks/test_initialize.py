@@ -19,6 +19,14 @@ def test_gaussian_entries_have_the_scale_asked_for():
     ] * 9 + [(1, 5)]
 
 
+@pytest.mark.parametrize("size", [1, 64, 65, 1000, 20_000])
+def test_the_beginning_of_a_longer_draw_is_the_draw(size):
+    expected = jax.random.normal(key, (size,))
+    np.testing.assert_array_equal(initialize.standard_normal(key, (size,)), expected)
+    both = jax.vmap(lambda k: initialize.standard_normal(k, (size, 1)))(jnp.stack([key, key]))
+    np.testing.assert_array_equal(both, [expected[:, None]] * 2)
+
+
 def test_residual_layers_are_the_identity_plus_small_noise():
     net = initialize.residual(key, width=30, depth=20, scale=0.5, readout=np.ones(30))
     noise = np.stack([(np.asarray(w) - np.eye(30)) for w in net.weights]) * np.sqrt(20 * 30) / 0.5

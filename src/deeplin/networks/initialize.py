@@ -6,6 +6,7 @@ networks, so that results do not depend on how runs are grouped.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -36,7 +37,7 @@ def gaussian(
     def draw(key, scale):
         keys = jax.random.split(key, len(shapes))
         return tuple(
-            scale * jax.random.normal(k, shape) for k, shape in zip(keys, shapes, strict=True)
+            scale * standard_normal(k, shape) for k, shape in zip(keys, shapes, strict=True)
         )
 
     return Network(_draw(draw, key, scale), activation=activation)
@@ -62,7 +63,7 @@ def residual(key: Array, width: int, depth: int, scale: Any, readout: Any = None
     d, L = whole_number("width", width), whole_number("depth", depth)
 
     def draw(key, scale):
-        noise = jax.random.normal(key, (L, d, d)) * (scale / np.sqrt(L * d))
+        noise = standard_normal(key, (L, d, d)) * (scale / np.sqrt(L * d))
         return tuple(jnp.eye(d) + noise[k] for k in range(L))
 
     return Network(_draw(draw, key, scale, zero_allowed=True), readout)
@@ -72,7 +73,7 @@ def residual(key: Array, width: int, depth: int, scale: Any, readout: Any = None
 def unit_readout(key: Array, width: int) -> Array:
     """A uniformly random unit vector: the fixed read-out p of FM-4."""
     _key_dimensions(key)
-    vector = jax.random.normal(key, (whole_number("width", width),))
+    vector = standard_normal(key, (whole_number("width", width),))
     return vector / jnp.linalg.norm(vector)
 
 
@@ -116,9 +117,9 @@ def identity_middle(
         first, last = jax.random.split(key)
         middle = (jnp.eye(m),) * (L - 2)
         return (
-            a * jax.random.normal(first, (m, d)),
+            a * standard_normal(first, (m, d)),
             *middle,
-            b * jax.random.normal(last, (q, m)),
+            b * standard_normal(last, (q, m)),
         )
 
     return Network(_draw(draw, key, 1.0))
@@ -132,6 +133,17 @@ def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
     m = d + q
     eye = jnp.eye(m)
     return Network([eye[:, :d], *([eye] * (L - 2)), eye[d:]])
+
+
+def standard_normal(key: Array, shape: tuple[int, ...]) -> Array:
+    """I.i.d. N(0, 1) entries, those of `jax.random.normal`.
+
+    Entry i depends on the key and on i alone, so that a draw is the beginning of any longer one:
+    a few lengths are compiled for all shapes, which otherwise costs a second for a new network.
+    """
+    size = math.prod(shape)
+    length = next((n for n in (64, 256, 1024, 4096, 16384) if n >= size), size)
+    return jax.random.normal(key, (length,))[:size].reshape(shape)
 
 
 def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:

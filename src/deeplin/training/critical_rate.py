@@ -153,7 +153,7 @@ def _perturbed(network: Network, keys: Array, scale: float) -> Network:
     def draw(key):
         layer_keys = jax.random.split(key, network.depth)
         pairs = zip(network.weights, layer_keys, strict=True)
-        noise = [jnp.max(jnp.abs(w)) * jax.random.normal(k, w.shape) for w, k in pairs]
+        noise = [jnp.max(jnp.abs(w)) * initialize.standard_normal(k, w.shape) for w, k in pairs]
         return Network([w + scale * n for w, n in zip(network.weights, noise, strict=True)])
 
     return jax.vmap(draw)(keys)
