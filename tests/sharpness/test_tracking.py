@@ -25,7 +25,10 @@ def trajectory(problem):
 
 
 def every_record(problem, trajectory):
-    flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), trajectory)
+    weights = [weight.reshape(-1, *weight.shape[2:]) for weight in trajectory.weights]
+    readout = trajectory.readout
+    readout = None if readout is None else readout.reshape(-1, readout.shape[-1])
+    flat = dl.Network(weights, readout, trajectory.activation)
     return sharpness(problem, flat, method="lanczos")
 
 
@@ -119,7 +122,7 @@ def test_readouts_of_a_trajectory_may_be_shared_or_not(problem, readout):
     weights = run.trajectory.weights
     shape = weights[0].shape[:2] if readout == "each" else ()
     given = eqx.tree_at(
-        lambda net: net.readout, run.trajectory, jnp.broadcast_to(vector, (*shape, 5))
+        lambda net: net.readout, run.trajectory.stacked, jnp.broadcast_to(vector, (*shape, 5))
     )
     found = sharpness_along(problem, given)
     truth = every_record(problem, run.trajectory).value.reshape(found.value.shape)
@@ -161,7 +164,7 @@ def test_a_trajectory_in_pieces_is_followed_like_the_whole(problem, trajectory):
     whole = sharpness_along(problem, trajectory)
     tracker = SharpnessTracker(problem)
     cuts = (slice(0, 7), slice(7, 8), slice(8, None))
-    parts = [tracker.along(jax.tree.map(lambda w, c=c: w[c], trajectory)) for c in cuts]
+    parts = [tracker.along(trajectory[cut].stacked) for cut in cuts]
     np.testing.assert_array_equal(np.concatenate([part.value for part in parts]), whole.value)
 
 

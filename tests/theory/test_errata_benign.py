@@ -194,7 +194,7 @@ def test_errata_E11_some_draws_are_past_the_limit_already_at_d_1600():
     problems = [synthetic.spiked(seed, d).problem for seed in range(runs)]
     keys = jax.random.split(jax.random.key(0), runs)
     wide = simulate_wide(problems, 10 * (d + 3), 3, 1e-3, 1.0, keys, max_steps=1)
-    numbers = np.array([1e-4 / 3 * run.start.curvature() for run in wide.outcomes])
+    numbers = np.array([1e-4 / 3 * start.curvature() for start in wide.starts])
     assert numbers.min() < 2 < numbers.max()
 
 

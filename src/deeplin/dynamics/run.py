@@ -135,9 +135,11 @@ class Run:
         for name in ("status", "steps", "learning_rate"):
             values[name] = one(values[name])
         values["evidence"] = {name: one(entry) for name, entry in self.evidence.items()}
-        values["records"] = Records(
-            {n: v if n in ("step", "time") else one(v, 1) for n, v in self.records.items()}
-        )
+        records = {n: v if n in ("step", "time") else one(v, 1) for n, v in self.records.items()}
+        if "time" in records and "time" in values["evidence"]:
+            # A flow that stopped before the others repeats its end: that is then its time.
+            records["time"] = np.minimum(records["time"], values["evidence"]["time"])
+        values["records"] = Records(records)
         path = self.trajectory
         if path is not None:
             arrays = tuple(array[:, index] for array in path.arrays)

@@ -27,7 +27,9 @@ class Claim:
     within the limits, `holds in part` if some are, `fails` if none is; NaN is never within.
 
     ```python
-    Claim("ends at 2/η", {"η = 0.02": 0.79, "η = 0.07": 0.99}, lower=0.9).verdict  # 'holds in part'
+    from deeplin.figures.claims import Claim
+    claim = Claim("ends at 2/η", {"η = 0.02": 0.79, "η = 0.07": 0.99}, lower=0.9)
+    assert claim.verdict == "holds in part"
     ```
     """
 

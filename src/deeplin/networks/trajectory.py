@@ -22,6 +22,11 @@ class Trajectory(eqx.Module):
     trajectory is a trajectory.
 
     ```python
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(2, 2, 1), scale=0.5)
+    run = dl.gradient_descent(problem, net, 0.05, 10, record_every=5, record=["risk"])
     run.trajectory[-1].product, len(run.trajectory), run.trajectory.weights[0].shape
     ```
     """
