@@ -5,9 +5,10 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from contextlib import nullcontext
+from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import numpy as np
 import typer
@@ -15,6 +16,7 @@ import typer
 from deeplin.checks import InputError, finite_array
 from deeplin.cli import table_options as table
 from deeplin.cli.app import app
+from deeplin.files import whole_file
 
 if TYPE_CHECKING:
     from deeplin.problems.formats import Column
@@ -42,22 +44,24 @@ def predict(
     model = read_model(run)
     from deeplin.problems.reading import stream_rows
 
-    # The first chunk is read before anything is opened: bad input must not cost an old file.
     chunks = stream_rows(source, model.columns)
     first = next(chunks, None)
     if first is None:
         raise InputError(f"{source!r} holds no row; pass a table with at least one.")
 
-    def write(path: Path | None) -> None:
-        opened = nullcontext(sys.stdout) if path is None else path.open("w", newline="")
-        with opened as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(model.targets)
-            for rows in (first, *chunks):
-                writer.writerows((rows @ model.coefficients + model.intercepts).tolist())
+    def write_rows(file: TextIO) -> None:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(model.targets)
+        for rows in chain([first], chunks):
+            writer.writerows((rows @ model.coefficients + model.intercepts).tolist())
+
+    def write(path: Path) -> None:
+        # Whole or not at all: a bad row far down must not cost an older file.
+        with whole_file(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
+            write_rows(text)
 
     if out is None:
-        write(None)
+        write_rows(sys.stdout)
     else:
         table.write_file(out, write)
 

@@ -111,5 +111,7 @@ def write_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Write where the user asked; a folder that is missing or closed gets one sentence."""
     try:
         write(path)
+    except InputError:
+        raise  # what was read is wrong, not where it is written
     except (OSError, ValueError) as error:
         raise InputError(f"cannot write {str(path)!r}: {error}") from error
