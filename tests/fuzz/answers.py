@@ -1,12 +1,18 @@
 """One command answered in this process, and what is wrong with the answer, if anything."""
 
 import contextlib
+import functools
 import io
 import re
 import traceback
 import warnings
 
+import typer.main
+
 from deeplin.cli import main
+
+# The commands are described once for all cases: building them anew is two thirds of a case's time.
+typer.main.get_command = functools.cache(typer.main.get_command)
 
 NOT_A_NUMBER = re.compile(r"(?<![\w'])(nan|NaN)(?![\w'])")
 
