@@ -32,6 +32,7 @@ GELU = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.5, ac
         ({"momentum": -0.1}, "momentum is -0.1"),
         ({"record_every": 0}, "record_every is 0"),
         ({"record_every": 10, "record": ["loss"]}, "record holds 'loss'"),
+        ({"record_every": 10, "record": np.ones((2, 3))}, "record holds array"),
         ({"gap": -1e-3}, "gap is -0.001"),
         ({"gap": float("nan")}, "gap is nan"),
         ({"loss_target": -1.0}, "loss_target is -1"),

@@ -74,9 +74,9 @@ def check_quantities(
     possible += ON_REQUEST if objective.layout.network else ON_REQUEST[:1]
     chosen = (names,) if isinstance(names, str) else tuple(names)
     for name in chosen:
-        if name not in possible:
+        if not isinstance(name, str) or name not in possible:
             raise InputError(
-                f"record holds {name!r}, which cannot be measured here; pass names out of "
+                f"record holds {shown(name)}, which cannot be measured here; pass names out of "
                 f"{', '.join(possible)}."
             )
     return chosen
