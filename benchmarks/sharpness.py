@@ -11,12 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import deeplin as dl
-from deeplin.kernels.singular_values import extreme_singular
-from deeplin.networks import data_risk, linear_risk, products
+from deeplin.networks import data_risk, linear_risk
 from deeplin.networks.risk import Data
 from deeplin.problems import synthetic
 from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along
-from deeplin.sharpness.operators import AutodiffHessian, ReducedHessian
 
 WIDTHS = (5,) * 10 + (1,)
 BATCH = 200
@@ -24,13 +22,7 @@ BATCH = 200
 
 def measure() -> dict[str, dict]:
     problem = synthetic.flat_minima(seed=0).problem
-    return (
-        {"exact_sharpness": _exact(problem)}
-        | _tracking(problem)
-        | _records(problem)
-        | _auto()
-        | _kernels()
-    )
+    return {"exact_sharpness": _exact(problem)} | _tracking(problem) | _records(problem) | _auto()
 
 
 def _exact(problem) -> dict:
@@ -176,37 +168,6 @@ def _auto() -> dict:
             "at_most": True,
             "details": details,
         }
-    }
-
-
-def _kernels() -> dict:
-    """Compiled code against the same in NumPy, on batches of the papers' 5×5 layers."""
-    rng = np.random.default_rng(0)
-    lower, upper = rng.normal(size=(2, 20_000, 5, 5))
-    fast, slow, ours, lapack = _interleaved(
-        lambda: products.imbalance([lower, upper]),
-        lambda: upper.mT @ upper - lower @ lower.mT,
-        lambda: extreme_singular(lower),
-        lambda: np.linalg.svd(lower),
-        repetitions=5,
-    )
-    problem = synthetic.flat_minima(seed=0).problem
-    keys = jax.random.split(jax.random.key(0), BATCH)
-    nets = dl.initialize.gaussian(keys, WIDTHS, 0.35)
-    reduced, everyone = ReducedHessian(problem, nets), np.arange(BATCH)
-    autodiff = AutodiffHessian(problem, nets)
-    vectors = rng.normal(size=reduced.shape), rng.normal(size=autodiff.shape)
-    compiled, jitted = _interleaved(
-        lambda: reduced(everyone, vectors[0]), lambda: autodiff(everyone, vectors[1])
-    )
-    return {
-        "kernel: imbalance": {"ratio": slow / fast, "target": 2, "details": {}},
-        "kernel: singular values": {"ratio": lapack / ours, "target": 2, "details": {}},
-        "kernel: Hessian-vector products": {
-            "ratio": jitted / compiled,
-            "target": 2,
-            "details": {"microseconds": 1e6 * compiled / BATCH},
-        },
     }
 
 

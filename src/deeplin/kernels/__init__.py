@@ -2,9 +2,8 @@
 
 Every kernel repeats what a few lines of NumPy say; those lines are its oracle in the tests, and
 `make bench` measures what it gains over NumPy or JAX. A kernel that gains less than twice goes.
-Descent and exact sharpness treat several networks at once with `lanes`; tracking, where each one
-needs its own number of products, takes them one by one; the rotations of the singular values run
-over a longer trailing axis of matrices.
+What treats several networks or matrices at once does it with `lanes`; tracking, where each one
+needs its own number of products, takes them one by one.
 """
 
 from typing import NamedTuple
@@ -35,6 +34,30 @@ TABLE = (
         "rows",
         "tests/dynamics/test_kernels.py::test_gelu_kernel_follows_autodiff_for_any_number_of_rows",
         "descent, GELU",
+    ),
+    Kernel(
+        "GELU and ReLU with their slopes, and the exponential, in lanes",
+        "activations",
+        "tests/dynamics/test_kernels.py::test_gelu_and_its_slope_are_accurate_to_rounding",
+        "descent, GELU",
+    ),
+    Kernel(
+        "momentum, weight decay, rates of layers and schedules, in lanes (at most 1.1 of plain)",
+        "moving",
+        "tests/dynamics/test_optimizers.py::test_every_option_is_a_plain_loop",
+        "descent, weight decay over plain",
+    ),
+    Kernel(
+        "mini-batches without replacement for every network and step",
+        "batches.draw_all",
+        "tests/dynamics/test_optimizers.py::test_the_rows_are_the_shuffle_they_are_said_to_be",
+        "kernel: mini-batches",
+    ),
+    Kernel(
+        "descent of one wide linear network by updates of rank q",
+        "wide.descend",
+        "tests/dynamics/test_rank_steps.py::test_steps_are_those_of_dense_descent",
+        "kernel: descent of one wide network",
     ),
     Kernel(
         "Hessian-vector products of linear networks with one output",
@@ -73,4 +96,4 @@ TABLE = (
         "kernel: imbalance",
     ),
 )
-"""`lanes`, `activations` and `compiling` are what they are made of."""
+"""`lanes` and `compiling` are what they are made of."""

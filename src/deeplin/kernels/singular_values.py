@@ -8,26 +8,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+from numba import njit
+
+from deeplin.kernels.compiling import call, digest
+from deeplin.kernels.lanes import (
+    LANES,
+    any_outside,
+    choose_less,
+    fill,
+    load,
+    multiply_add,
+    square_root,
+    store,
+)
 
 SMALL = 16
 """Shorter side up to which rotations are faster than LAPACK."""
 SWEEPS = 60
 """Far more than the five to ten that double precision needs."""
-LANES = 64
-"""Matrices rotated side by side."""
-GROUP = 32 * LANES
+GROUP = 256 * LANES
 """Matrices worth a thread of their own."""
 ROUNDING = 4e-15
 """Rows whose cosine is below this are orthogonal."""
 SLIGHT = 1e-17
 """Squared cosine and tangent of rotations so slight that what they undo is lost to rounding."""
-MULTIPLY_ADD = {"contract"}
-"""A product and a sum may be rounded once, together."""
 TINY = 1e-290
 """Squared inner products below this are lost to underflow."""
 
@@ -95,44 +104,52 @@ def _rotated(matrices: np.ndarray, vectors: bool) -> tuple[np.ndarray, np.ndarra
     m, n = matrices.shape[-2:]
     flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
     count = len(flat)
-    kept = count if vectors else 0
+    kept, rotate = count if vectors else 0, _kernel(digest())
     found = np.empty((count, 2)), np.zeros((kept, m)), np.zeros((kept, n))
     cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), GROUP))
     pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]
     if len(pieces) > 1:
         with ThreadPoolExecutor(len(pieces)) as pool:
-            list(pool.map(lambda part: _rotate(flat[part], *(f[part] for f in found)), pieces))
+            list(pool.map(lambda part: call(rotate, flat[part], *(f[part] for f in found)), pieces))
     else:
-        _rotate(flat, *found)
+        call(rotate, flat, *found)
     return found
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=MULTIPLY_ADD)
-def _rotate(stack, values, left, right):
-    """Rotate the rows of each matrix until they are orthogonal: their norms are its values.
+@cache
+def _kernel(sources: str):
+    """The compiled function `rotate(stack, values, left, right)`."""
 
-    The matrices of a group go through the same rotations side by side, in the last axis of `rows`,
-    which the compiler turns into vector instructions. Without place for vectors only the values.
-    """
-    count, m, n = stack.shape
-    rows, squares, sizes = np.zeros((m, n, LANES)), np.empty((m, LANES)), np.ones(LANES)
-    for first in range(0, count, LANES):
-        lanes = min(LANES, count - first)
-        _load(stack[first : first + lanes], rows, sizes)
-        for _ in range(SWEEPS):
-            if _sweep(rows, squares):
-                break
-        for lane in range(lanes):
-            b = first + lane
-            top = np.argmax(squares[:, lane])
-            norm = np.sqrt(squares[top, lane])
-            values[b, 0] = sizes[lane] * norm
-            values[b, 1] = sizes[lane] * np.sqrt(np.min(squares[:, lane]))
-            if len(left) > 0:
-                _vectors(stack[b], rows[top, :, lane], norm, values[b, 0], left[b], right[b])
+    @njit(nogil=True, cache=True, error_model="numpy")
+    def rotate(stack, values, left, right):
+        """Rotate the rows of each matrix until they are orthogonal: their norms are its values.
+
+        The matrices of a lane go through the same rotations. Without place for vectors only values.
+        """
+        assert sources  # in the closure, hence in the key of the cache on disk
+        count, m, n = stack.shape
+        rows, squares = np.zeros((m * n, LANES)), np.empty((m, LANES))
+        sizes = np.ones(LANES)
+        for first in range(0, count, LANES):
+            lanes = min(LANES, count - first)
+            _load(stack[first : first + lanes], rows, sizes)
+            for _ in range(SWEEPS):
+                if _sweep(rows, squares, m, n):
+                    break
+            for lane in range(lanes):
+                b = first + lane
+                top = np.argmax(squares[:, lane])
+                norm = np.sqrt(squares[top, lane])
+                values[b, 0] = sizes[lane] * norm
+                values[b, 1] = sizes[lane] * np.sqrt(np.min(squares[:, lane]))
+                if len(left) > 0:
+                    row = rows[top * n : (top + 1) * n, lane]
+                    _vectors(stack[b], row, norm, values[b, 0], left[b], right[b])
+
+    return rotate
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _vectors(matrix, row, norm, value, left, right):
     """v is the largest row at length one, u = Av/σ; of a zero matrix any unit vectors will do."""
     m, n = matrix.shape
@@ -147,7 +164,7 @@ def _vectors(matrix, row, norm, value, left, right):
         left[i] /= value
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@njit(nogil=True, error_model="numpy")
 def _load(stack, rows, sizes):
     """Lay matrices side by side, scaled to entries of size one, whose squares cannot underflow."""
     lanes, m, n = stack.shape
@@ -159,41 +176,51 @@ def _load(stack, rows, sizes):
         sizes[lane] = largest if largest > 0 else 1.0
         for i in range(m):
             for j in range(n):
-                rows[i, j, lane] = stack[lane, i, j] / sizes[lane]
+                rows[i * n + j, lane] = stack[lane, i, j] / sizes[lane]
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy", fastmath=MULTIPLY_ADD)
-def _sweep(rows, squares):
+@njit(nogil=True, forceinline=True)
+def _sweep(rows, squares, m, n):
     """One round of rotations over all pairs of rows; whether all of them were slight."""
-    m, n, _ = rows.shape
-    inner, cosine, sine = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    squares[:] = 0.0
+    zero, greatest = fill(rows, 0.0), fill(rows, 0.0)
     for i in range(m):
-        for j in range(n):
-            for lane in range(LANES):
-                squares[i, lane] += rows[i, j, lane] ** 2
-    substantial = 0
+        total = zero
+        for j in range(i * n, (i + 1) * n):
+            total = multiply_add(load(rows, j), load(rows, j), total)
+        store(squares, i, total)
     for p in range(m - 1):
         for q in range(p + 1, m):
-            inner[:] = 0.0
+            inner = zero
             for j in range(n):
-                for lane in range(LANES):
-                    inner[lane] += rows[p, j, lane] * rows[q, j, lane]
-            for lane in range(LANES):
-                twice, apart = 2 * inner[lane], squares[q, lane] - squares[p, lane]
-                both, square = squares[p, lane] * squares[q, lane], inner[lane] ** 2
-                tangent = twice / (abs(apart) + np.sqrt(apart * apart + twice * twice))
-                tangent = tangent if apart >= 0 else -tangent
-                tangent = tangent if square > ROUNDING**2 * both + TINY else 0.0
-                slight = tangent * tangent <= SLIGHT and square <= SLIGHT * both
-                substantial += 0 if slight or tangent == 0 else 1
-                cosine[lane] = 1 / np.sqrt(1 + tangent * tangent)
-                sine[lane] = cosine[lane] * tangent
-                squares[p, lane] -= tangent * inner[lane]
-                squares[q, lane] += tangent * inner[lane]
+                inner = multiply_add(load(rows, p * n + j), load(rows, q * n + j), inner)
+            tangent, slope = _rotation(inner, load(squares, p), load(squares, q))
+            greatest = choose_less(greatest, slope, slope, greatest)
+            store(squares, p, load(squares, p) - tangent * inner)
+            store(squares, q, multiply_add(tangent, inner, load(squares, q)))
+            one = fill(rows, 1.0)
+            cosine = one / square_root(multiply_add(tangent, tangent, one))
+            sine = cosine * tangent
             for j in range(n):
-                for lane in range(LANES):
-                    x, y = rows[p, j, lane], rows[q, j, lane]
-                    rows[p, j, lane] = cosine[lane] * x - sine[lane] * y
-                    rows[q, j, lane] = sine[lane] * x + cosine[lane] * y
-    return substantial == 0
+                x, y = load(rows, p * n + j), load(rows, q * n + j)
+                store(rows, p * n + j, cosine * x - sine * y)
+                store(rows, q * n + j, multiply_add(sine, x, cosine * y))
+    return not any_outside(greatest, fill(rows, -1.0), fill(rows, SLIGHT))
+
+
+@njit(nogil=True, forceinline=True)
+def _rotation(inner, p, q):
+    """Tangent of the angle that makes two rows orthogonal, zero where they are; and how great.
+
+    The second is the larger of tangent² and squared cosine, zero where nothing is turned.
+    """
+    zero, twice, apart = fill(inner, 0.0), inner + inner, q - p
+    both, square = p * q, inner * inner
+    distance = choose_less(apart, zero, zero - apart, apart)
+    root = square_root(multiply_add(apart, apart, twice * twice))
+    tangent = twice / (distance + root)
+    tangent = choose_less(apart, zero, zero - tangent, tangent)
+    limit = multiply_add(fill(inner, ROUNDING**2), both, fill(inner, TINY))
+    tangent = choose_less(limit, square, tangent, zero)
+    slope, cosine = tangent * tangent, square / both
+    slope = choose_less(slope, cosine, cosine, slope)
+    return tangent, choose_less(limit, square, slope, zero)
