@@ -81,8 +81,9 @@ def gradient_descent(
       as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
     - `record_every`, `record`, `keep_weights`: measure at steps 0, k, 2k, … and the last one; which
       quantities (default: all that are cheap and apply; also `eigenvalues`, the five largest of
-      the Hessian, `product_singular_values`, and your own as `{"name": function of the network}`,
-      alone or among the names); whether `run.trajectory` keeps the weights there.
+      the Hessian, `product_singular_values`, for linear networks `flow_sharpness`, the sharpness
+      at which the gradient flow from here would end, and your own as `{"name": function of the
+      network}`, alone or among the names); whether `run.trajectory` keeps the weights there.
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
     - `backend`: `"kernel"` (compiled for small networks on a CPU), `"shape-free"` (the same without
       the shape as a constant: slower, and never compiled again), `"wide"` (compiled for single

@@ -1,4 +1,4 @@
-"""Steps of the gradient flow: a diffrax solver over a batch, with an event at the goal."""
+"""Steps of the gradient flow: a compiled kernel or a diffrax solver, with an event at the goal."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
+from deeplin.dynamics.flow_kernel import MOST, flow_batch, pair_of
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.state import GAVE_UP, REACHED, RUNNING, State
 
@@ -63,11 +64,38 @@ def move(
 ) -> State:
     """Take each run towards the time `until`, by at most CHUNK steps, stopping at its goal."""
     allowed = tuple(ALLOWANCE[solver.method] * item for item in (solver.rtol, solver.atol))
-    running = (state.weights, fixed, state.memory.time, state.steps, state.outcome)
     goals = np.broadcast_to(goal, state.steps.shape)
+    if solver.method != IMPLICIT and _in_kernel(objective, state.weights):
+        return _by_kernel(solver, allowed, objective, fixed, state, until, goals)
+    running = (state.weights, fixed, state.memory.time, state.steps, state.outcome)
     arrays = (objective.data, running, goals, until, solver.limit, allowed)
     moved = _move(solver.method, objective.value_and_gradient, *jax.tree.map(jnp.asarray, arrays))
     weights, (time, taken, rejected, outcome) = moved[0], map(np.asarray, moved[1:])
+    return _later(solver, state, weights, time, taken, rejected, outcome)
+
+
+def _in_kernel(objective: Objective, weights: tuple) -> bool:
+    """Whether compiled code without a shape can take the steps: linear networks on a CPU."""
+    small = sum(weight[0].size for weight in weights) <= MOST
+    return objective.has_gap and small and all(isinstance(w, np.ndarray) for w in weights)
+
+
+def _by_kernel(solver, allowed, objective, fixed, state: State, until, goals) -> State:
+    """`move` in compiled code."""
+    networks = objective.layout.tree(state.weights, fixed)
+    quadratic = objective.data[0]
+    weights, time, counts = flow_batch(
+        (quadratic.covariance, quadratic.optimum), networks, pair_of(solver.method), allowed,
+        CHUNK, until, goals, state.memory.time, state.outcome,
+    )  # fmt: skip
+    taken, rejected, outcome = counts.T
+    spent = (outcome == RUNNING) & (state.steps + taken >= solver.limit)
+    outcome = np.where(spent, GAVE_UP, outcome)
+    return _later(solver, state, weights, time, taken, rejected, outcome)
+
+
+def _later(solver: Solver, state: State, weights, time, taken, rejected, outcome) -> State:
+    """The state after some steps."""
     size = sum(weight[0].size for weight in weights)
     memory = Times(
         time,

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from deeplin.checks import InputError, shown
+from deeplin.dynamics.flow_limit import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import State
 from deeplin.kernels.singular_values import extreme_singular
@@ -32,7 +33,7 @@ QUANTITIES = (
     "conservation",
 )
 """Recorded unless others are asked for."""
-ON_REQUEST = ("eigenvalues", "product_singular_values")
+ON_REQUEST = ("eigenvalues", "product_singular_values", "flow_sharpness")
 TOP = 5
 """Eigenvalues of the Hessian in a record."""
 
@@ -71,7 +72,8 @@ def check_quantities(
     possible = applicable(objective, network)
     if names is None:
         return possible
-    possible += ON_REQUEST if objective.layout.network else ON_REQUEST[:1]
+    of_networks = ON_REQUEST if objective.has_gap else ON_REQUEST[:-1]
+    possible += of_networks if objective.layout.network else ON_REQUEST[:1]
     chosen = (names,) if isinstance(names, str) else tuple(names)
     for name in chosen:
         if not isinstance(name, str) or name not in possible:
@@ -141,7 +143,19 @@ class Quantities:
             size = sum(leaf[0].size for leaf in self.ensemble.weights)
             count = min(TOP, size)
             found["eigenvalues"] = spectrum_along(self.problem, tree, count=count).values
+        if "flow_sharpness" in self.names:
+            found |= self._flow_sharpness(tree)
         return found | {name: self._own(function, tree) for name, function in self.own.items()}
+
+    def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
+        """Sharpness at the end of the gradient flow from each state, with its error."""
+        axes = tree.weights[0].shape[:2]
+        flat = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
+        value, error = flow_sharpness(self.problem, flat)
+        return {
+            "flow_sharpness": value.reshape(axes),
+            "flow_sharpness_error": error.reshape(axes),
+        }
 
     def _records(self, states: Sequence[State]) -> PyTree:
         """All states in one tree whose arrays have axes for states and runs."""

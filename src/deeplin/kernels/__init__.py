@@ -60,6 +60,12 @@ TABLE = (
         "kernel: descent of one wide network",
     ),
     Kernel(
+        "gradient flow of linear networks, each with its own steps",
+        "flow.flow_members",
+        "tests/dynamics/test_flow_limit.py::test_the_flow_ends_where_that_of_scipy_does",
+        "kernel: gradient flow",
+    ),
+    Kernel(
         "Hessian-vector products of linear networks with one output",
         "hessian.multiply_members",
         "tests/sharpness/test_operators.py::test_products_are_those_of_the_dense_hessian",

@@ -1,0 +1,124 @@
+"""Where the flow ends: against SciPy on the raw equation, closed forms and conservation laws."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import deeplin as dl
+from deeplin.dynamics import flow_kernel, flow_limit, flow_steps, state
+from deeplin.kernels import flow as kernel
+
+
+def split(vector, shapes):
+    ends = np.cumsum([m * n for m, n in shapes])[:-1]
+    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), shapes, strict=True)]
+
+
+def gradients(weights, problem, readout):
+    """∇R of every layer, from the rows of the data and plain products of matrices."""
+    last = np.eye(len(weights[-1])) if readout is None else readout[None]
+    ahead = [last]
+    for weight in weights[:0:-1]:
+        ahead.append(ahead[-1] @ weight)
+    targets, inside = problem.targets.reshape(problem.samples, -1), problem.inputs.T
+    layers = [inside]
+    for weight in weights:
+        layers.append(weight @ layers[-1])
+    error = 2 / problem.samples * (last @ layers[-1] - targets.T)
+    return [b.T @ error @ a.T for b, a in zip(ahead[::-1], layers[:-1], strict=True)]
+
+
+def flowed(weights, problem, readout, time):
+    """The weights some time later, by SciPy."""
+    shapes = [weight.shape for weight in weights]
+
+    def field(_time, vector):
+        slopes = gradients(split(vector, shapes), problem, readout)
+        return -np.concatenate([slope.ravel() for slope in slopes])
+
+    start = np.concatenate([weight.ravel() for weight in weights])
+    found = solve_ivp(field, (0, time), start, method="DOP853", rtol=1e-12, atol=1e-13)
+    return split(found.y[:, -1], shapes)
+
+
+def several_outputs(rng):
+    X = rng.normal(size=(30, 4))
+    return dl.Problem.from_data(X, X @ rng.normal(size=(4, 2)) + rng.normal(size=(30, 2)))
+
+
+@pytest.mark.parametrize("kind", ["one output", "read-out", "two outputs"])
+def test_the_flow_ends_where_that_of_scipy_does(kind, problem, rng):
+    readout = None
+    if kind == "two outputs":
+        problem, widths = several_outputs(rng), (4, 3, 4, 2)
+    else:
+        widths = (5, 3, 4, 1) if kind == "one output" else (5, 4, 3)
+        readout = rng.normal(size=3) if kind == "read-out" else None
+    weights = [0.7 * rng.normal(size=s) for s in zip(widths[1:], widths[:-1], strict=True)]
+    net = dl.Network([weight[None] for weight in weights], readout)
+    limit = flow_limit.flow_limit(problem, net)
+    assert limit.reached.all()
+    ends = flowed(weights, problem, readout, time=60.0)
+    for mine, other in zip(limit.network.weights, ends, strict=True):
+        np.testing.assert_allclose(mine[0], other, atol=1e-8)
+    value, error = flow_limit.flow_sharpness(problem, net)
+    dense = dl.sharpness(problem, dl.Network(ends, readout), method="dense").value
+    assert value[0] == pytest.approx(dense, rel=1e-8)  # 60 time units and 1e-10 a step
+    assert error[0] < 1e-10 * value[0]
+
+
+def test_the_record_follows_descent_and_the_end_keeps_what_the_flow_conserves(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6)
+    run = dl.gradient_descent(problem, net, 0.05, 20, record_every=10, record=["flow_sharpness"])
+    assert set(run.records) == {"step", "flow_sharpness", "flow_sharpness_error"}
+    for step in range(3):
+        start = [np.asarray(weight) for weight in run.trajectory[step].weights]
+        ends = flowed(start, problem, None, time=60.0)
+        dense = dl.sharpness(problem, dl.Network(ends), method="dense").value
+        assert run.records["flow_sharpness"][step] == pytest.approx(dense, rel=1e-8)
+    limit = flow_limit.flow_limit(problem, run.trajectory[0].with_batch())
+    first, second = (np.asarray(weight)[0] for weight in limit.network.weights)
+    before = [np.asarray(weight) for weight in net.weights]
+    kept = before[1].T @ before[1] - before[0] @ before[0].T
+    np.testing.assert_allclose(second.T @ second - first @ first.T, kept, atol=1e-9)  # FM-L1
+    np.testing.assert_allclose((second @ first)[0], problem.optimum, atol=1e-12)
+
+
+def test_two_scalar_layers_end_where_the_conserved_difference_says():
+    """ab = w* and a² − b² = D: sharpness 2(a² + b²) = 2√(D² + 4w*²), for Σ̂ = 1."""
+    problem = dl.Problem.from_data(np.array([[1.0], [-1.0]]), np.array([2.0, -2.0]))
+    a, b = np.array([0.1, 1.5, -2.0]), np.array([0.3, 0.2, -0.1])
+    net = dl.Network([a[:, None, None], b[:, None, None]])
+    value, _ = flow_limit.flow_sharpness(problem, net)
+    np.testing.assert_allclose(value, 2 * np.sqrt((a**2 - b**2) ** 2 + 16), rtol=1e-9)
+
+
+def test_a_flow_that_ends_at_no_minimizer_has_no_sharpness(problem):
+    saddle = dl.Network([np.zeros((1, 3, 5)), np.zeros((1, 1, 3))])
+    lost = dl.Network([np.full((1, 3, 5), np.nan), np.ones((1, 1, 3))])
+    fine = dl.Network([np.full((1, 3, 5), 0.1), np.ones((1, 1, 3))])
+    layers = zip(saddle.weights, lost.weights, fine.weights, strict=True)
+    nets = dl.Network([np.concatenate(same) for same in layers])
+    value, error = flow_limit.flow_sharpness(problem, nets)
+    assert np.isnan(value).tolist() == [True, True, False]
+    assert np.isinf(error).tolist() == [True, True, False]
+
+
+def test_only_linear_networks_on_a_problem_have_it(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6, activation="gelu")
+    with pytest.raises(dl.InputError, match="'flow_sharpness', which cannot be measured here"):
+        dl.gradient_descent(problem, net, 0.05, 5, record_every=1, record=["flow_sharpness"])
+
+
+def test_kernel_takes_the_steps_of_diffrax(problem, monkeypatch):
+    """The same pair and tolerance; only the first step is chosen in a way of its own."""
+    assert (kernel.REACHED, kernel.GAVE_UP) == (state.REACHED, state.GAVE_UP)
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6)
+    mine = dl.gradient_flow(problem, net, until=1.0, rtol=1e-10, atol=1e-12, solver="explicit")
+    monkeypatch.setattr(flow_steps, "_in_kernel", lambda *_: False)
+    other = dl.gradient_flow(problem, net, until=1.0, rtol=1e-10, atol=1e-12, solver="explicit")
+    for a, b in zip(mine.network.weights, other.network.weights, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-9)
+    assert abs(mine.steps - other.steps) <= 0.1 * other.steps
+    assert flow_kernel.pair_of("Tsit5").order == 5
