@@ -23,7 +23,8 @@ def measure() -> dict[str, dict]:
     jax.config.update("jax_enable_x64", True)
     return {
         "descent, linear": batch_against_loop("linear", networks=200, steps=20_000, target=200),
-        "descent, GELU": batch_against_loop("gelu", networks=160, steps=1_500, target=9),
+        "descent, GELU": batch_against_loop("gelu", networks=160, steps=1_500, target=30),
+        "descent, ReLU": batch_against_loop("relu", networks=160, steps=1_500, target=30),
         "descent, cost at n = 10⁶ over n = 50": independence_of_samples(),
         **wide_against_plain(),
         "descent, one small network: milliseconds of a call": fixed_cost(),

@@ -102,4 +102,4 @@ TABLE = (
         "kernel: imbalance",
     ),
 )
-"""`lanes` and `compiling` are what they are made of."""
+"""`lanes`, `products` and `compiling` are what they are made of."""

@@ -73,9 +73,14 @@ def store(typing_context, array, row, lane) -> Any:
 
 def _pointer(context, builder, signature, arguments):
     array_type, row_type = signature.args[:2]
-    vector = context.get_value_type(Lane(array_type.dtype))
-    view = context.make_array(array_type)(context, builder, arguments[0])
     row = context.cast(builder, arguments[1], row_type, types.intp)
+    return entry_pointer(context, builder, array_type, arguments[0], row)
+
+
+def entry_pointer(context, builder, array_type, array, row):
+    """Where the lane at `row` (a machine integer) is in memory."""
+    vector = context.get_value_type(Lane(array_type.dtype))
+    view = context.make_array(array_type)(context, builder, array)
     entry = builder.gep(view.data, [builder.mul(row, ir.Constant(row.type, LANES))])
     return builder.bitcast(entry, vector.as_pointer())
 
@@ -126,22 +131,16 @@ _arithmetic(operator.truediv, "fdiv")
 @intrinsic
 def multiply_add(typing_context, a, b, c) -> Any:
     """a·b + c, rounded once where the machine can."""
-    return a(a, b, c), _machine_function("fmuladd")
+    return a(a, b, c), vector_function("fmuladd")
 
 
 @intrinsic
 def square_root(typing_context, a) -> Any:
     """√a."""
-    return a(a), _machine_function("sqrt")
+    return a(a), vector_function("sqrt")
 
 
-@intrinsic
-def nearest_integer(typing_context, a) -> Any:
-    """The whole number nearest to a, as a float."""
-    return a(a), _machine_function("rint")
-
-
-def _machine_function(name: str):
+def vector_function(name: str):
     """A lowering to the vector form of an LLVM function of lanes."""
 
     def build(context, builder, signature, arguments):
@@ -183,25 +182,28 @@ def any_outside(typing_context, value, low, high) -> Any:
 
 
 @intrinsic
-def power_of_two(typing_context, k) -> Any:
-    """2^k for whole k, small enough for 2^k to be a normal number.
+def nearest_power(typing_context, x, factor) -> Any:
+    """The whole number k nearest to x·factor, as a float, and 2^k; both must be normal numbers.
 
-    Adding 1.5·2^m, with m bits of mantissa, leaves k in the lowest bits of the sum; from there it
-    moves to the exponent of the floating-point number 1.0.
+    Adding 1.5·2^m, with m bits of mantissa, rounds to a whole number and leaves it in the lowest
+    bits of the sum; from there it moves to the exponent of the floating-point number 1.0.
     """
-    bits = k.dtype.bitwidth
+    bits = x.dtype.bitwidth
     mantissa = np.finfo(f"float{bits}").nmant
     one = int(np.ones(1, f"float{bits}").view(f"int{bits}")[0])
+    pair = types.UniTuple(x, 2)
 
     def build(context, builder, signature, arguments):
         floats, integers = arguments[0].type, ir.VectorType(ir.IntType(bits), LANES)
         shift = ir.Constant(floats, [1.5 * 2.0**mantissa] * LANES)
-        low_bits = builder.bitcast(builder.fadd(arguments[0], shift), integers)
+        rounded = vector_function("fmuladd")(context, builder, signature, (*arguments, shift))
+        low_bits = builder.bitcast(rounded, integers)
         moved = builder.shl(low_bits, ir.Constant(integers, [mantissa] * LANES))
         scaled = builder.add(moved, ir.Constant(integers, [one] * LANES))
-        return builder.bitcast(scaled, floats)
+        power = builder.bitcast(scaled, floats)
+        return context.make_tuple(builder, pair, (builder.fsub(rounded, shift), power))
 
-    return k(k), build
+    return pair(x, factor), build
 
 
 @intrinsic

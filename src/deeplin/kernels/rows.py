@@ -6,6 +6,8 @@ H_k = W_k A_{k−1}, A_k = φ(H_k) for k < L; then D_L = p(f − y), D_{k−1} =
 
 Layouts (every row is a lane): entry (i, j) of layer k, m×n, is row start_k + j·m + i; entry i of
 A_k on row r of a block is row BLOCK·(d_0 + … + d_{k−1}) + r·d_k + i.
+
+The last block is filled up with rows x = 0, y = 0, which add nothing: f(0) = 0 without biases.
 """
 
 from __future__ import annotations
@@ -20,9 +22,10 @@ from deeplin.kernels.activations import apply_activation
 from deeplin.kernels.batches import draw
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, multiply_add, store
 from deeplin.kernels.moving import Options, coefficients, moved, shrunk
+from deeplin.kernels.products import ROWS, add_outer, apply_layer, pull_back
 
-BLOCK = 8
-"""Rows of the data taken together."""
+BLOCK = 10
+"""Rows of the data taken together, a multiple of `ROWS`."""
 
 
 class Rows(NamedTuple):
@@ -57,6 +60,7 @@ class Layer(NamedTuple):
 def rows_kernel(square: int, smooth: bool, options: Options, sources: str):
     """The compiled function `descend` for square layers of one width (0: any), GELU or ReLU."""
     inertia, nesterov, decayed, stochastic = options
+    size = (0,) * square  # its length is part of its type
 
     @njit(nogil=True, cache=True)
     def descend(lanes, data, motion, scratch, clock, until):
@@ -84,11 +88,12 @@ def rows_kernel(square: int, smooth: bool, options: Options, sources: str):
                     _enter_batch(data, scratch, batch, first, count)
                 else:
                     _enter(data, scratch, first, count)
-                _forward(now, scratch, widths, count, square, smooth)
-                value = value + _residual(scratch, lanes.readout, widths, count, True)
-                _backward(now, scratch, widths, count, square)
+                rows = _fill_up(data, scratch, count)
+                _forward(now, scratch, widths, rows, size, smooth)
+                value = value + _residual(scratch, lanes.readout, widths, rows, True)
+                _backward(now, scratch, widths, rows, size)
             if stochastic and data.whole:
-                value = _risk(now, data, scratch, lanes.readout, widths, (square, smooth))
+                value = _risk(now, data, scratch, lanes.readout, widths, (size, smooth))
             value = value / fill(value, len(data.inputs) if data.whole else n)
             if clock == until or any_outside(value, goal, ceiling):
                 store(lanes.rules, 2, value)
@@ -120,8 +125,9 @@ def _risk(weights, data, scratch, readout, widths, kind):
     for first in range(0, len(data.inputs), BLOCK):
         count = min(BLOCK, len(data.inputs) - first)
         _enter(data, scratch, first, count)
-        _forward(weights, scratch, widths, count, kind[0], kind[1])
-        value = value + _residual(scratch, readout, widths, count, False)
+        rows = _fill_up(data, scratch, count)
+        _forward(weights, scratch, widths, rows, kind[0], kind[1])
+        value = value + _residual(scratch, readout, widths, rows, False)
     return value
 
 
@@ -152,25 +158,39 @@ def _enter_batch(data, scratch, batch, first, count):
 
 
 @njit(nogil=True, forceinline=True)
-def _forward(weights, scratch, widths, count, square, smooth):
+def _fill_up(data, scratch, count):
+    """Rows of zeros after the last, up to a multiple of `ROWS`; returns how many there are then."""
+    d, q = data.inputs.shape[1], data.targets.shape[1]
+    rows = (count + ROWS - 1) // ROWS * ROWS
+    scratch.A[count * d : rows * d] = 0.0
+    scratch.targets[count * q : rows * q] = 0.0
+    return rows
+
+
+@njit(nogil=True, forceinline=True)
+def _forward(weights, scratch, widths, count, size, smooth):
     """A_k = φ(W_k A_{k−1}) with φ', for k < L; A_L = W_L A_{L−1}."""
+    A, slopes, square = scratch.A, scratch.slopes, len(size)
     start = below = 0
     last = len(widths) - 1
     for k in range(1, last + 1):
         m, n = widths[k], widths[k - 1]
-        if m == square and n == square:  # constants, so that the loops unroll
-            layer = Layer(start, below, square, square)
-            _apply(weights, scratch.A, scratch.slopes, layer, count, k < last, smooth)
+        above = below + BLOCK * n
+        if m == square and n == square:
+            for r in range(0, count, ROWS):
+                apply_layer(A, above + r * m, weights, start, A, below + r * n, size)
         else:
-            layer = Layer(start, below, m, n)
-            _apply(weights, scratch.A, scratch.slopes, layer, count, k < last, smooth)
+            _apply(weights, A, Layer(start, below, m, n), count)
+        if k < last:
+            for row in range(above, above + count * m):
+                apply_activation(smooth, load(A, row), A, slopes, row)
         start += m * n
-        below += BLOCK * n
+        below = above
 
 
 @njit(nogil=True, forceinline=True)
-def _apply(weights, A, slopes, layer, count, active, smooth):
-    """One layer on every row of the block."""
+def _apply(weights, A, layer, count):
+    """H = W A on every row of the block."""
     start, below, m, n = layer
     above = below + BLOCK * n
     for r in range(count):
@@ -179,11 +199,7 @@ def _apply(weights, A, slopes, layer, count, active, smooth):
             for j in range(n):
                 entry = load(weights, start + j * m + i)
                 total = multiply_add(entry, load(A, below + r * n + j), total)
-            row = above + r * m + i
-            if active:
-                apply_activation(smooth, total, A, slopes, row)
-            else:
-                store(A, row, total)
+            store(A, above + r * m + i, total)
 
 
 @njit(nogil=True, forceinline=True)
@@ -209,20 +225,21 @@ def _residual(scratch, readout, widths, count, keep):
 
 
 @njit(nogil=True, forceinline=True)
-def _backward(weights, scratch, widths, count, square):
+def _backward(weights, scratch, widths, count, size):
     """Add D_k A_{k−1}ᵀ to the gradient of each layer; D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1})."""
     A, slopes, D, gradient = scratch.A, scratch.slopes, scratch.D, scratch.gradient
     start, below = len(weights), BLOCK * (widths.sum() - widths[-1])
-    here, there = 0, len(D) // 2
+    here, there, square = 0, len(D) // 2, len(size)
     for k in range(len(widths) - 1, 0, -1):
         m, n = widths[k], widths[k - 1]
         start -= m * n
         below -= BLOCK * n
         if m == square and n == square:
-            layer = Layer(start, below, square, square)
-            _collect(gradient, D, here, A, layer, count)
-            if k > 1:
-                _pull(weights, D, here, there, slopes, layer, count)
+            for r in range(0, count, ROWS):
+                add_outer(gradient, start, D, here + r * m, A, below + r * n, size)
+                if k > 1:
+                    at = below + r * n
+                    pull_back(D, there + r * n, weights, start, D, here + r * m, slopes, at, size)
         else:
             layer = Layer(start, below, m, n)
             _collect(gradient, D, here, A, layer, count)
