@@ -2,12 +2,18 @@
 
 import subprocess
 import sys
+import warnings
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.flatten_util import ravel_pytree
+from scipy.special import erf
 
 import deeplin as dl
+from deeplin.networks.activations import ACTIVATIONS, GIVES_ONE
 from deeplin.networks.bridges import from_arrays, from_torch
 
 
@@ -31,10 +37,10 @@ class Tensor:
 
 class Linear:
     def __init__(self, weight, bias=None):
-        self.weight, self.bias = Tensor(weight), bias
+        self.weight, self.bias = Tensor(weight), None if bias is None else Tensor(bias)
 
     def __call__(self, x):
-        return x @ self.weight.values.T
+        return x @ self.weight.values.T + (0 if self.bias is None else self.bias.values)
 
 
 class ReLU:
@@ -47,7 +53,14 @@ class GELU:
         self.approximate = approximate
 
     def __call__(self, x):
+        if self.approximate == "none":
+            return 0.5 * x * (1 + erf(x / np.sqrt(2)))
         return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3)))
+
+
+class Tanh:
+    def __call__(self, x):
+        return np.tanh(x)
 
 
 class Identity:
@@ -56,6 +69,15 @@ class Identity:
 
 
 class Dropout:
+    def __init__(self, training=True):
+        self.training = training
+
+
+class LayerNorm:
+    pass
+
+
+class Conv2d:
     pass
 
 
@@ -72,7 +94,7 @@ class Sequential:
         return x
 
 
-@pytest.mark.parametrize("between", [Identity, ReLU, lambda: GELU("tanh"), None])
+@pytest.mark.parametrize("between", [Identity, ReLU, lambda: GELU("tanh"), GELU, Tanh, None])
 def test_a_sequential_is_the_same_function(rng, between):
     shapes = [(4, 3), (6, 4), (2, 6)]
     layers = []
@@ -86,6 +108,108 @@ def test_a_sequential_is_the_same_function(rng, between):
     np.testing.assert_allclose(network(jnp.asarray(inputs)), module(inputs), rtol=1e-12, atol=1e-14)
 
 
+def with_ones(inputs):
+    return np.column_stack([inputs, np.ones(len(inputs))])
+
+
+@pytest.mark.parametrize("between", [Identity, ReLU, lambda: GELU("tanh"), GELU, Tanh])
+@pytest.mark.parametrize("biased", [(1, 1, 1), (0, 1, 0), (0, 0, 1)])
+def test_biases_are_weights_of_a_constant(rng, between, biased):
+    shapes = [(4, 3), (6, 4), (2, 6)]
+    pairs = zip(shapes, biased, strict=True)
+    biases = [rng.normal(size=shape[0]) if here else None for shape, here in pairs]
+    first, second, third = (
+        Linear(rng.normal(size=s), b) for s, b in zip(shapes, biases, strict=True)
+    )
+    module = Sequential(first, between(), second, between(), third)
+    inputs = rng.normal(size=(7, 3))
+    with pytest.warns(UserWarning, match="count in sharpness and training too"):
+        network = from_torch(module)
+    assert network.widths[0] == 4
+    np.testing.assert_allclose(network(with_ones(inputs)), module(inputs), rtol=1e-12, atol=1e-13)
+
+
+def hessian_of_biased(problem, layers, activation):
+    """All entries of the Hessian of the risk in weights and biases, by nested autodiff."""
+    flat, unravel = ravel_pytree(layers)
+
+    def risk(vector):
+        (first, *others), hidden = unravel(vector), jnp.asarray(problem.inputs)
+        hidden = hidden @ first[0].T + first[1]
+        for weight, bias in others:
+            hidden = ACTIVATIONS[activation](hidden) @ weight.T
+            hidden = hidden if bias is None else hidden + bias
+        return jnp.mean((hidden[:, 0] - problem.targets[:, 0]) ** 2)
+
+    return np.asarray(jax.hessian(risk)(flat))
+
+
+@pytest.mark.parametrize(
+    ("activation", "later", "exact"),
+    [("relu", False, True), ("tanh", True, True), ("gelu", True, False)],
+)
+def test_sharpness_with_biases_is_that_of_the_original_or_above_it(rng, activation, later, exact):
+    # Only a constant unit that can move adds parameters; the rest is the same Hessian.
+    inputs, targets = rng.normal(size=(9, 3)), rng.normal(size=9)
+    weights = [rng.normal(size=(4, 3)), rng.normal(size=(1, 4))]
+    biases = [rng.normal(size=4), rng.normal(size=1) if later else None]
+    original = dl.Problem.from_data(inputs, targets)
+    layers = list(zip(weights, biases, strict=True))
+    expected = np.linalg.eigvalsh(hessian_of_biased(original, layers, activation))[-1]
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        network = from_arrays(weights, biases=biases, activation=activation)
+    assert len(said) == later
+    found = dl.sharpness(dl.Problem.from_data(with_ones(inputs), targets), network).value
+    if exact:
+        np.testing.assert_allclose(found, expected, rtol=1e-8)
+    else:
+        assert found > expected * 1.001
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_a_constant_unit_stays_at_one(name):
+    np.testing.assert_allclose(ACTIVATIONS[name](GIVES_ONE[name]), 1, rtol=1e-15)
+
+
+def test_a_network_with_biases_asks_for_the_column_of_ones(rng):
+    network = from_torch(Linear(rng.normal(size=(1, 3)), [1.0]))
+    problem = dl.Problem.from_data(rng.normal(size=(9, 3)), rng.normal(size=9))
+    with pytest.raises(dl.InputError, match="append a column of ones"):
+        dl.sharpness(problem, network)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "gelu_exact"])
+def test_descent_of_other_activations_is_that_of_autodiff(rng, activation):
+    problem = dl.Problem.from_data(rng.normal(size=(9, 3)), rng.normal(size=9))
+    start = dl.Network([rng.normal(size=(4, 3)), rng.normal(size=(1, 4))], activation=activation)
+    run = dl.gradient_descent(problem, start, 0.01, 20)
+    weights = start.weights
+    for _ in range(20):
+        slopes = jax.grad(
+            lambda w: jnp.mean(
+                (dl.Network(w, activation=activation)(problem.inputs) - problem.targets) ** 2
+            )
+        )(weights)
+        weights = [w - 0.01 * slope for w, slope in zip(weights, slopes, strict=True)]
+    for found, expected in zip(run.network.weights, weights, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with pytest.raises(dl.InputError, match="linear, GELU, ReLU"):
+        dl.gradient_descent(problem, start, 0.01, 20, backend="kernel")
+
+
+def test_parameters_of_equinox_are_read_as_they_are(rng):
+    model = eqx.nn.MLP(3, 2, 5, depth=2, activation=jnp.tanh, key=jax.random.key(0))
+    weights = [layer.weight for layer in model.layers]
+    biases = [layer.bias for layer in model.layers]
+    with pytest.warns(UserWarning, match="never move"):
+        network = from_arrays(weights, biases=biases, activation="tanh")
+    inputs = rng.normal(size=(7, 3)).astype(weights[0].dtype)
+    np.testing.assert_allclose(
+        network(with_ones(inputs)), jax.vmap(model)(inputs), rtol=1e-6, atol=1e-6
+    )
+
+
 @pytest.fixture
 def torch():
     """The library itself, where it is installed; it is too large for the development tools."""
@@ -96,13 +220,15 @@ def torch_layer(torch, inputs, outputs, **options):
     return torch.nn.Linear(inputs, outputs, bias=False, **{"dtype": torch.float64, **options})
 
 
-@pytest.mark.parametrize("activation", ["linear", "relu", "gelu"])
+@pytest.mark.parametrize("activation", ["linear", "relu", "gelu", "gelu_exact", "tanh"])
 @pytest.mark.parametrize("precision", ["float64", "float32"])
 def test_a_sequential_of_pytorch_is_the_same_function(torch, rng, activation, precision):
     shared = {
         "linear": torch.nn.Identity(),
         "relu": torch.nn.ReLU(inplace=True),
         "gelu": torch.nn.GELU(approximate="tanh"),
+        "gelu_exact": torch.nn.GELU(),
+        "tanh": torch.nn.Tanh(),
     }[activation]
     kind = {"dtype": getattr(torch, precision)}
     first, middle, last = (torch_layer(torch, a, b, **kind) for a, b in ((3, 6), (6, 6), (6, 2)))
@@ -132,6 +258,36 @@ def test_sharpness_of_a_pytorch_network_is_its_largest_hessian_eigenvalue(torch,
     largest = np.linalg.eigvalsh(np.block([[b.numpy() for b in row] for row in rows]))[-1]
     found = dl.sharpness(dl.Problem.from_data(inputs, targets), from_torch(module))
     np.testing.assert_allclose(found.value, largest, rtol=1e-8)
+
+
+def test_biases_and_evaluation_of_pytorch_are_the_same_function(torch, rng):
+    module = torch.nn.Sequential(
+        torch.nn.Linear(3, 4), torch.nn.GELU(), torch.nn.Dropout(), torch.nn.Linear(4, 1)
+    ).double()
+    with pytest.raises(dl.InputError, match=r"Call module.eval\(\)"):
+        from_torch(module)
+    with pytest.warns(UserWarning, match="constant unit"):
+        network = from_torch(module.eval())
+    inputs = rng.normal(size=(7, 3))
+    expected = module(torch.from_numpy(inputs)).detach().numpy()
+    np.testing.assert_allclose(network(with_ones(inputs)), expected, atol=1e-14)
+
+
+def test_a_loss_of_pytorch_gets_a_true_sentence(torch, rng):
+    X, y = torch.from_numpy(rng.normal(size=(9, 3))), torch.ones(9, dtype=torch.float64)
+    module = torch_layer(torch, 3, 1)
+    for loss, parameters in (
+        (lambda w: torch.mean((X @ w - y) ** 2), np.ones(3)),
+        (lambda w: torch.nn.functional.mse_loss(w, y), np.ones(9)),
+        (lambda model: torch.mean((model(X)[:, 0] - y) ** 2), module),
+        (lambda weights: torch.mean((X @ weights[0].T) ** 2), list(module.parameters())),
+    ):
+        with pytest.raises(dl.InputError, match="of PyTorch, through which JAX cannot"):
+            dl.sharpness(loss, parameters)
+        with pytest.raises(dl.InputError, match="of PyTorch, through which JAX cannot"):
+            dl.gradient_descent(loss, parameters, 0.1, 5)
+    with pytest.raises(dl.InputError, match="from_torch"):
+        dl.sharpness(dl.Problem.from_data(np.ones((4, 3)), np.ones(4)), module)
 
 
 def test_half_precision_of_pytorch_is_kept_exactly(torch):
@@ -180,9 +336,12 @@ def test_arrays_of_either_orientation_give_one_network(rng):
 @pytest.mark.parametrize(
     ("module", "sentence"),
     [
-        (Sequential(Linear(np.ones((2, 2)), bias=Tensor([1.0]))), "bias"),
-        (Sequential(Linear(np.ones((2, 2))), Dropout(), Linear(np.ones((1, 2)))), "Dropout"),
-        (Sequential(Linear(np.ones((2, 2))), GELU(), Linear(np.ones((1, 2)))), "tanh"),
+        (Sequential(Linear(np.ones((2, 2)), bias=[1.0])), "bias of layer 1 has 1 entries; pass 2"),
+        (Sequential(Linear(np.ones((2, 2)), bias=[np.nan, 1.0])), "bias of layer 1 holds 1 NaN"),
+        (Sequential(Linear(np.ones((2, 2))), Dropout(), Linear(np.ones((1, 2)))), "eval"),
+        (Sequential(Linear(np.ones((2, 2))), GELU("x"), Linear(np.ones((1, 2)))), "neither"),
+        (Sequential(LayerNorm(), Linear(np.ones((2, 2)))), "LayerNorm is no layer.*divides"),
+        (Sequential(Conv2d(), Linear(np.ones((2, 2)))), r"sharpness\(loss, parameters\)"),
         (Sequential(Linear(np.ones((2, 2))), ReLU()), "last layer"),
         (Sequential(ReLU(), Linear(np.ones((2, 2)))), "follow"),
         (Sequential(Linear(np.ones((2, 2))), ReLU(), ReLU(), Linear(np.ones((2, 2)))), "follow"),
@@ -197,9 +356,16 @@ def test_arrays_of_either_orientation_give_one_network(rng):
         (Sequential(Linear(np.ones((2, 2))), Linear(np.ones((1, 3)))), "chain"),
     ],
 )
-def test_what_is_no_bias_free_network_is_refused(module, sentence):
+def test_what_is_no_network_is_refused(module, sentence):
     with pytest.raises(dl.InputError, match=sentence):
         from_torch(module)
+
+
+def test_biases_must_fit_the_layers():
+    with pytest.raises(dl.InputError, match="biases has 1 entries for 2 layers"):
+        from_arrays([np.ones((2, 2)), np.ones((1, 2))], biases=[None])
+    with pytest.raises(dl.InputError, match="activation is 'elu'; pass one of linear"):
+        from_arrays([np.ones((2, 2))], biases=[np.ones(2)], activation="elu")
 
 
 def test_torch_is_not_imported():

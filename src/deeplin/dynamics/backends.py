@@ -16,7 +16,7 @@ from deeplin.problems import Problem
 
 BACKENDS = ("auto", "kernel", "shape-free", "wide", "jax")
 WIDEST = {"linear": 32, "gelu": 8, "relu": 8}
-"""Widest layer for which lanes are chosen for a batch of networks.
+"""Widest layer for which lanes are chosen for a batch of networks; without an entry, no lanes.
 
 The choice looks at the shape of the networks only: were it to depend on the size of the batch,
 results would change in their last digits with the way runs are grouped.
@@ -41,12 +41,13 @@ def choose(
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}; pass one of {', '.join(BACKENDS)}.")
     compiled = isinstance(problem, Problem) and ensemble.layout.network and ensemble.on_cpu
-    lanes = compiled and update.method.optimizer is None
+    known = compiled and ensemble.tree(ensemble.weights).activation in WIDEST
+    lanes = known and update.method.optimizer is None
     rank = compiled and _fits_rank(problem, ensemble, update)
     if backend in ("kernel", "shape-free") and not lanes:
         raise InputError(
-            f'backend is "{backend}", which trains networks on a Problem on a CPU, without an '
-            'optimizer; pass "auto".'
+            f'backend is "{backend}", which trains networks (linear, GELU, ReLU) on a Problem '
+            'on a CPU, without an optimizer; pass "auto".'
         )
     if backend == "wide" and not rank:
         raise InputError(

@@ -136,7 +136,8 @@ def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
     if isinstance(problem, Problem) and not isinstance(nets, Network):
         raise InputError(
             f"nets is a {type(nets).__name__}; pass a deeplin.Network "
-            "(deeplin.networks.stack makes a batch of a list), or a loss of your own."
+            "(deeplin.networks.stack makes a batch of a list, deeplin.from_torch one of a PyTorch "
+            "module), or a loss of your own."
         )
     ensemble = Ensemble.of(nets, rates.runs)
     if rates.runs is not None and rates.runs != ensemble.size:

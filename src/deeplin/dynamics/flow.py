@@ -103,7 +103,10 @@ def gradient_flow(
     ```
     """
     if isinstance(problem, Problem) and not isinstance(network, Network):
-        raise InputError(f"network is a {type(network).__name__}; pass a deeplin.Network.")
+        raise InputError(
+            f"network is a {type(network).__name__}; pass a deeplin.Network "
+            "(deeplin.from_torch makes one of a PyTorch module)."
+        )
     ensemble = Ensemble.of(network)
     require_float64("gradient flow", ensemble.weights)
     objective = objective_of(problem, ensemble.tree(ensemble.weights))

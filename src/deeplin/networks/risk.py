@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from deeplin.checks import InputError
 from deeplin.networks import products
 from deeplin.networks.network import Network
+from deeplin.networks.trees import TORCH
 from deeplin.problems.problem import Problem, Quadratic
 
 
@@ -93,6 +94,8 @@ def check_loss(loss: Callable[[Any], Array], tree: Any) -> None:
             "through which JAX cannot differentiate; write it with jax.numpy."
         ) from error
     except Exception as error:  # the caller's own function: whatever it raises
+        if _from_torch(error):
+            raise InputError(f"the loss is {TORCH}") from error
         reason = next(iter(str(error).splitlines()), "")[:200]
         raise InputError(
             f"the loss raised {type(error).__name__} on these parameters: {reason}; pass "
@@ -102,6 +105,16 @@ def check_loss(loss: Callable[[Any], Array], tree: Any) -> None:
     if shape != () or dtype is None or not jnp.issubdtype(dtype, jnp.floating):
         came = type(value).__name__ if shape is None else f"an array {shape} of {dtype}"
         raise InputError(f"the loss returns {came}; it must return one real number (a JAX scalar).")
+
+
+def _from_torch(error: BaseException) -> bool:
+    """Whether PyTorch raised this: in a frame of its own, or at its compiled door."""
+    frame = error.__traceback__
+    while frame is not None:
+        if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "torch":
+            return True
+        frame = frame.tb_next
+    return "must be Tensor" in str(error) or "'Tensor'" in str(error)
 
 
 @contextmanager
@@ -120,9 +133,11 @@ def explained(problem: Problem | Callable[[Any], Array], tree: Any) -> Iterator[
 def check_fits(problem: Problem, network: Network) -> None:
     """Raise unless the network takes the problem's inputs and returns its targets."""
     if network.widths[0] != problem.dimension:
+        more = network.widths[0] == problem.dimension + 1
+        ones = ", or append a column of ones to the data if the last is for biases" if more else ""
         raise InputError(
             f"the network takes {network.widths[0]} inputs and the problem has "
-            f"{problem.dimension}; make the first layer {problem.dimension} columns wide."
+            f"{problem.dimension}; make the first layer {problem.dimension} columns wide{ones}."
         )
     if network.outputs != problem.outputs:
         raise InputError(

@@ -16,6 +16,12 @@ from deeplin.networks.network import Network
 
 TRAINED, FIXED, STATIC = range(3)
 
+TORCH = (
+    "of PyTorch, through which JAX cannot differentiate; pass a Problem with "
+    "deeplin.from_torch(module), or arrays with a loss written in jax.numpy "
+    "(docs/how-to/pytorch.md)."
+)
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -41,7 +47,7 @@ class Layout:
         kinds = tuple(_kind(leaf, k < count) for k, leaf in enumerate(leaves))
         rest = tuple(leaf for leaf, kind in zip(leaves, kinds, strict=True) if kind == STATIC)
         if TRAINED not in kinds:
-            raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
+            raise no_parameters(tree)
         return cls(structure, kinds, rest, isinstance(tree, Network))
 
     def split(self, tree: PyTree) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
@@ -62,6 +68,14 @@ class Layout:
         source = iter(trained)
         leaves = [next(source) if kind == TRAINED else None for kind in self.kinds]
         return jax.tree.unflatten(self.structure, leaves)
+
+
+def no_parameters(tree: PyTree) -> InputError:
+    """What to say of a pytree without a floating array in it."""
+    kinds = {kind for leaf in jax.tree.leaves(tree) for kind in type(leaf).__mro__}
+    if any(kind.__module__.partition(".")[0] == "torch" for kind in kinds):
+        return InputError(f"the parameters are {TORCH}")
+    return InputError("there are no floating parameters; pass a pytree with arrays in it.")
 
 
 def _kind(leaf: Any, trainable: bool) -> int:

@@ -21,6 +21,7 @@ from deeplin.checks import InputError
 from deeplin.kernels import hessian as kernel
 from deeplin.kernels.compiling import call
 from deeplin.networks import Network, check_fits, landscape, linear_gradient, linear_risk
+from deeplin.networks.trees import no_parameters
 from deeplin.problems import Problem
 
 
@@ -40,8 +41,9 @@ def check_subject(problem: Any, tree: Any) -> None:
     if isinstance(problem, Problem):
         if not isinstance(tree, Network):
             raise InputError(
-                f"the sharpness of a Problem needs a Network; received {type(tree).__name__}. "
-                "Pass a Network, or a loss function with its own parameters."
+                f"the sharpness of a Problem needs a Network; received {type(tree).__name__}. Pass "
+                "a Network (deeplin.from_torch makes one of a PyTorch module), or a loss function "
+                "with its own parameters."
             )
         check_fits(problem, tree)
     elif not callable(problem):
@@ -80,7 +82,7 @@ def extent(trees: Any) -> tuple[tuple[int, int], np.dtype]:
     """Trees in a batch and parameters of each, and the precision of their vectors."""
     leaves = jax.tree.leaves(parameters(trees)[0])
     if not leaves:
-        raise InputError("there are no floating parameters; pass a pytree with arrays in it.")
+        raise no_parameters(trees)
     batch = len(leaves[0])
     size = sum(leaf.size for leaf in leaves) // batch
     return (batch, size), np.result_type(*{leaf.dtype for leaf in leaves})

@@ -63,7 +63,7 @@ class DescentSweep:
     steps: int = 4000
     data: TableData | SyntheticData = field(default_factory=SyntheticData)
     network: Literal["gaussian", "residual"] = "gaussian"
-    activation: Literal["linear", "gelu", "relu"] = "linear"
+    activation: Literal["linear", "gelu", "gelu_exact", "relu", "tanh"] = "linear"
     width: int | None = None
     """Of the hidden layers; by default as many as inputs. A residual network has no other."""
     momentum: float = 0.0

@@ -1,0 +1,62 @@
+"""Follow the sharpness of a PyTorch model through its own training loop.
+
+    python examples/pytorch_sharpness.py
+
+The loop is PyTorch's. Every few steps `deeplin.from_torch` copies the weights and
+`deeplin.sharpness` gives the largest eigenvalue of the Hessian of the same mean squared error. The
+sharpness rises until it meets 2/η, where full-batch descent is at the edge of stability.
+"""
+
+import warnings
+
+import numpy as np
+import torch
+
+import deeplin as dl
+
+RATE, STEPS, EVERY = 0.1, 1000, 100
+
+
+def data(rows=100, inputs=5, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, inputs)).astype(np.float32)
+    return X, np.sin(2 * X[:, 0]) + X[:, 1] ** 2 + 0.5 * X[:, 2]
+
+
+def model(inputs, width=20, seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Linear(inputs, width),
+        torch.nn.Tanh(),
+        torch.nn.Linear(width, width),
+        torch.nn.Tanh(),
+        torch.nn.Linear(width, 1),
+    )
+
+
+def train(module, X, y, rate=RATE, steps=STEPS, every=EVERY):
+    """The rows (step, loss, sharpness) of an ordinary training loop."""
+    # Biases are weights of a constant input: the data get a column of ones for it. With tanh the
+    # sharpness is exactly that of the model, so the warning about other activations is not needed.
+    problem = dl.Problem.from_data(np.column_stack([X, np.ones(len(X))]), y)
+    warnings.filterwarnings("ignore", message="biases after the first layer")
+    inputs, targets = torch.from_numpy(X), torch.from_numpy(y)[:, None]
+    optimizer = torch.optim.SGD(module.parameters(), lr=rate)
+    for step in range(steps + 1):
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(module(inputs), targets)
+        if step % every == 0:
+            yield step, loss.item(), dl.sharpness(problem, dl.from_torch(module)).value
+        loss.backward()
+        optimizer.step()
+
+
+def main():
+    X, y = data()
+    print(f"2/η = {2 / RATE:.1f}\n step   loss     sharpness")
+    for step, loss, sharpness in train(model(X.shape[1]), X, y):
+        print(f"{step:5d}   {loss:.4f}   {sharpness:.2f}")
+
+
+if __name__ == "__main__":
+    main()
