@@ -1,8 +1,10 @@
 """Networks built by other libraries are the same functions here."""
 
+import runpy
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 
 import equinox as eqx
 import jax
@@ -15,6 +17,8 @@ from scipy.special import erf
 import deeplin as dl
 from deeplin.networks.activations import ACTIVATIONS, GIVES_ONE
 from deeplin.networks.bridges import from_arrays, from_torch
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 class Tensor:
@@ -371,3 +375,31 @@ def test_biases_must_fit_the_layers():
 def test_torch_is_not_imported():
     code = "import sys, deeplin.networks.bridges; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_the_example_follows_the_sharpness_of_a_pytorch_model(torch):
+    pytorch_sharpness = runpy.run_path(str(EXAMPLES / "pytorch_sharpness.py"))
+    X, y = pytorch_sharpness["data"](rows=12, inputs=3)
+    module = pytorch_sharpness["model"](3, width=3)
+    with warnings.catch_warnings():
+        rows = list(pytorch_sharpness["train"](module, X, y, steps=0, every=1))
+    # The loop took one more step after its last record: ask for the Hessian before it.
+    module = pytorch_sharpness["model"](3, width=3)
+    names, values = zip(*module.named_parameters(), strict=True)
+
+    def risk(*values):
+        parameters = dict(zip(names, values, strict=True))
+        outputs = torch.func.functional_call(module, parameters, torch.from_numpy(X))
+        return torch.mean((outputs[:, 0] - torch.from_numpy(y)) ** 2)
+
+    blocks = torch.autograd.functional.hessian(risk, values)
+    hessian = np.block(
+        [
+            [block.reshape(row.numel(), -1).numpy() for block in line]
+            for row, line in zip(values, blocks, strict=True)
+        ]
+    )
+    ((step, loss, sharpness),) = rows
+    assert step == 0
+    np.testing.assert_allclose(loss, risk(*values).item(), rtol=1e-6)
+    np.testing.assert_allclose(sharpness, np.linalg.eigvalsh(hessian)[-1], rtol=1e-4)  # float32

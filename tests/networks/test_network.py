@@ -133,7 +133,7 @@ def test_a_batch_is_its_members_side_by_side():
         (lambda: dl.Network([np.ones(3)]), "weights have \\[1\\] dimensions"),
         (lambda: dl.Network([np.ones((2, 3, 3)), np.ones((3, 3, 3))]), "batch sizes differ"),
         (lambda: dl.Network([np.ones((3, 2))], readout=np.ones(2)), "vector of length 3"),
-        (lambda: dl.Network([np.ones((3, 2))], activation="tanh"), "activation is 'tanh'"),
+        (lambda: dl.Network([np.ones((3, 2))], activation="elu"), "activation is 'elu'"),
         (
             lambda: stack([dl.Network([np.ones((3, 2))]), dl.Network([np.ones((2, 2))])]),
             "single networks of one shape; received 2",
