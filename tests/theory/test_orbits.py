@@ -1,11 +1,12 @@
-"""X-12: period-two orbits of balanced modes, against long iteration and the whole network."""
+"""X-12: period-two orbits of balanced modes and of networks, against long plain iteration."""
 
+import jax
 import numpy as np
 import pytest
 from plain_descent import gradients, product
 
 import deeplin as dl
-from deeplin.theory import balanced_orbit, critical_learning_rate, mode_orbits
+from deeplin.theory import balanced_orbit, critical_learning_rate, mode_orbits, network_orbit
 from deeplin.theory.minimizers import balanced_network
 
 
@@ -110,6 +111,118 @@ def test_a_whole_network_ends_on_the_orbit_of_its_largest_mode():
     both = sorted(values[0] for values in seen)
     np.testing.assert_allclose(both, orbits[0].products, rtol=1e-10)
     np.testing.assert_allclose(seen[0][1:], [1.2, 0.5], rtol=1e-10)
+
+
+SIZES = np.array([10, 9.5, 9])
+
+
+def diagonal():
+    X = np.sqrt(3 / 2) * np.eye(3)
+    return dl.Problem.from_data(X, X @ np.diag(SIZES))
+
+
+def near(rate, steps, noise=0.0):
+    """Some steps of plain descent at the balanced minimiser of `diagonal`, moved a little."""
+    problem, rng = diagonal(), np.random.default_rng(1)
+    weights = [np.diag(1.01 * np.cbrt(SIZES)) + noise * rng.normal(size=(3, 3)) for _ in range(3)]
+    for _ in range(steps):
+        slopes = gradients(weights, problem.inputs, problem.targets)
+        weights = [w - rate * g for w, g in zip(weights, slopes, strict=True)]
+    return dl.Network(weights)
+
+
+@pytest.mark.parametrize(("rate", "modes", "stable"), [(0.032, 1, True), (0.034, 2, False)])
+def test_newton_finds_the_orbits_of_balanced_modes(rate, modes, stable):
+    """From a plain run that stays diagonal; two modes that oscillate at once mix (unstable)."""
+    orbit = network_orbit(diagonal(), near(rate, 300), rate)
+    exact = [mode.amplitude for mode in mode_orbits(diagonal(), 3, rate) if mode is not None]
+    assert orbit.converged
+    assert (orbit.modes, orbit.stable) == (modes, stable)
+    np.testing.assert_allclose(orbit.amplitudes[:modes], exact, rtol=1e-10)
+    np.testing.assert_allclose(orbit.amplitudes[modes:], 0, atol=1e-10)
+    assert orbit.risks[0] <= orbit.risks[1]
+
+
+@pytest.fixture(scope="module")
+def settled():
+    """A problem with one output, its descent at 1.1 times the critical rate, and the orbit."""
+    rng = np.random.default_rng(20241)
+    X = rng.normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X @ rng.normal(size=5) + rng.normal(size=50))
+    rate = 1.1 * critical_learning_rate(problem, 3)
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 5, 1), 0.5)
+    run = dl.gradient_descent(problem, net, rate, 1000)
+    return problem, rate, run.network, network_orbit(problem, run.network, rate)
+
+
+def test_long_plain_iteration_ends_on_the_orbit_of_the_network(settled):
+    problem, rate, network, orbit = settled
+    assert orbit.stable
+    assert orbit.modes == 1
+    weights = [np.array(weight) for weight in network.weights]
+    X, Y = problem.inputs, problem.targets.reshape(50, 1)
+    maps, risks = [], []
+    for turn in range(3000):
+        if turn >= 2998:
+            maps.append(product(weights))
+            risks.append(np.sum((X @ maps[-1].T - Y) ** 2) / 50)
+        slopes = gradients(weights, X, Y)
+        weights = [w - rate * g for w, g in zip(weights, slopes, strict=True)]
+    # 1500 times two steps at a multiplier below 0.98 leave 1e-13 of what was off
+    assert orbit.amplitude == pytest.approx(np.linalg.norm(maps[1] - maps[0]) / 2, rel=1e-10)
+    np.testing.assert_allclose(orbit.risks, sorted(risks), rtol=1e-10)
+
+
+def test_multipliers_are_those_of_two_plain_steps(settled):
+    problem, rate, _, orbit = settled
+    shapes = [weight.shape for weight in orbit.networks[0].weights]
+    ends = np.cumsum([m * n for m, n in shapes])[:-1]
+
+    def twice(theta):
+        for _ in range(2):
+            parts = np.split(theta, ends)
+            weights = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
+            slopes = gradients(weights, problem.inputs, problem.targets.reshape(50, 1))
+            theta = theta - rate * np.concatenate([slope.ravel() for slope in slopes])
+        return theta
+
+    theta = np.concatenate([np.ravel(weight) for weight in orbit.networks[0].weights])
+    np.testing.assert_allclose(twice(theta), theta, atol=1e-12 * np.linalg.norm(theta))
+    h = 1e-5  # central differences: 1e-10 of truncation and of rounding
+    columns = [(twice(theta + h * e) - twice(theta - h * e)) / (2 * h) for e in np.eye(theta.size)]
+    moduli = np.linalg.eigvals(np.stack(columns, axis=1))
+    free = np.sort(np.abs(moduli[np.abs(moduli - 1) > 1e-5]))[::-1]
+    assert len(free) == theta.size - orbit.neutral
+    np.testing.assert_allclose(orbit.multipliers[:8], free[:8], rtol=1e-6)
+
+
+def test_where_descent_settles_no_mode_oscillates():
+    orbit = network_orbit(diagonal(), near(0.030, 0, noise=1e-3), 0.030)
+    assert orbit.converged
+    assert orbit.modes == 0
+    end = product([np.asarray(weight) for weight in orbit.networks[0].weights])
+    np.testing.assert_allclose(end, np.diag(SIZES), atol=1e-10)
+
+
+def test_a_search_that_is_cut_short_says_so(monkeypatch):
+    monkeypatch.setattr("deeplin.theory.orbits.network.ITERATIONS", 1)
+    orbit = network_orbit(diagonal(), near(0.032, 20, noise=1e-2), 0.032)
+    assert orbit.residual > 1e-12
+    assert not orbit.converged
+    assert not orbit.stable
+
+
+def test_what_has_no_orbit_is_said():
+    problem, net = diagonal(), near(0.032, 0)
+    with pytest.raises(dl.InputError, match="without batch"):
+        network_orbit(problem, dl.networks.stack([net, net]), 0.032)
+    with pytest.raises(dl.InputError, match="learning_rate"):
+        network_orbit(problem, net, -1.0)
+    with pytest.raises(dl.InputError, match="not finite"):
+        network_orbit(problem, dl.Network([np.full((3, 3), 1e200)] * 3), 0.032)
+    wide = dl.Network([np.ones((700, 3)), np.ones((3, 700))])
+    with pytest.raises(dl.InputError, match="4200 weights"):
+        network_orbit(problem, wide, 0.032)
 
 
 def test_what_does_not_apply_is_said(problem):

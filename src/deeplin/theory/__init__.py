@@ -30,7 +30,13 @@ from deeplin.theory.minimizers import (
     minimal_trace,
     minimizer_lower_bound,
 )
-from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
+from deeplin.theory.orbits import (
+    NetworkOrbit,
+    Orbit,
+    balanced_orbit,
+    mode_orbits,
+    network_orbit,
+)
 from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement, statement
 from deeplin.theory.residual_initialization import (
     admissible_range,
@@ -75,6 +81,7 @@ __all__ = [
     "MinimalSharpness",
     "MinimalStochasticSharpness",
     "MinimalTrace",
+    "NetworkOrbit",
     "NotApplicable",
     "Orbit",
     "RidgelessRisk",
@@ -106,6 +113,7 @@ __all__ = [
     "minimizer_lower_bound",
     "minimum_norm_interpolant",
     "mode_orbits",
+    "network_orbit",
     "noise_scale",
     "product_bounds",
     "product_bounds_frequency",

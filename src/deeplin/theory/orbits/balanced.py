@@ -50,6 +50,11 @@ class Orbit:
         """x^L and (ax)^L, below and above the target."""
         return self.low**self.depth, self.high**self.depth
 
+    @property
+    def amplitude(self) -> float:
+        """Half the distance of the two products."""
+        return (self.high**self.depth - self.low**self.depth) / 2
+
 
 def balanced_orbit(
     target: float, depth: int, learning_rate: float, curvature: float = 1.0
