@@ -178,8 +178,7 @@ class FlowSteps:
         """
         taken = after.steps - before.steps
         slow = (taken >= CHUNK) & after.running
-        size = sum(weight[0].size for weight in after.weights)
-        if not slow.any() or size > MOST_IMPLICIT:
+        if not slow.any() or self.ensemble.numbers > MOST_IMPLICIT * self.ensemble.size:
             return False
         step = (self.clock(after) - self.clock(before)) / np.maximum(taken, 1)
         stiffness = self._sharpness(after)

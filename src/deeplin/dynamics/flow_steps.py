@@ -68,15 +68,15 @@ def move(
     if solver.method != IMPLICIT and _in_kernel(objective, state.weights):
         return _by_kernel(solver, allowed, objective, fixed, state, until, goals)
     running = (state.weights, fixed, state.memory.time, state.steps, state.outcome)
-    arrays = (objective.data, running, goals, until, solver.limit, allowed)
-    moved = _move(solver.method, objective.value_and_gradient, *jax.tree.map(jnp.asarray, arrays))
+    rules = (goals, np.asarray(until, float), np.asarray(solver.limit), np.asarray(allowed))
+    moved = _move(solver.method, objective.value_and_gradient, objective.data, running, *rules)
     weights, (time, taken, rejected, outcome) = moved[0], map(np.asarray, moved[1:])
     return _later(solver, state, weights, time, taken, rejected, outcome)
 
 
 def _in_kernel(objective: Objective, weights: tuple) -> bool:
     """Whether compiled code without a shape can take the steps: linear networks on a CPU."""
-    small = sum(weight[0].size for weight in weights) <= MOST
+    small = sum(weight.size for weight in weights) <= MOST * len(weights[0])
     return objective.has_gap and small and all(isinstance(w, np.ndarray) for w in weights)
 
 
@@ -96,7 +96,7 @@ def _by_kernel(solver, allowed, objective, fixed, state: State, until, goals) ->
 
 def _later(solver: Solver, state: State, weights, time, taken, rejected, outcome) -> State:
     """The state after some steps."""
-    size = sum(weight[0].size for weight in weights)
+    size = sum(weight.size for weight in weights) // len(time)
     memory = Times(
         time,
         state.memory.rejected + rejected,
