@@ -1,4 +1,4 @@
-"""Every figure of the papers and the talk: its data, its plot, and what it claims."""
+"""Figures of the papers, the talk and beyond: the data, the plot, and what each claims."""
 
 from deeplin.figures import recorded
 from deeplin.figures.bo_1 import BO_1
@@ -17,9 +17,14 @@ from deeplin.figures.fm_7 import FM_7, FM_7_NOISY
 from deeplin.figures.fm_small import FM_SMALL
 from deeplin.figures.running import FigureResult, reproduce
 from deeplin.figures.talk_log import TALK_LOG
+from deeplin.figures.users_batch import X_BATCH
+from deeplin.figures.users_decay import X_DECAY
+from deeplin.figures.users_layers import X_LAYERS
+from deeplin.figures.users_outputs import X_OUTPUTS
 
 FLAT_MINIMA = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, FM_SMALL)
-FIGURES = (*FLAT_MINIMA, BO_1, BO_2, BO_3, BO_BOUNDS, TALK_LOG)
+USERS = (X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS)
+FIGURES = (*FLAT_MINIMA, BO_1, BO_2, BO_3, BO_BOUNDS, TALK_LOG, *USERS)
 """In the order of the report."""
 
 __all__ = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -113,20 +114,36 @@ def empirical_critical_rate(
     keys = jax.random.split(jax.random.key(0) if key is None else key, seeds)
     starts = _starts(problem, depth, initialization, scale)(keys)
     goal = SETTLED * problem.zero_gap
-    low, high = np.full(seeds, LOWEST * predicted), np.full(seeds, HIGHEST * predicted)
-    found = np.zeros(seeds, bool)
-    shares = np.arange(1, SECTIONS + 1) / (SECTIONS + 1)
     batch = jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), starts.with_batch())
-    while np.max(np.log(high / low)) > width:
-        rates = low[:, None] * (high / low)[:, None] ** shares
+
+    def settles(rates: np.ndarray) -> np.ndarray:
         run = gradient_descent(problem, batch, rates.ravel(), steps, momentum=momentum)
-        settled = np.asarray(run.evidence["gap"]).reshape(rates.shape) <= goal
+        return np.asarray(run.evidence["gap"]).reshape(rates.shape) <= goal
+
+    low, high = np.full(seeds, LOWEST * predicted), np.full(seeds, HIGHEST * predicted)
+    low, high, found = largest_settling(settles, low, high, width)
+    return CriticalRate(np.where(found, np.sqrt(low * high), np.nan), predicted, width, steps)
+
+
+def largest_settling(
+    settles: Callable[[np.ndarray], np.ndarray], low: Any, high: Any, resolution: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Intervals of relative width `resolution` about the largest rates that settle.
+
+    `settles` takes rates (starts, SECTIONS) and says for each whether it settles; `low` and `high`
+    hold an interval for each start. The last answer says for which starts any rate did.
+    """
+    low, high = np.array(low, np.float64), np.array(high, np.float64)
+    found = np.zeros(len(low), bool)
+    shares = np.arange(1, SECTIONS + 1) / (SECTIONS + 1)
+    while np.max(np.log(high / low)) > resolution:
+        rates = low[:, None] * (high / low)[:, None] ** shares
         ladder = np.concatenate([low[:, None], rates, high[:, None]], axis=1)
         # the largest rate that settled, and the next one above it
-        last = np.where(settled, np.arange(1, SECTIONS + 1), 0).max(axis=1)
+        last = np.where(settles(rates), np.arange(1, SECTIONS + 1), 0).max(axis=1)
         found |= last > 0
         low, high = (np.take_along_axis(ladder, i[:, None], 1)[:, 0] for i in (last, last + 1))
-    return CriticalRate(np.where(found, np.sqrt(low * high), np.nan), predicted, width, steps)
+    return low, high, found
 
 
 def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None) -> Draw:
@@ -141,19 +158,25 @@ def _starts(problem: Problem, depth: int, kind: str | Draw, scale: float | None)
         )
     if kind == "flattest":
         flattest = minimal_sharpness(problem, depth).minimizer
-        return lambda keys: _perturbed(flattest, keys, scale or 1e-3)
+        return lambda keys: perturbed(flattest, keys, scale or 1e-3)
     raise InputError(
         f"initialization is {kind!r}; pass residual, gaussian, flattest or a function of keys."
     )
 
 
-def _perturbed(network: Network, keys: Array, scale: float) -> Network:
-    """Copies of a network with Gaussian noise of this size, relative to its largest entry."""
+def perturbed(network: Network, keys: Array, scale: float) -> Network:
+    """Copies of a network with Gaussian noise of this size, relative to the largest entry of each
+    layer (to 1 where that is zero)."""
+
+    def size(weight: Array) -> Array:
+        top = jnp.max(jnp.abs(weight))
+        return jnp.where(top > 0, top, 1.0)
 
     def draw(key):
         layer_keys = jax.random.split(key, network.depth)
         pairs = zip(network.weights, layer_keys, strict=True)
-        noise = [jnp.max(jnp.abs(w)) * initialize.standard_normal(k, w.shape) for w, k in pairs]
-        return Network([w + scale * n for w, n in zip(network.weights, noise, strict=True)])
+        noise = [size(w) * initialize.standard_normal(k, w.shape) for w, k in pairs]
+        moved = [w + scale * n for w, n in zip(network.weights, noise, strict=True)]
+        return Network(moved, network.readout)
 
     return jax.vmap(draw)(keys)

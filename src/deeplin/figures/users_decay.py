@@ -1,0 +1,222 @@
+"""Beyond the papers: the critical learning rate against weight decay, with its jump (X-9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import gradient_descent
+from deeplin.figures.claims import Claim
+from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.setting import DATA_SEED, Setting
+from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
+from deeplin.figures.tables import Table
+from deeplin.figures.users_search import (
+    agreement,
+    copies_beside,
+    gaps,
+    measured_rate,
+    penalty,
+    ratios,
+)
+from deeplin.networks import Network
+from deeplin.problems import Problem
+from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.theory import balanced_sharpness, critical_weight_decay, decayed_minimum
+from deeplin.theory.minimizers import balanced_network
+
+CLOSE = 1e-4
+"""Size of the deviation from the minimiser: its square is far above rounding in the objective."""
+SEARCHED = (0.01, 10.0)
+HALVINGS = 10
+"""Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
+
+
+@dataclass(frozen=True)
+class Decays:
+    """Weight decays relative to the critical one of each depth."""
+
+    depths: tuple[int, ...]
+    shares: tuple[float, ...]
+    """λ/λ_c; two of them close to 1 on both sides show the jump."""
+    steps: int
+    data_seed: int = DATA_SEED
+    seed: int = 0
+
+
+def units(config: Decays) -> list[Unit]:
+    """One unit for each depth and weight decay."""
+    return [
+        Unit({"depth": depth, "share": share}, bucket=str(depth))
+        for depth in config.depths
+        for share in config.shares
+    ]
+
+
+def run_unit(config: Decays, unit: Unit) -> pd.DataFrame:
+    """The exact and the measured rate; at the first weight decay also λ_c by training."""
+    depth, share = unit.coordinates["depth"], unit.coordinates["share"]
+    problem = Setting(data_seed=config.data_seed).data.problem
+    critical = critical_weight_decay(problem, depth)
+    minimum = decayed_minimum(problem, depth, share * critical.value)
+    exact = minimum.critical_learning_rate()
+    key = run_key(config.seed, depth=depth, share=share)
+    near = copies_beside(minimum.network, key, CLOSE)
+    first = share == config.shares[0]
+    row = {
+        "depth": depth,
+        "share": share,
+        "decay": minimum.weight_decay,
+        "norm": float(np.linalg.norm(minimum.product)),
+        "exact": exact,
+        "measured": measured_rate(
+            lambda rates: _settles(problem, near, rates, minimum, config.steps), SEARCHED
+        ),
+        "balanced": 2 / balanced_sharpness(problem, depth),
+        "critical_decay": critical.value,
+        "measured_decay": _trained_collapse(problem, depth, config) if first else np.nan,
+    }
+    return pd.DataFrame([row])
+
+
+def _settles(problem: Problem, near: Network, rates, minimum, steps: int) -> np.ndarray:
+    """Whether F ends nearer to its minimum than it began."""
+
+    def above(networks: Network) -> np.ndarray:
+        risk = problem.minimal_risk + gaps(problem, networks)
+        return risk + minimum.weight_decay * penalty(networks) - minimum.objective
+
+    run = gradient_descent(problem, near, rates, steps, weight_decay=minimum.weight_decay)
+    return above(run.network) <= above(near)
+
+
+def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
+    """λ at which the minimum that training from w* ends in stops being better than zero."""
+    start = balanced_network(problem, depth)
+    rate = 0.5 * 2 / balanced_sharpness(problem, depth)
+    low, high = (factor * critical_weight_decay(problem, depth).value for factor in (0.5, 2.0))
+    for _ in range(HALVINGS):
+        middle = np.sqrt(low * high)
+        run = gradient_descent(problem, start, rate, 4 * config.steps, weight_decay=middle)
+        gained = problem.zero_gap - float(run.evidence["gap"])
+        better = gained > middle * float(penalty(run.network.with_batch())[0])
+        low, high = (middle, high) if better else (low, middle)
+    return float(np.sqrt(low * high))
+
+
+def _across(config: Decays, table: Table, column: str) -> dict[str, float]:
+    """The rate just above λ_c over that just below, for each depth."""
+    above = min(share for share in config.shares if share > 1)
+    below = max(share for share in config.shares if share < 1)
+    rates = table.pivot_table(index="depth", columns="share", values=column)
+    return {f"depth {depth}": rates[above][depth] / rates[below][depth] for depth in config.depths}
+
+
+def claims(config: Decays, table: Table) -> list[Claim]:
+    """X-9: the rate, the critical weight decay, the jump from depth 3 on, the limit λ → 0."""
+    jumps = _across(config, table, "measured")
+    deep = {name: jump for name, jump in jumps.items() if name != "depth 2"}
+    least = table[table["share"] == min(config.shares)]
+    collapse = table.dropna(subset=["measured_decay"])
+    return [
+        agreement(
+            "With weight decay descent settles up to 2/S_λ (X-9): measured rate over the exact one",
+            ratios(table, {"depth": "L = {}", "share": "λ = {:g} λ_c"}, "measured", "exact"),
+        ),
+        Claim(
+            "The zero network becomes the best one at λ_c: where training from w* stops being "
+            "better than zero, over the exact λ_c",
+            ratios(collapse, {"depth": "L = {}"}, "measured_decay", "critical_decay"),
+            lower=0.99,
+            upper=1.01,
+            name="critical weight decay",
+            reason="One percent: the search stops at a tenth of it, training slows down there.",
+        ),
+        Claim(
+            "From depth 3 on the critical rate jumps at λ_c: measured rate just above over just "
+            "below",
+            deep,
+            lower=1.5,
+            name="jump",
+            reason="A smooth curve would change by about as much as λ, a few percent.",
+        ),
+        Claim(
+            "At depth 2 it does not: measured rate just above λ_c over just below",
+            jumps.get("depth 2", np.nan),
+            lower=0.9,
+            upper=1.1,
+            name="no jump at depth 2",
+            reason="As above: twice the change of λ.",
+        ),
+        Claim(
+            "As λ → 0 the rate tends to 2/S_bal (X-3): measured rate at the smallest λ over it",
+            ratios(least, {"depth": "L = {}"}, "measured", "balanced"),
+            lower=0.95,
+            upper=1.05,
+            name="no decay",
+            reason="The smallest λ is a thousandth of λ_c; the search adds a percent.",
+        ),
+    ]
+
+
+def plot(config: Decays, table: Table, ax: Axes) -> None:
+    """Exact curves and measured points against λ/λ_c, each depth relative to its 2/S_bal."""
+    problem = Setting(data_seed=config.data_seed).data.problem
+    for index, depth in enumerate(config.depths):
+        colour = COLOURS[index]
+        unit = 2 / balanced_sharpness(problem, depth)
+        critical = critical_weight_decay(problem, depth).value
+        for low, high in ((min(config.shares), 1 - 1e-6), (1 + 1e-6, max(config.shares))):
+            grid = np.geomspace(low, high, 60)
+            exact = [
+                decayed_minimum(problem, depth, share * critical).critical_learning_rate()
+                for share in grid
+            ]
+            ax.plot(grid, np.array(exact) / unit, color=colour)
+        rows = table[table["depth"] == depth]
+        style: dict[str, Any] = {"color": colour, "marker": MARKERS[index], "linestyle": ""}
+        ax.plot(rows["share"], rows["measured"] / unit, label=f"depth {depth}", **style)
+    ax.axvline(1, color=INK, linestyle=":", linewidth=1)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set(
+        xlabel=r"Weight decay relative to the critical one, $\lambda/\lambda_c$",
+        ylabel=r"Critical rate relative to $2/S_{\mathrm{bal}}$",
+    )
+    legend_below(ax, len(config.depths))
+
+
+DECAYS = Experiment("decays", Decays, units, run_unit, grid=("depths", "shares"))
+FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
+MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
+X_DECAY = Figure(
+    "X-decay",
+    "Beyond the papers: the critical learning rate against weight decay",
+    (
+        Panel(
+            "X-decay",
+            "Critical learning rate with weight decay: exact (lines, X-9) and measured (points). "
+            "At λ_c the best network becomes the zero network; from depth 3 on this is a jump.",
+            Study(
+                "users-decay",
+                DECAYS,
+                {
+                    "paper": Decays((2, 3, 4, 10), MANY, steps=10_000),
+                    "quick": Decays((2, 3, 4), FEW, steps=2_000),
+                },
+            ),
+            plot,
+            claims,
+            size=(5.2, 4.0),
+        ),
+    ),
+    printed="Not in the papers, which train without weight decay.",
+    as_run="The FM data set (n = 50, d = 5). Descent on R + λΣ‖W‖² from within 1e-4 of the global "
+    "minimiser, at eight rates at a time; a rate settles when the objective ends nearer to its "
+    "minimum than it began. λ_c again by training from w*: where the minimum reached stops being "
+    "better than the zero network.",
+)

@@ -1,0 +1,263 @@
+"""Beyond the papers: of layer-wise learning rates only the geometric mean decides (X-11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import gradient_descent
+from deeplin.figures.claims import Claim
+from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.setting import DATA_SEED, Setting
+from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
+from deeplin.figures.tables import Table
+from deeplin.figures.users_search import agreement, copies_beside, gaps, measured_rate
+from deeplin.networks import Network
+from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+from deeplin.theory import minimal_sharpness
+
+CLOSE = 1e-4
+SEARCHED = (0.02, 1.0)
+MARGIN = 1.02
+"""Runs nearer than this to the border need more steps than they get."""
+
+
+@dataclass(frozen=True)
+class RatePairs:
+    """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
+
+    points: int
+    """On each side, from 2^{-widest} to 2^{widest}."""
+    steps: int
+    widest: float = 3.0
+    data_seed: int = DATA_SEED
+    seed: int = 0
+
+
+def pair_units(config: RatePairs) -> list[Unit]:
+    """One unit: all pairs are one batch."""
+    return [Unit({"pairs": config.points**2}, runs=config.points**2)]
+
+
+def run_pairs(config: RatePairs, unit: Unit) -> pd.DataFrame:
+    """Whether descent settles beside the minimiser that is the flattest for its two rates.
+
+    That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
+    """
+    problem = Setting(data_seed=config.data_seed).data.problem
+    flattest = minimal_sharpness(problem, 2)
+    side = 2.0 ** np.linspace(-config.widest, config.widest, config.points)
+    first, second = (axis.ravel() for axis in np.meshgrid(side, side, indexing="ij"))
+    base = [np.asarray(weight) for weight in flattest.minimizer.weights]
+    balance = (first / second)[:, None, None] ** 0.25
+    rng = np.random.default_rng(coordinate_words(config.seed, part="pairs"))
+    starts = Network(
+        [
+            scale * weight + CLOSE * rng.normal(size=(len(first), *weight.shape))
+            for scale, weight in zip((balance, 1 / balance), base, strict=True)
+        ]
+    )
+    unit_rate = flattest.critical_learning_rate()
+    run = gradient_descent(problem, starts, (unit_rate * first, unit_rate * second), config.steps)
+    settled = gaps(problem, run.network) <= gaps(problem, starts)
+    return pd.DataFrame({"first": first, "second": second, "settled": settled})
+
+
+def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
+    """The border is where the geometric mean is 2/S_min, and nothing else."""
+    mean = np.sqrt(table["first"] * table["second"])
+    below, above = table[mean < 1 / MARGIN], table[mean > MARGIN]
+    largest = table[["first", "second"]].max(axis=1)
+    return [
+        Claim(
+            "Descent settles wherever √(η_1η_2) is below 2/S_min (X-11): share of such pairs",
+            float(below["settled"].mean()),
+            lower=1.0,
+            name="settles below",
+            reason="All of them; pairs within 2% of the border are not counted.",
+        ),
+        Claim(
+            "It settles nowhere above: share of such pairs that settle",
+            float(above["settled"].mean()),
+            upper=0.0,
+            name="none above",
+            reason="None; pairs within 2% of the border are not counted.",
+        ),
+        Claim(
+            "A single layer may have a far larger rate: largest rate of a layer in a pair that "
+            "settles, over 2/S_min",
+            float(largest[table["settled"]].max()),
+            lower=4.0,
+            name="one large rate",
+            reason="A rule about the largest rate or the arithmetic mean would stop below 2.",
+        ),
+    ]
+
+
+def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
+    """The grid of pairs with the border √(η_1η_2) = 2/S_min."""
+    for index, (settled, label) in enumerate(((True, "settles"), (False, "does not settle"))):
+        rows = table[table["settled"] == settled]
+        style = {"marker": "os"[index], "s": 10 if settled else 6, "linewidths": 0}
+        ax.scatter(rows["first"], rows["second"], color=COLOURS[index], label=label, **style)
+    ends = 2.0 ** np.array([-config.widest, config.widest])
+    ax.plot(ends, 1 / ends, color=INK, label=r"$\sqrt{\eta_1\eta_2} = 2/S_{\min}$")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set(
+        xlabel=r"Rate of the first layer, $\eta_1 S_{\min}/2$",
+        ylabel=r"Rate of the second layer, $\eta_2 S_{\min}/2$",
+        aspect="equal",
+    )
+    legend_below(ax, 3)
+
+
+@dataclass(frozen=True)
+class RateSpreads:
+    """Random rates of the layers, from equal ones to very different ones."""
+
+    spreads: tuple[float, ...]
+    """Largest over smallest rate."""
+    draws: int
+    steps: int
+    depth: int = 4
+    data_seed: int = DATA_SEED
+    seed: int = 0
+
+
+def spread_units(config: RateSpreads) -> list[Unit]:
+    """One unit for each draw."""
+    return [
+        Unit({"spread": spread, "draw": draw})
+        for spread in config.spreads
+        for draw in range(config.draws)
+    ]
+
+
+def run_spread(config: RateSpreads, unit: Unit) -> pd.DataFrame:
+    """The largest multiple of one set of rates that settles, by three of its means."""
+    spread, L = unit.coordinates["spread"], config.depth
+    problem = Setting(data_seed=config.data_seed).data.problem
+    flattest = minimal_sharpness(problem, L)
+    exact = flattest.critical_learning_rate()
+    rng = np.random.default_rng(coordinate_words(config.seed, **unit.coordinates))
+    places = rng.permutation(np.concatenate([[0.0, 1.0], rng.uniform(size=L - 2)]))
+    shape = spread**places
+    shape /= np.exp(np.mean(np.log(shape)))
+    near = copies_beside(
+        flattest.attaining(rates=shape), run_key(config.seed, **unit.coordinates), CLOSE
+    )
+
+    def settles(rates: np.ndarray) -> np.ndarray:
+        layers = tuple(rates * share for share in shape)
+        run = gradient_descent(problem, near, layers, config.steps)
+        return gaps(problem, run.network) <= gaps(problem, near)
+
+    measured = measured_rate(settles, SEARCHED)
+    row = {
+        "spread": spread,
+        "draw": unit.coordinates["draw"],
+        "geometric": measured / exact,
+        "arithmetic": measured * shape.mean() / exact,
+        "largest": measured * shape.max() / exact,
+    }
+    return pd.DataFrame([row])
+
+
+def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
+    """The geometric mean is the same at every spread; the other means are not."""
+    by = table.groupby("spread")["geometric"]
+    widest = table[table["spread"] == max(config.spreads)]
+    return [
+        agreement(
+            "Some minimiser is stable exactly when the geometric mean of the rates is at most "
+            f"2/S_min (X-11), depth {config.depth}: measured critical geometric mean over 2/S_min",
+            {
+                f"{name}, spread {s:g}": value
+                for s, group in by
+                for name, value in (("least", group.min()), ("most", group.max()))
+            },
+            name="geometric mean",
+        ),
+        Claim(
+            "The arithmetic mean does not decide: its critical value over 2/S_min at the largest "
+            "spread",
+            float(widest["arithmetic"].min()),
+            lower=1.5,
+            name="not the arithmetic mean",
+            reason="It would be 1 if it did.",
+        ),
+    ]
+
+
+def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
+    """Critical value of each mean against the spread of the rates."""
+    rows = (
+        ("largest", "largest rate"),
+        ("arithmetic", "arithmetic mean"),
+        ("geometric", "geometric mean"),
+    )
+    for index, (column, label) in enumerate(rows):
+        ax.plot(table["spread"], table[column], linestyle="", label=label, **look(2 - index))
+    ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set(
+        xlabel="Largest over smallest rate of a layer",
+        ylabel=r"Critical value relative to $2/S_{\min}$",
+    )
+    plain_numbers(ax.yaxis)
+    legend_below(ax, 4)
+
+
+RATE_PAIRS = Experiment("rate-pairs", RatePairs, pair_units, run_pairs)
+RATE_SPREADS = Experiment(
+    "rate-spreads", RateSpreads, spread_units, run_spread, grid=("spreads", "draws")
+)
+X_LAYERS = Figure(
+    "X-layers",
+    "Beyond the papers: layer-wise learning rates, of which only the geometric mean decides",
+    (
+        Panel(
+            "X-layers",
+            "Descent with one rate for each of two layers, beside the minimiser that is the "
+            "flattest for them: it settles exactly below the line on which the geometric mean is "
+            "2/S_min.",
+            Study(
+                "users-layers",
+                RATE_PAIRS,
+                {
+                    "paper": RatePairs(61, steps=20_000),
+                    "quick": RatePairs(25, steps=2_000),
+                },
+            ),
+            plot_pairs,
+            pair_claims,
+            size=(4.6, 4.8),
+        ),
+        Panel(
+            "X-layers-spread",
+            "Random rates for four layers, all multiplied until descent no longer settles: the "
+            "geometric mean at which that happens does not depend on how different they are; the "
+            "arithmetic mean and the largest rate do.",
+            Study(
+                "users-layers-spread",
+                RATE_SPREADS,
+                {
+                    "paper": RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
+                    "quick": RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000),
+                },
+            ),
+            plot_spread,
+            spread_claims,
+            size=(5.2, 4.0),
+        ),
+    ),
+    printed="Not in the papers, which have one rate for all layers.",
+    as_run="The FM data set (n = 50, d = 5). Each run starts within 1e-4 of the minimiser whose "
+    "Hessian, preconditioned by its rates, has the smallest largest eigenvalue; it settles when "
+    "the gap ends smaller than it began.",
+)

@@ -1,0 +1,156 @@
+"""The users' figures: each claim holds on data that keep it and fails on others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplin.figures import users_batch, users_decay, users_layers, users_outputs
+from deeplin.figures.users_search import gaps, measured_rate, ratios
+from deeplin.networks import Network
+from deeplin.problems import Problem
+
+BATCHES = users_batch.BatchSizes((1, 4, 20), networks=10, rounds=5, minimizers=3)
+DECAYS = users_decay.Decays((2, 3), (1e-3, 0.98, 1.02), steps=10)
+OUTPUTS = users_outputs.Outputs((1, 2, 3), steps=10, minimizers=3)
+PAIRS = users_layers.RatePairs(5, steps=10)
+SPREADS = users_layers.RateSpreads((1.0, 10.0), 2, steps=10)
+
+
+@pytest.fixture
+def batches():
+    rate = np.array([0.2, 0.3, 0.4])
+    columns = {"batch_size": [1, 4, 20], "exact": rate, "highest": rate, "full": 0.4}
+    return pd.DataFrame(columns | {"mean_square": rate, "median": 1.1 * rate, "others": rate})
+
+
+@pytest.mark.parametrize(
+    ("fragment", "column", "factor"),
+    [
+        ("stable exactly up to", "mean_square", 1.1),
+        ("certificate", "highest", 1 + 1e-5),
+        ("full batch is X-2", "exact", 1.01),
+        ("bears a larger rate", "others", 1.01),
+        ("single run may settle", "median", 0.8),
+        ("Larger batches", "mean_square", 0.5),
+    ],
+)
+def test_claims_about_batches_can_fail(fragment, column, factor, check_broken, batches):
+    bad = batches.copy()
+    where = bad["batch_size"] == (4 if column == "median" else 20)
+    bad.loc[where, column] *= factor
+    check_broken(users_batch.claims, fragment, BATCHES, batches, bad)
+
+
+@pytest.fixture
+def decays():
+    rows = [
+        {"depth": depth, "share": share, "balanced": 1.0, "critical_decay": 0.5}
+        | {"exact": 3.0 if share > 1 and depth > 2 else 1.0}
+        | {"measured_decay": 0.5 if share < 0.1 else np.nan}
+        for depth in DECAYS.depths
+        for share in DECAYS.shares
+    ]
+    return pd.DataFrame(rows).assign(measured=lambda table: table["exact"])
+
+
+@pytest.mark.parametrize(
+    ("fragment", "column", "chosen", "factor"),
+    [
+        ("settles up to 2/S_λ", "measured", "depth == 3 and share < 0.5", 1.1),
+        ("becomes the best one", "measured_decay", "depth == 3", 1.1),
+        ("From depth 3 on", "measured", "depth == 3 and share > 1", 0.4),
+        ("At depth 2 it does not", "measured", "depth == 2 and share > 1", 1.5),
+        ("As λ → 0", "measured", "share < 0.5", 1.1),
+    ],
+)
+def test_claims_about_weight_decay_can_fail(fragment, column, chosen, factor, check_broken, decays):
+    bad = decays.copy()
+    bad.loc[decays.query(chosen).index, column] *= factor
+    check_broken(users_decay.claims, fragment, DECAYS, decays, bad)
+
+
+@pytest.fixture
+def outputs():
+    rate = np.array([3.0, 2.0, 1.0])
+    sharp = {"minimal_sharpness": 2 / rate, "attained": 2 / rate, "flattest_other": 3 / rate}
+    alone = {"last_alone": [3.0, 3.0, 3.0]}
+    return pd.DataFrame({"outputs": [1, 2, 3], "exact": rate, "measured": rate} | sharp | alone)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "column", "factor"),
+    [
+        ("settles up to 2/S_min", "measured", 0.9),
+        ("attains S_min", "attained", 1.001),
+        ("No minimiser is flatter", "flattest_other", 0.5),
+        ("More outputs", "exact", 3.0),
+        ("Together", "last_alone", 0.1),
+    ],
+)
+def test_claims_about_outputs_can_fail(fragment, column, factor, check_broken, outputs):
+    bad = outputs.copy()
+    bad.loc[2, column] *= factor
+    check_broken(users_outputs.claims, fragment, OUTPUTS, outputs, bad)
+
+
+@pytest.fixture
+def pairs():
+    side = 2.0 ** np.linspace(-3, 3, 5)
+    first, second = (axis.ravel() for axis in np.meshgrid(side, side))
+    return pd.DataFrame({"first": first, "second": second, "settled": first * second < 1.01})
+
+
+@pytest.mark.parametrize(
+    ("fragment", "settled"),
+    [
+        ("settles wherever", lambda t: t["first"] + t["second"] < 2),
+        ("settles nowhere above", lambda t: t["first"] < 2),
+        ("far larger rate", lambda t: t[["first", "second"]].max(axis=1) < 2),
+    ],
+)
+def test_claims_about_pairs_of_rates_can_fail(fragment, settled, check_broken, pairs):
+    bad = pairs.assign(settled=settled)
+    check_broken(users_layers.pair_claims, fragment, PAIRS, pairs, bad)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "column"),
+    [("geometric mean of the rates", "geometric"), ("arithmetic mean does not", "arithmetic")],
+)
+def test_claims_about_the_spread_of_rates_can_fail(fragment, column, check_broken):
+    rows = [
+        {"spread": spread, "draw": draw, "geometric": 1.0, "arithmetic": spread, "largest": 1.0}
+        for spread in SPREADS.spreads
+        for draw in range(2)
+    ]
+    good = pd.DataFrame(rows)
+    bad = good.assign(**{column: good[column] ** 0.1 if column == "arithmetic" else good["spread"]})
+    check_broken(users_layers.spread_claims, fragment, SPREADS, good, bad)
+
+
+def test_the_search_finds_a_known_border():
+    assert measured_rate(lambda rates: rates <= 0.3, (0.01, 1.0)) == pytest.approx(0.3, rel=5e-3)
+    assert np.isnan(measured_rate(lambda rates: rates < 0, (0.01, 1.0)))
+
+
+def test_gaps_are_those_of_the_residuals():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(9, 3)), rng.normal(size=(9, 2))
+    networks = Network([rng.normal(size=(4, 2, 3)), rng.normal(size=(4, 2, 2))])
+    best = np.linalg.lstsq(X, Y, rcond=None)[0]
+    for gap, first, last in zip(
+        gaps(Problem.from_data(X, Y), networks), *networks.weights, strict=True
+    ):
+        errors = (X @ (np.asarray(last) @ np.asarray(first)).T - Y, X @ best - Y)
+        risk, least = (np.sum(error**2) / 9 for error in errors)
+        assert gap == pytest.approx(risk - least, rel=1e-12)
+
+
+def test_selection_is_in_proportion_to_the_weights():
+    chosen = users_batch._selected(np.random.default_rng(0), np.array([1.0, 0.0, 3.0, 4.0]))
+    assert sorted(chosen.tolist()) in ([0, 2, 3, 3], [2, 2, 3, 3])
+
+
+def test_ratios_are_named_by_their_rows():
+    table = pd.DataFrame({"depth": [2], "a": [1.0], "b": [4.0]})
+    assert ratios(table, {"depth": "L = {}"}, "a", "b") == {"L = 2": 0.25}
