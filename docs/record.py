@@ -33,12 +33,8 @@ def table() -> str:
     """The README's table: what each figure shows, and the recorded counts of both presets."""
     lines = ["", "| figure | shows | quick preset | papers' full protocol |", "|---|---|---|---|"]
     for figure in FIGURES:
-        counts = []
-        for preset in PRESETS:
-            panels = {panel.name for panel in figure.panels}
-            known = recorded.read(preset).items()
-            mine = [verdict for claim, verdict in known if claim.split("/")[0] in panels]
-            counts.append(recorded.tally(mine) if mine else "not recorded")
+        panels = {panel.name for panel in figure.panels}
+        counts = [recorded.counted(preset, panels) for preset in PRESETS]
         lines.append(f"| {figure.name} | {figure.title} | {' | '.join(counts)} |")
     totals = [recorded.tally(recorded.read(preset).values()) for preset in PRESETS]
     lines.append(f"| all | | {' | '.join(totals)} |")

@@ -9,9 +9,14 @@ import pytest
 from markupsafe import escape
 
 from deeplin.checks import InputError
+from deeplin.figures import recorded
 from deeplin.report.files import write_figure
-from deeplin.report.page import duration, inline_svg, render, write_page
+from deeplin.report.page import compared, duration, inline_svg, render, write_page
+from deeplin.sources import SOURCES, reference
 from deeplin.theory.errata import ERRATA
+
+ADDRESSES = {source.get("url") for source in SOURCES.values()}
+ADDRESSES |= {f"https://doi.org/{source['doi']}" for source in SOURCES.values() if "doi" in source}
 
 
 class Reader(HTMLParser):
@@ -39,7 +44,12 @@ def test_a_report_holds_figures_claims_data_and_command(report):
     assert {"TOY-1", "TOY-2", "verdicts", "errata"} <= set(reader.ids)
     assert reader.loaded == []
     for link in reader.links:
-        if link.startswith("#"):
+        if link.startswith("https:"):
+            assert any(
+                source.get("url") == link or source.get("doi", "-") in link
+                for source in SOURCES.values()
+            )
+        elif link.startswith("#"):
             assert link[1:] in reader.ids
         else:
             assert (report / link).is_file()
@@ -52,10 +62,34 @@ def test_a_report_holds_figures_claims_data_and_command(report):
 
 def test_a_page_asks_nothing_of_the_network(report):
     text = (report / "index.html").read_text(encoding="utf-8")
+    text = re.sub(r'<a href="https:[^"]*">', "", text)  # a link asks nothing until it is followed
     addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
     assert all("www.w3.org" in address for address in addresses)  # names of XML vocabularies
     assert "@import" not in text
     assert "url(http" not in text
+
+
+def test_presets_are_compared(report, monkeypatch):
+    recordings = {"quick": {}, "paper": {"TOY-2a/good": "holds", "TOY-2a/bad": "holds in part"}}
+    monkeypatch.setattr(recorded, "read", recordings.__getitem__)
+    outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
+    expected = (
+        "quick: 1 of 2 claims hold, 1 fails; the full protocol: 1 of 2 claims hold, 1 in part"
+    )
+    assert compared(outcome) == expected
+    recordings["paper"].clear()
+    assert compared(outcome).endswith("the full protocol: not recorded")
+
+
+def test_references_name_people_title_place_and_year():
+    assert reference(SOURCES["BO"]) == (
+        "Niladri S. Chatterji and Philip M. Long: Deep linear networks can benignly overfit when "
+        "shallow ones do. Journal of Machine Learning Research 24(117), 1–39, 2023."
+    )
+    text = render([])
+    for name in ("FM", "BO", "Talk"):
+        assert reference(SOURCES[name]) in text
+        assert f'href="{SOURCES[name]["url"]}"' in text
 
 
 def test_tables_are_kept_as_parquet_and_csv(report):

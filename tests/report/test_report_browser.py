@@ -32,6 +32,11 @@ def test_the_report_reads_well_at_every_width(browser, report, width, scheme):
         assert box["height"] >= 150
     ink = page.evaluate("getComputedStyle(document.body).color")
     assert (ink == "rgb(227, 231, 236)") == (scheme == "dark")
+    if width == 390:  # a phone shows the pictures; a touch opens the rest
+        claims = page.locator("#TOY-2 details", has_text="claims with what was measured").first
+        assert not page.get_by_text("Wider than it should be").is_visible()
+        claims.locator("summary").first.click()
+    assert page.get_by_text("Wider than it should be").is_visible()
     text = page.locator("figure svg path[style*='--ink']").first
     assert text.count() == 1
     context.close()

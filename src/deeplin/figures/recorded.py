@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +46,12 @@ def changes(found: Mapping[str, str], known: Mapping[str, str]) -> list[Change]:
     """The claims whose verdict is not the recorded one, or that were never recorded."""
     rows = ((claim, known.get(claim, "not recorded"), verdict) for claim, verdict in found.items())
     return [Change(*row) for row in rows if row[1] != row[2]]
+
+
+def counted(preset: str, panels: Collection[str]) -> str:
+    """The recorded verdicts of these panels, as `tally` says it, or `not recorded`."""
+    mine = [verdict for claim, verdict in read(preset).items() if claim.split("/")[0] in panels]
+    return tally(mine) if mine else "not recorded"
 
 
 def tally(found: Iterable[str]) -> str:

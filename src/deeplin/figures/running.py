@@ -59,11 +59,11 @@ class FigureResult:
 
     @property
     def verdict(self) -> str:
-        """`holds`, `holds in part` (some claims do), `fails` (none does), or `not computed`."""
+        """`holds` or `fails` if every claim does, else `holds in part`; or `not computed`."""
         if self.failures:
             return "not computed"
-        held = [claim.holds for claim in self.claims]
-        return HOLDS if all(held) else (FAILS if not any(held) else IN_PART)
+        verdicts = {claim.verdict for claim in self.claims}
+        return HOLDS if verdicts <= {HOLDS} else (FAILS if verdicts == {FAILS} else IN_PART)
 
 
 def reproduce(

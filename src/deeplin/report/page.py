@@ -15,6 +15,7 @@ from deeplin.figures.figure import PRESETS
 from deeplin.figures.style import COLOURS, INK, PAPER, QUIET
 from deeplin.files import whole_file
 from deeplin.report.files import read_outcomes
+from deeplin.sources import SOURCES, reference
 from deeplin.theory.errata import ERRATA
 
 RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
@@ -46,6 +47,8 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
         lstrip_blocks=True,
     )
     templates.filters["duration"] = duration
+    templates.filters["reference"] = reference
+    templates.filters["compared"] = compared
     templates.globals["curves"] = dict(enumerate(COLOURS))
     claims = [c for outcome in outcomes for panel in outcome["panels"] for c in panel["claims"]]
     return templates.get_template("template.html").render(
@@ -54,11 +57,26 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
         summary=recorded.tally(claim["verdict"] for claim in claims),
         all_hold=all(claim["verdict"] == "holds" for claim in claims),
         changed=_changes(outcomes),
+        sources={name: source for name, source in SOURCES.items() if "url" in source},
         known={preset: recorded.tally(recorded.read(preset).values()) for preset in PRESETS},
         explanations=EXPLANATIONS,
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
     )
+
+
+def compared(outcome: dict[str, Any]) -> str:
+    """How many claims of a figure hold here, and what is recorded for the other presets."""
+    panels = {panel["name"] for panel in outcome["panels"]}
+    found = recorded.verdicts([outcome]).values()
+    here = f"{outcome['preset']}: {recorded.tally(found)}"
+    titles = {"quick": "the quick preset", "paper": "the full protocol"}
+    others = [
+        f"{titles[preset]}: {recorded.counted(preset, panels)}"
+        for preset in PRESETS
+        if preset != outcome["preset"]
+    ]
+    return "; ".join([here, *others])
 
 
 def _changes(outcomes: Sequence[dict[str, Any]]) -> list[recorded.Change]:
