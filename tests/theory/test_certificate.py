@@ -403,3 +403,13 @@ def test_the_technical_lemmas_are_compared_with_room_on_both_sides(problem, netw
         assert np.any((1 + x) ** alpha > 1 + 0.5 * alpha * x)
     else:
         assert 4 * np.exp(-2) > 0.4 * np.exp(-1)  # L = 4, x = 1 with 0.4 in the place of 4
+
+
+def test_numbers_beyond_float64_judge_nothing(problem):
+    """Weights of 1e80 are finite, their products are not: no verdict, and no warning either."""
+    net = dl.Network([1e80 * jnp.ones((5, 5)), jnp.ones((5, 5)), 1e80 * jnp.ones((1, 5))])
+    table = certify(problem, net).table
+    beyond = table["hypotheses"] == "its numbers leave the range of float64"
+    assert beyond.any()
+    assert set(table["verdict"][beyond]) == {NOT_APPLICABLE}
+    assert VIOLATED not in set(table["verdict"])

@@ -45,7 +45,7 @@ def problem_of(parts: Any) -> Problem:
     n, d, q = stated
     single = parts.get("single_target")
     if not isinstance(single, bool) or (single and q != 1):
-        raise InputError(f"problem/single_target is {single!r} for {q} target(s).")
+        raise InputError(f"problem/single_target is {shown(single)} for {q} target(s).")
     if "second_moments" in parts:
         table = _numbers("problem/second_moments", parts["second_moments"], (d + q, d + q))
         cross = table[:d, d] if single else table[:d, d:]
@@ -151,8 +151,7 @@ def _records(parts: Any, batch: int | None) -> Records:
 
 
 def _status(value: Any, batch: int | None) -> Any:
-    wrong = set(np.ravel(np.asarray(value)).tolist()) - set(STATUSES)
-    if wrong or np.shape(value) != (() if batch is None else (batch,)):
+    if not np.isin(value, STATUSES).all() or np.shape(value) != (() if batch is None else (batch,)):
         raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
     return value
 

@@ -111,6 +111,8 @@ def _by_matrices(
 ):
     """Either extreme eigenvalue of the matrix itself, for any shape."""
     matrices, error = gauss_newton(factors, weights, readout)
+    if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
+        return np.zeros(len(matrices)), error
     lost = ~np.isfinite(error)
     values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
     error += matrices.shape[1] * ROUNDING * np.abs(values[:, -1])

@@ -112,12 +112,14 @@ def certify(
     context = Interpolation(
         problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
     )
-    rows = []
-    for statement in _selected(only):
-        claims = _assess(statement, context, tolerance)
-        chosen = claims if parts else [_tightest_claim(claims)]
-        names = {"id": statement.id, "title": statement.title, "kind": statement.kind}
-        rows += [names | claim for claim in chosen]
+    rows, overflows = [], []
+    with np.errstate(over="call", invalid="ignore", call=lambda *what: overflows.append(what)):
+        for statement in _selected(only):
+            claims = _assess(statement, context, tolerance)
+            claims = [_within_range(claim) for claim in claims] if overflows else claims
+            chosen = claims if parts else [_tightest_claim(claims)]
+            names = {"id": statement.id, "title": statement.title, "kind": statement.kind}
+            rows += [names | claim for claim in chosen]
     return Certificate(_table(rows, context.batch))
 
 
@@ -165,6 +167,17 @@ def _judge(
     verdict = np.where([text != "" for text in unmet], VERDICTS.index(UNMET), verdict)
     verdict = np.where(applies, verdict, VERDICTS.index(NOT_APPLICABLE))
     return claim | {"verdict": verdict, "part": check.part, "hypotheses": unmet}
+
+
+def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that were lost because others left the range of float64 judge nothing."""
+    lost = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
+    lost &= claim["verdict"] != VERDICTS.index(NOT_APPLICABLE)
+    texts = _column(claim["hypotheses"], [claim])
+    return claim | {
+        "verdict": np.where(lost, VERDICTS.index(NOT_APPLICABLE), claim["verdict"]),
+        "hypotheses": np.where(lost, "its numbers leave the range of float64", texts),
+    }
 
 
 def _unmet(check: Check, applies: np.ndarray, batch: int) -> list[str]:
