@@ -19,10 +19,12 @@ START, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 def main(report: Path) -> None:
     outcomes = [json.loads(path.read_text()) for path in report.glob("*/outcome.json")]
     for preset in {outcome["preset"] for outcome in outcomes}:
-        found = recorded.verdicts(o for o in outcomes if o["preset"] == preset)
+        mine = [outcome for outcome in outcomes if outcome["preset"] == preset]
+        found = recorded.verdicts(mine)
         for change in recorded.changes(found, recorded.read(preset)):
             print(f"{preset}: {change.claim}: {change.recorded} → {change.found}")
         recorded.record(preset, found, FOLDER)
+        recorded.record_seconds(preset, mine, FOLDER)
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     head, rest = text.split(START, 1)

@@ -42,6 +42,16 @@ def test_the_recorded_claims_are_about_panels_that_exist(preset):
     assert set(Counter(known.values())) <= {"holds", "holds in part", "fails"}
 
 
+def test_times_of_studies_are_kept(tmp_path):
+    outcomes = [{"data": [{"study": "a", "seconds": 1.234}, {"study": "b", "seconds": 98.7}]}]
+    recorded.record_seconds("paper", [{"data": [{"study": "a", "seconds": 7.0}]}], tmp_path)
+    recorded.record_seconds("quick", outcomes, tmp_path)
+    kept = json.loads((tmp_path / "seconds.json").read_text())
+    assert kept == {"paper": {"a": 7.0}, "quick": {"a": 1.2, "b": 99.0}}
+    studies = {study.name for figure in FIGURES for study in figure.studies}
+    assert all(set(recorded.seconds(preset)) <= studies for preset in PRESETS)
+
+
 def test_explanations_have_ids_of_their_own():
     ids = [erratum.identifier for erratum in ERRATA]
     assert not set(ids) & set(EXPLANATIONS)

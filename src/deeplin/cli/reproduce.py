@@ -9,10 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from deeplin.cli.app import app, prepare_computing, seed_option
+from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 
 
 @app.command()
@@ -34,48 +32,42 @@ def reproduce(
 
     Interrupt it when you like: the same command goes on where it stopped.
     """
+    typer.echo("deeplin: reproducing; Ctrl-C stops, the same command goes on.", err=True)
     prepare_computing()
     from deeplin import figures as catalogue
     from deeplin.figures import recorded
     from deeplin.report.files import write_figure
     from deeplin.report.page import write_page
-    from deeplin.sweep import Lines, prompt_interrupt, show_progress
+    from deeplin.report.reproduction import ending, figure_lines
+    from deeplin.sweep import Board, prompt_interrupt
 
     chosen = catalogue.select(catalogue.FIGURES, figures)
     report = out / "report"
-    page = report / "index.html"
+    board = Board("reproduce", recorded.seconds(preset))
     results = catalogue.reproduce(
         chosen,
         out / "results",
         preset=preset,
         seed=seed,
         workers=workers,
-        progress=show_progress if workers == 1 else Lines,  # a terminal has room for one bar
+        progress=board.part,
     )
     outcomes = []
     again = shlex.join(["deeplin", *sys.argv[1:]])
-    with prompt_interrupt(f"deeplin: interrupted. What is finished is kept; to go on: {again}"):
+    stopped = f"deeplin: interrupted. What is finished is kept; to go on: {again}"
+    with prompt_interrupt(stopped), board:
         for result in results:
             outcomes.append(write_figure(result, report))
             write_page(report, [figure.name for figure in catalogue.FIGURES])
-    found = recorded.verdicts(outcomes)
-    changes = recorded.changes(found, recorded.read(preset))
+            if not as_json:
+                board.say(figure_lines(outcomes[-1], text_width()))
+    changes = recorded.changes(recorded.verdicts(outcomes), recorded.read(preset))
     if as_json:
         typer.echo(json.dumps([_summary(outcome) for outcome in outcomes], ensure_ascii=False))
     else:
-        _print_verdicts(outcomes)
-        typer.echo(recorded.tally(found.values()) + "; " + _compared(changes))
-        typer.echo(f"report: {page}")
+        typer.echo(ending(outcomes, changes, report / "index.html", text_width()))
     if changes or any(outcome["failures"] for outcome in outcomes):
         raise typer.Exit(1)
-
-
-def _compared(changes: list) -> str:
-    """How the verdicts compare with the recorded ones."""
-    if not changes:
-        return "every verdict is the recorded one."
-    rows = "\n".join(f"  {c.claim}: recorded {c.recorded}, found {c.found}" for c in changes)
-    return f"{len(changes)} not as recorded:\n{rows}"
 
 
 def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
@@ -87,16 +79,3 @@ def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
     ]
     kept = ("name", "title", "preset", "seed", "verdict", "failures", "seconds", "command")
     return {**{key: outcome[key] for key in kept}, "claims": claims}
-
-
-def _print_verdicts(outcomes: list[dict[str, Any]]) -> None:
-    table = Table("panel", "verdict", "claim", "measured", "limit")
-    for outcome in outcomes:
-        for failure in outcome["failures"]:
-            table.add_row(outcome["name"], "[red]not computed[/red]", failure, "", "")
-        for claim in _summary(outcome)["claims"]:
-            colour = {"holds": "green", "holds in part": "yellow"}.get(claim["verdict"], "red")
-            verdict = f"[{colour}]{claim['verdict']}[/{colour}]"
-            row = (claim["panel"], verdict, claim["sentence"], claim["shown"], claim["tolerance"])
-            table.add_row(*row)
-    Console().print(table)

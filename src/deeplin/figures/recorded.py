@@ -1,7 +1,8 @@
 """The verdicts as they were last recorded, so that a change is noticed and a known failure is not.
 
 `verdicts/quick.json` and `verdicts/paper.json` hold a verdict for each claim of seed 0, under
-`panel/name`. `deeplin reproduce` compares with them.
+`panel/name`. `deeplin reproduce` compares with them. `verdicts/seconds.json` holds the time that
+each study took when it was recorded, for the time left.
 """
 
 from __future__ import annotations
@@ -30,6 +31,12 @@ def read(preset: str) -> dict[str, str]:
     """Claim → recorded verdict; empty where nothing was recorded."""
     source = FOLDER.joinpath(f"{preset}.json")
     return json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+
+
+def seconds(preset: str) -> dict[str, float]:
+    """Study → seconds that it took when it was recorded."""
+    source = FOLDER.joinpath("seconds.json")
+    return json.loads(source.read_text(encoding="utf-8")).get(preset, {})
 
 
 def verdicts(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -63,6 +70,15 @@ def tally(found: Iterable[str]) -> str:
     if counts[FAILS]:
         text += f", {counts[FAILS]} {'fails' if counts[FAILS] == 1 else 'fail'}"
     return text
+
+
+def record_seconds(preset: str, outcomes: Iterable[Mapping[str, Any]], folder: Path) -> None:
+    """Write the times of the studies of a preset, keeping the others."""
+    path = folder / "seconds.json"
+    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = {d["study"]: float(f"{d['seconds']:.2g}") for o in outcomes for d in o["data"]}
+    known[preset] = dict(sorted((known.get(preset, {}) | found).items()))
+    path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
 
 
 def record(preset: str, found: Mapping[str, str], folder: Path) -> None:

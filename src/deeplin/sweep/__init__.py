@@ -1,6 +1,7 @@
 """Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
 
 from deeplin.interrupt import prompt_interrupt
+from deeplin.sweep.board import Board
 from deeplin.sweep.cluster import Cluster
 from deeplin.sweep.config import from_json, to_json
 from deeplin.sweep.engine import Outcome, UnitsFailed, run
@@ -16,6 +17,7 @@ from deeplin.sweep.store import Store, read_table
 
 __all__ = [
     "Bar",
+    "Board",
     "Cluster",
     "Executor",
     "ExecutorError",

@@ -41,7 +41,7 @@ class Progress:
                 self._say(f"set aside {name}: {reason}")
             if expected:
                 self._say(
-                    f"expected to take about {_duration(expected)} on this machine (measured on a "
+                    f"expected to take about {duration(expected)} on this machine (measured on a "
                     "few steps)"
                 )
             yield
@@ -148,6 +148,11 @@ class Tally:
         self._steps += unit.steps
         self._worked += self._weights[identifier]
 
+    @property
+    def share(self) -> float:
+        """What has come of the work; 1 where there is none."""
+        return self._worked / self._work if self._work else 1.0
+
     def sentence(self) -> str:
         """The numbers in one line."""
         seconds = max(time.perf_counter() - self._started, 1e-9)
@@ -156,7 +161,7 @@ class Tally:
             parts.append(f"{_short(self._steps / seconds)} steps/s")
         if 0 < self._worked < self._work:
             left = seconds * (self._work - self._worked) / self._worked
-            parts.append(f"{_duration(left)} left")
+            parts.append(f"{duration(left)} left")
         parts.append(f"{self._failures} failed")
         return ", ".join(parts)
 
@@ -169,7 +174,8 @@ def _short(number: float) -> str:
     return f"{number:.3g}"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """A time as a clock shows it."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
