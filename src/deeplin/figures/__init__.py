@@ -14,6 +14,7 @@ from deeplin.figures.fm_4 import FM_4
 from deeplin.figures.fm_5 import FM_5
 from deeplin.figures.fm_6 import FM_6
 from deeplin.figures.fm_7 import FM_7, FM_7_NOISY
+from deeplin.figures.fm_residual import FM_RESIDUAL
 from deeplin.figures.fm_small import FM_SMALL
 from deeplin.figures.running import FigureResult, reproduce
 from deeplin.figures.talk_log import TALK_LOG
@@ -22,7 +23,7 @@ from deeplin.figures.users_decay import X_DECAY
 from deeplin.figures.users_layers import X_LAYERS
 from deeplin.figures.users_outputs import X_OUTPUTS
 
-FLAT_MINIMA = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, FM_SMALL)
+FLAT_MINIMA = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY, FM_SMALL, FM_RESIDUAL)
 USERS = (X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS)
 FIGURES = (*FLAT_MINIMA, BO_1, BO_2, BO_3, BO_BOUNDS, TALK_LOG, *USERS)
 """In the order of the report."""

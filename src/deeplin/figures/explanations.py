@@ -34,4 +34,7 @@ EXPLANATIONS = {
     "K-16": "Both bounds on Ξ are far above what is measured. What Θ_⊥ gains in training grows "
     "with depth, faster than either factor of depth, from a very small value: they are bounds, "
     "not laws.",
+    "K-17": "The proof of FM-L3 takes a union over a net of 5^d points. Its bounds hold, but only "
+    "from a depth that grows nearly like s⁴, and they are orders of magnitude wider than what "
+    "random layers do. Training converges far outside them.",
 }
