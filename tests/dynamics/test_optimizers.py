@@ -18,7 +18,6 @@ CASES = {
     "decay": {"weight_decay": 0.03},
     "heavy ball and decay": {"momentum": 0.7, "weight_decay": 0.03},
     "nesterov": {"momentum": 0.7, "nesterov": True},
-    "nesterov and decay": {"momentum": 0.7, "nesterov": True, "weight_decay": 0.03},
     "layers": {"learning_rate": (0.02, 0.005, 0.04)},
     "layers, heavy ball": {"learning_rate": (0.02, 0.005, 0.04), "momentum": 0.5},
     "schedule": {"learning_rate": lambda step: 0.02 / (1 + 0.1 * step)},
@@ -75,9 +74,14 @@ def plain_loop(rows, weights, activation, options, member):
     return weights
 
 
+# On rows the same functions move the weights (`kernels.moving`): here those that each kernel wires
+# up by itself, batches and rates of layers, and all of them together.
+ON_ROWS = ("heavy ball and decay", "layers", "schedule", "batches", "everything")
+BOTH = [(name, "linear") for name in CASES] + [(name, "gelu") for name in ON_ROWS]
+
+
 @pytest.mark.parametrize("backend", ["kernel", "jax"])
-@pytest.mark.parametrize("activation", ["linear", "gelu"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "activation"), BOTH)
 def test_every_option_is_a_plain_loop(rows, name, activation, backend):
     options = {"learning_rate": 0.01} | CASES[name]
     nets = networks(activation)

@@ -52,8 +52,9 @@ def diagnose(
     optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
 
     reading = table.read(
-        source, target, ignore, standardize, intercept, missing, memory, cluster, keep, encode
-    )
+        source, target, ignore=ignore, keep=keep, encode=encode, standardize=standardize,
+        intercept=intercept, missing=missing, memory=memory, cluster=cluster,
+    )  # fmt: skip
     found = diagnose_problem(
         reading.problem,
         depths,

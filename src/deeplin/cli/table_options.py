@@ -51,14 +51,11 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text
 def read(
     source: str,
     target: list[str],
+    *,
     ignore: list[str] | None,
-    standardize: bool,
-    intercept: bool,
-    missing: str,
+    keep: list[str] | None,
     memory: int,
-    cluster: str | None,
-    keep: list[str] | None = None,
-    encode: bool = False,
+    **options: Any,
 ) -> Reading:
     """The problem in a table; one target is a vector, several are a matrix."""
     from deeplin.problems.reading import read_problem
@@ -68,12 +65,8 @@ def read(
         target[0] if len(target) == 1 else target,
         ignore=ignore or (),
         keep=keep or (),
-        encode=encode,
-        standardize=standardize,
-        intercept=intercept,
-        missing=missing,
         memory=whole_number("memory", memory) * 2**20,
-        cluster=cluster,
+        **options,
     )
 
 

@@ -73,8 +73,9 @@ def train(
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
         reading = table.read(
-            source, target, ignore, standardize, intercept, missing, memory, cluster, keep, encode
-        )
+            source, target, ignore=ignore, keep=keep, encode=encode, standardize=standardize,
+            intercept=intercept, missing=missing, memory=memory, cluster=cluster,
+        )  # fmt: skip
         run, report = _train(reading, start, _rate(learning_rate), optimizer, steps, seed)
     settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(optimizer)}
     settings |= {"standardize": standardize, "intercept": intercept, "missing": missing}
@@ -105,7 +106,7 @@ def _train(
 
     from deeplin.cli.live import LiveTraining
     from deeplin.sharpness import sharpness
-    from deeplin.training.diagnosis import conditioning
+    from deeplin.training.diagnosis_words import conditioning
     from deeplin.training.explained import r_squared, r_squared_left_out
     from deeplin.training.prediction import judge, predict
     from deeplin.training.recipe import descend, starting_network

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.flow import Pair, flow_members
+from deeplin.kernels.flow import Integration, Pair, flow_members
 from deeplin.networks import Network
 
 MOST = 100_000
@@ -36,15 +36,12 @@ def pair_of(method: str) -> Pair:
 def flow_batch(
     moments: tuple[np.ndarray, np.ndarray],
     networks: Network,
-    pair: Pair,
-    tolerances: tuple[float, float],
-    most: int,
-    until: float,
+    integration: Integration,
     goals: np.ndarray,
     times: np.ndarray,
     outcome: np.ndarray,
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
-    """Take each running network towards the time `until` or its goal, by at most `most` steps.
+    """Take each running network towards the time given or its goal, as `integration` says.
 
     Returns the weights, the times, and for each network steps, rejected ones and outcome.
     """
@@ -55,16 +52,15 @@ def flow_batch(
     counts[:, 2] = outcome
     covariance, optimum = (np.array(part, np.float64, order="C") for part in moments)
     own = np.array(networks.widths), flat, _readouts(networks, batch)
-    fixed = *own, (covariance, optimum), pair, tuple(map(float, tolerances))
-    rest = most, float(until), np.array(goals, float), times, counts
+    fixed = own, (covariance, optimum), integration, np.array(goals, float), times, counts
     parts = max(1, min(thread_count(), batch))
     spans = [np.array(s) for s in pairwise(np.linspace(0, batch, parts + 1).astype(np.int64))]
     if parts == 1:
-        call(flow_members, *fixed, *rest, spans[0])
+        call(flow_members, *fixed, spans[0])
     else:
-        call(flow_members, *fixed, *rest, np.zeros(2, np.int64))  # compiled before threads share it
+        call(flow_members, *fixed, np.zeros(2, np.int64))  # compiled before threads share it
         with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(lambda span: flow_members(*fixed, *rest, span), spans))
+            list(pool.map(lambda span: flow_members(*fixed, span), spans))
     ends = np.cumsum([layer[0].size for layer in layers])[:-1]
     pieces = np.split(flat, ends, axis=1)
     weights = (piece.reshape(layer.shape) for piece, layer in zip(pieces, layers, strict=True))

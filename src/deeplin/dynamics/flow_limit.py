@@ -17,6 +17,7 @@ import numpy as np
 from deeplin.dynamics.flow_kernel import flow_batch, pair_of
 from deeplin.dynamics.flow_steps import HIGH_ORDER
 from deeplin.dynamics.state import REACHED
+from deeplin.kernels.flow import Integration
 from deeplin.networks import Network, products
 from deeplin.problems import Problem
 from deeplin.sharpness.exact import Factors, exact
@@ -48,7 +49,7 @@ def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
     covariance = np.asarray(problem.covariance)
     moments = covariance, problem.optimum.reshape(len(covariance), -1)
     weights, time, counts = flow_batch(
-        moments, networks, pair_of(HIGH_ORDER), TOLERANCES, LIMIT, HORIZON,
+        moments, networks, Integration(pair_of(HIGH_ORDER), *TOLERANCES, LIMIT, HORIZON),
         np.full(batch, goal), np.zeros(batch), np.zeros(batch, np.int64),
     )  # fmt: skip
     reached = counts[:, 2] == REACHED

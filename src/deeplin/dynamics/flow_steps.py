@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int
 from deeplin.dynamics.flow_kernel import MOST, flow_batch, pair_of
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.state import GAVE_UP, REACHED, RUNNING, State
+from deeplin.kernels.flow import Integration
 
 if TYPE_CHECKING:
     import diffrax
@@ -84,10 +85,11 @@ def _by_kernel(solver, allowed, objective, fixed, state: State, until, goals) ->
     """`move` in compiled code."""
     networks = objective.layout.tree(state.weights, fixed)
     quadratic = objective.data[0]
+    integration = Integration(pair_of(solver.method), allowed[0], allowed[1], CHUNK, float(until))
+    moments = quadratic.covariance, quadratic.optimum
     weights, time, counts = flow_batch(
-        (quadratic.covariance, quadratic.optimum), networks, pair_of(solver.method), allowed,
-        CHUNK, until, goals, state.memory.time, state.outcome,
-    )  # fmt: skip
+        moments, networks, integration, goals, state.memory.time, state.outcome
+    )
     taken, rejected, outcome = counts.T
     spent = (outcome == RUNNING) & (state.steps + taken >= solver.limit)
     outcome = np.where(spent, GAVE_UP, outcome)

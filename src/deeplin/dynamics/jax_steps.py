@@ -17,7 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Numbers, Update
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -45,7 +45,7 @@ class _Shared(NamedTuple):
     """The step of the first mini-batch at hand."""
 
 
-class JaxSteps:
+class JaxSteps(Stepwise):
     """Descent of a batch by any `Update`, as a dynamics."""
 
     def __init__(self, objective: Objective, ensemble: Ensemble, rules: Rules, update: Update):
@@ -57,10 +57,6 @@ class JaxSteps:
         """The state before the first step."""
         weights = self.ensemble.weights
         return State.start(weights, self.update.method.begin(weights, self.update.momentum))
-
-    def clock(self, state: State) -> np.ndarray:
-        """The step each run has reached."""
-        return state.steps
 
     def advance(self, state: State, until: int) -> State:
         """Take the running members to step `until`, or a piece of the way.

@@ -14,7 +14,7 @@ import numpy as np
 
 from deeplin.dynamics.lane_group import Group, unpack
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import Pace, Rules, State
+from deeplin.dynamics.state import Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, digest, thread_count
 from deeplin.kernels.lanes import LANES
@@ -29,7 +29,7 @@ UNROLLED = 8
 Descend = Callable[[Group, int, int], int]
 
 
-class LaneSteps:
+class LaneSteps(Stepwise):
     """Descent of a batch in compiled kernels, as a dynamics.
 
     The networks stay packed in their groups between calls. `unroll` allows a kernel with the width
@@ -57,10 +57,6 @@ class LaneSteps:
         weights = tuple(map(np.asarray, self.ensemble.weights))
         velocity = tuple(map(np.zeros_like, weights)) if self.update.momentum else ()
         return State.start(weights, velocity)
-
-    def clock(self, state: State) -> np.ndarray:
-        """The step each run has reached."""
-        return state.steps
 
     def advance(self, state: State, until: int) -> State:
         """Take the running members to step `until`, or a piece of the way."""

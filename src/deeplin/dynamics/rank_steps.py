@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.state import LOST, Pace, Rules, State
+from deeplin.dynamics.state import LOST, Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
 from deeplin.kernels.wide import ROWS, Diagonal, Motion, Network, descend
@@ -40,7 +40,7 @@ class Target(NamedTuple):
     floor: float = 0.0
 
 
-class RankSteps:
+class RankSteps(Stepwise):
     """Descent of each run on its own target; networks of one shape, inputs in the eigenbasis.
 
     A run that breaks the ceiling goes back to the step before, whose weights are still finite: by
@@ -71,10 +71,6 @@ class RankSteps:
         velocity = tuple(map(np.zeros_like, weights)) if self.momentum else ()
         nothing = np.zeros(self.ensemble.size)
         return State.start(weights, Memory(velocity, nothing, np.full_like(nothing, np.nan)))
-
-    def clock(self, state: State) -> np.ndarray:
-        """The step each run has reached."""
-        return state.steps
 
     def advance(self, state: State, until: int) -> State:
         """Take the running members to step `until`, or a piece of the way."""
@@ -145,7 +141,7 @@ class RankSteps:
         )
 
 
-class EigenSteps:
+class EigenSteps(Stepwise):
     """The same for networks on one problem in any coordinates: their inputs are turned and back.
 
     With A_1 = W_1Q, Q the eigenvectors of Σ̂, W_1(t) = W_1(0) + (A_1(t) − A_1(0))Qᵀ, because the
@@ -169,10 +165,6 @@ class EigenSteps:
         """The state before the first step."""
         inner = self.inner.start()
         return State(self.ensemble.weights, inner, inner.outcome, inner.steps)
-
-    def clock(self, state: State) -> np.ndarray:
-        """The step each run has reached."""
-        return state.steps
 
     def advance(self, state: State, until: int) -> State:
         """Take the running members to step `until`, or a piece of the way."""

@@ -18,6 +18,10 @@ STATUS = {RUNNING: STOPPED, GAVE_UP: STOPPED, REACHED: CONVERGED, LOST: DIVERGED
 """What a run is called, by its outcome."""
 
 
+Evidence = Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]]
+"""Values by name: one for a single network, an array with an entry for each run of a batch."""
+
+
 class Records(Mapping[str, np.ndarray]):
     """Quantities along a run: `records["risk"]` has shape (records,) or (records, batch).
 
@@ -91,9 +95,7 @@ class Run:
     schedule (steps,). None for gradient flow, and where an optimiser has its own."""
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
-    evidence: Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]] = field(
-        default_factory=dict
-    )
+    evidence: Evidence = field(default_factory=dict)
     """Measured at the end: `gap`, `risk`; for flow also `time`, `evaluations`, `drift` (FM-L1)."""
     dynamics: str = "descent"
     """`descent` or `flow`."""

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Array, Float, Int, PyTree, Real
+from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
 
 from deeplin.interrupt import check_interrupt
 
@@ -28,7 +28,7 @@ class State(NamedTuple):
 
     weights: tuple[Float[Array | np.ndarray, " ..."], ...]
     """The trained arrays of every run."""
-    memory: PyTree
+    memory: PyTree[Shaped[Array | np.ndarray, " ..."]]
     """What the dynamics carries besides: velocities, an optimiser's state, times."""
     outcome: Int[np.ndarray, " batch"]
     """RUNNING, REACHED, LOST or GAVE_UP."""
@@ -57,6 +57,14 @@ class Dynamics(Protocol):
     def clock(self, state: State) -> Real[np.ndarray, " batch"]:
         """The step or time each run has reached."""
         ...
+
+
+class Stepwise:
+    """What moves by steps: its clock counts them."""
+
+    def clock(self, state: State) -> Int[np.ndarray, " batch"]:
+        """The step each run has reached."""
+        return np.asarray(state.steps)
 
 
 class Observer(Protocol):

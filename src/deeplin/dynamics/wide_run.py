@@ -12,7 +12,7 @@ from jaxtyping import Float, Num
 
 from deeplin.dynamics.reduced_start import ReducedStart
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import CONVERGED, DIVERGED, Records, Run
+from deeplin.dynamics.run import CONVERGED, DIVERGED, Evidence, Records, Run
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
 from deeplin.problems.population import Population
@@ -201,7 +201,7 @@ class WideRun(Run):
         return Trajectory.of(records, batched=not self.single)
 
     @cached_property
-    def evidence(self) -> dict[str, Any]:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def evidence(self) -> Evidence:  # pyright: ignore[reportIncompatibleVariableOverride]
         """`risk` and `path` at the end, and what the wide network was: `width`, `alpha`, `beta`."""
         widths = {start.full_width for start in self.starts}
         simulation = self.simulation
@@ -211,7 +211,7 @@ class WideRun(Run):
             "width": widths.pop() if len(widths) == 1 else self._each(lambda s: s.full_width),
             "alpha": self._each(lambda start: start.alpha),
             "beta": self._each(lambda start: start.beta),
-        } | ({"time": self.time} if self.dynamics == "flow" else {})
+        } | ({} if self.time is None else {"time": self.time})
 
     @cached_property
     def records(self) -> Records:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -222,10 +222,9 @@ class WideRun(Run):
         (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats
         its end.
         """
-        simulation = self.simulation
+        simulation, risk = self.simulation, self.simulation.risk
         runs = [_measured(start, self._along(run)) for run, start in enumerate(self.starts)]
-        columns = {"risk": simulation.risk, "loss": simulation.risk / self._outputs}
-        columns |= {"path": simulation.path}
+        columns = {"risk": risk, "loss": risk / self._outputs, "path": simulation.path}
         columns |= {name: np.stack([r[name] for r in runs], axis=1) for name in runs[0]}
         if self.single:
             columns = {name: values[:, 0] for name, values in columns.items()}

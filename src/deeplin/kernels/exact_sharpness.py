@@ -7,6 +7,7 @@ of an m×n matrix that starts at row s is row s + i·n + j. The letters are thos
 from __future__ import annotations
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -27,6 +28,18 @@ CLEAR = 1e-9
 """A matrix of trace one counts as of rank one when the trace of its square is this near to one."""
 
 
+class _Work(NamedTuple):
+    """The matrices of `exact`, and what is left over for it to work in."""
+
+    V: np.ndarray
+    B: np.ndarray
+    M: np.ndarray
+    G: np.ndarray
+    H: np.ndarray
+    norms: np.ndarray
+    """‖V_k‖, ‖W_k‖, ‖B_k‖ of each layer in turn (one more is free), then Cᵀ(w − w*)."""
+
+
 @cache
 def exact_kernel(sources: str):
     """The compiled function `top(weights, widths, root, goal, unit, results)`."""
@@ -41,22 +54,22 @@ def exact_kernel(sources: str):
         batch, size = flat.shape
         r = root.shape[1]
         depth, width = len(widths) - 1, np.max(widths)
-        weights = np.empty((size, LANES))
-        V = np.empty((np.sum(widths), LANES))
-        B = np.empty((depth * width * r, LANES))
-        M, T, S = np.empty((r * r, LANES)), np.empty((r * r, LANES)), np.empty((r * r, LANES))
-        G, H = np.empty((width * width, LANES)), np.empty((width * width, LANES))
-        norms = np.empty((4 * depth + r, LANES))
-        found = np.empty((3, LANES))
+        weights, found = np.empty((size, LANES)), np.empty((3, LANES))
+        T, S = np.empty((r * r, LANES)), np.empty((r * r, LANES))
+        work = _Work(
+            np.empty((np.sum(widths), LANES)), np.empty((depth * width * r, LANES)),
+            np.empty((r * r, LANES)), np.empty((width * width, LANES)),
+            np.empty((width * width, LANES)), np.empty((4 * depth + r, LANES)),
+        )  # fmt: skip
         for first in range(0, batch, LANES):
             for lane in range(LANES):
                 member = min(first + lane, batch - 1)
                 for row in range(size):
                     weights[row, lane] = flat[member, row]
-            _backward(weights, widths, V, norms)
-            _forward(weights, widths, root, B, M, V, norms, r, width)
-            _error(weights, widths, root, goal, unit, V, B, G, H, norms, found, r, width)
-            _largest(M, T, S, found, r)
+            _backward(weights, widths, work.V, work.norms)
+            _forward(weights, widths, root, work)
+            _error(weights, widths, root, goal, unit, work, found)
+            _largest(work.M, T, S, found, r)
             for lane in range(min(LANES, batch - first)):
                 for row in range(3):
                     results[first + lane, row] = found[row, lane]
@@ -85,9 +98,10 @@ def _backward(weights, widths, V, norms):
 
 
 @njit(nogil=True, forceinline=True)
-def _forward(weights, widths, root, B, M, V, norms, r, width):
+def _forward(weights, widths, root, work):
     """B_{k+1} = W_k B_k from B_1 = C, ‖B_k‖², and M = 2 Σ_k ‖V_k‖² B_kᵀB_k."""
-    depth, start = len(widths) - 1, 0
+    _, B, M, _, _, norms = work
+    depth, start, r, width = len(widths) - 1, 0, root.shape[1], np.max(widths)
     for i in range(widths[0]):
         for j in range(r):
             store(B, i * r + j, fill(B, root[i, j]))
@@ -108,14 +122,15 @@ def _forward(weights, widths, root, B, M, V, norms, r, width):
                 store(M, i * r + j, total)
                 store(M, j * r + i, total)
         if k + 1 < depth:
-            _multiply(weights, start, B, here, B, here + width * r, m, n, r)
+            _multiply(weights, start, B, here, B, here + width * r, (m, n, r))
         start += m * n
 
 
 @njit(nogil=True, forceinline=True)
-def _error(weights, widths, root, goal, unit, V, B, G, H, norms, found, r, width):
+def _error(weights, widths, root, goal, unit, work, found):
     """The bound of `exact`: √(4 Σ_k ‖V_k‖² tr G_k) and rounding, into found[1]."""
-    depth = len(widths) - 1
+    V, B, _, G, H, norms = work
+    depth, r, width = len(widths) - 1, root.shape[1], np.max(widths)
     left, two = 4 * depth, fill(G, 2.0)
     length, miss, weight_of_slip = fill(G, 0.0), fill(G, 0.0), fill(G, 0.0)
     for j in range(r):  # Cᵀ(w − w*)
@@ -167,7 +182,7 @@ def _congruence(weights, start, G, H, fresh, k, m, n):
         for row in range(m * m):
             store(G, row, fill(G, 0.0))
     else:
-        _multiply(weights, start, G, 0, H, 0, m, n, n)
+        _multiply(weights, start, G, 0, H, 0, (m, n, n))
         for i in range(m):
             for j in range(i + 1):
                 total = fill(G, 0.0)
@@ -244,8 +259,9 @@ def _square(T, S, r):
 
 
 @njit(nogil=True, forceinline=True)
-def _multiply(A, a, B, b, C, c, m, n, p):
+def _multiply(A, a, B, b, C, c, shape):
     """C = A B for A (m×n) from row a, B (n×p) from row b, C from row c."""
+    m, n, p = shape
     for i in range(m):
         for j in range(p):
             total = fill(A, 0.0)

@@ -33,6 +33,17 @@ class Pair(NamedTuple):
     order: float
 
 
+class Integration(NamedTuple):
+    """How a flow is integrated and how far."""
+
+    pair: Pair
+    rtol: float
+    atol: float
+    most: int
+    """Steps at the most."""
+    until: float
+
+
 @numba.njit(nogil=True, cache=True, fastmath=SUMS)
 def descend(widths, weights, readout, covariance, optimum, v, u, field):
     """The field −∇R into `field`; returns R − R_min."""
@@ -89,11 +100,12 @@ def _size(change, one, two, rtol, atol):
 
 
 @numba.njit(nogil=True, cache=True)
-def _first_step(network, moments, weights, order, rtol, atol, scratch):
+def _first_step(network, moments, weights, integration, scratch):
     """A step whose error is about a hundredth of what is allowed (Hairer, Nørsett, Wanner II.4)."""
     stages, point, change, v, u = scratch
     widths, readout = network
     covariance, optimum = moments
+    pair, rtol, atol, _, _ = integration
     near = _size(weights, weights, weights, rtol, atol)
     slope = _size(stages[0], weights, weights, rtol, atol)
     trial = 1e-6 if min(near, slope) < 1e-5 else 0.01 * near / slope
@@ -104,12 +116,13 @@ def _first_step(network, moments, weights, order, rtol, atol, scratch):
     steepest = max(slope, bend)
     if not steepest > 1e-15:
         return max(1e-6, 1e-3 * trial)
-    return min(100 * trial, (0.01 / steepest) ** (1 / (order + 1)))
+    return min(100 * trial, (0.01 / steepest) ** (1 / (pair.order + 1)))
 
 
 @numba.njit(nogil=True, cache=True)
-def _flow(network, moments, weights, pair, rtol, atol, most, clock, until, goal, scratch):
+def _flow(network, moments, weights, integration, clock, goal, scratch):
     """Take one network towards `until`, its weights in place: time, steps, rejected, outcome."""
+    pair, rtol, atol, most, until = integration
     stages, point, change, v, u = scratch
     widths, readout = network
     covariance, optimum = moments
@@ -119,7 +132,7 @@ def _flow(network, moments, weights, pair, rtol, atol, most, clock, until, goal,
     if not np.isfinite(value):
         return clock, 0, 0, GAVE_UP
     taken, rejected, last = 0, 0, len(pair.error) - 1
-    step = _first_step(network, moments, weights, pair.order, rtol, atol, scratch)
+    step = _first_step(network, moments, weights, integration, scratch)
     while taken < most and clock < until:
         final = clock + step >= until
         if final:
@@ -148,22 +161,20 @@ def _flow(network, moments, weights, pair, rtol, atol, most, clock, until, goal,
 
 
 @numba.njit(nogil=True, cache=True)
-def flow_members(
-    widths, weights, readouts, moments, pair, tolerances, most, until, goals, times, counts, members
-):
+def flow_members(networks, moments, integration, goals, times, counts, members):
     """Take the networks of a range of the batch, weights and times in place.
 
     `counts` holds for each the steps taken, those rejected, and the outcome: only those that are
     RUNNING move.
     """
+    widths, weights, readouts = networks
     size, nodes = weights.shape[1], np.sum(widths)
     scratch = (
-        np.empty((len(pair.error), size)), np.empty(size), np.empty(size),
+        np.empty((len(integration.pair.error), size)), np.empty(size), np.empty(size),
         np.empty((readouts.shape[1], nodes)), np.empty((readouts.shape[1], nodes)),
     )  # fmt: skip
     for b in range(members[0], members[1]):
         if counts[b, 2] == RUNNING:
             times[b], counts[b, 0], counts[b, 1], counts[b, 2] = _flow(
-                (widths, readouts[b]), moments, weights[b], pair, tolerances[0], tolerances[1],
-                most, times[b], until, goals[b], scratch,
-            )  # fmt: skip
+                (widths, readouts[b]), moments, weights[b], integration, times[b], goals[b], scratch
+            )

@@ -7,9 +7,10 @@ a ûᵀ + v̂ bᵀ, û and v̂ of length one. Where b has no part along û these
 (a_1, b_1, …, a_L, b_L), and a product needs no matrix but the weights themselves:
 δv_{k−1} = ⟨a, v_k⟩ û + |v_k| b + W_kᵀδv_k and δu_{k+1} = |u_k| a + W_k δu_k.
 
-Weights of a network are one flat vector, layer after layer. A frame holds all v̂ (`left`) and û
-(`right`), node after node, and their `lengths` (2, L + 1).
+Weights of a network are one flat vector, layer after layer.
 """
+
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,9 +19,27 @@ SUMS = {"reassoc", "contract"}
 """What the compiler may do to sums: take several terms at a time. NaN stays NaN."""
 
 
+class Network(NamedTuple):
+    """One network, or a batch of them with a leading axis in `weights`."""
+
+    widths: np.ndarray
+    weights: np.ndarray
+    curvature: np.ndarray
+    """2Σ̂."""
+
+
+class Frame(NamedTuple):
+    """All v̂ and û, node after node, with their lengths (2, L + 1); a batch has a leading axis."""
+
+    left: np.ndarray
+    right: np.ndarray
+    lengths: np.ndarray
+
+
 @numba.njit(nogil=True, cache=True, fastmath=SUMS)
-def find_frame(widths, weights, readout, curvature, optimum, left, right, lengths):
-    """The frame of one network; `curvature` is 2Σ̂."""
+def find_frame(network, readout, optimum, frame):
+    """The frame of one network."""
+    (widths, weights, curvature), (left, right, lengths) = network, frame
     last, d = widths.size - 1, widths[0]
     place, node = weights.size, left.size - widths[last]
     left[node:] = readout
@@ -66,8 +85,10 @@ def _normalize(widths, rows, lengths):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=SUMS)
-def multiply(widths, weights, curvature, left, right, lengths, x, image, dv, du):
-    """Hx for one network; dv and du are scratch of the length of a frame."""
+def multiply(network, frame, x, image, scratch):
+    """Hx for one network; `scratch` is two rows of the length of a frame."""
+    (widths, weights, curvature), (left, right, lengths) = network, frame
+    dv, du = scratch
     last, d = widths.size - 1, widths[0]
     place, node, at = weights.size, left.size - widths[last], x.size
     dv[node:] = 0
@@ -142,23 +163,22 @@ def transport(widths, left, right, new_left, new_right, cosines, x):
 
 
 @numba.njit(nogil=True, cache=True)
-def frames(widths, weights, readouts, curvature, optimum, left, right, lengths):
+def frames(networks, readouts, optimum, frame):
     """The frame of every network of a batch."""
+    (widths, weights, curvature), (left, right, lengths) = networks, frame
     for b in range(len(weights)):
-        find_frame(
-            widths, weights[b], readouts[b], curvature, optimum, left[b], right[b], lengths[b]
-        )
+        own = Frame(left[b], right[b], lengths[b])
+        find_frame(Network(widths, weights[b], curvature), readouts[b], optimum, own)
 
 
 @numba.njit(nogil=True, cache=True)
-def multiply_members(widths, weights, curvature, left, right, lengths, members, vectors, images):
+def multiply_members(networks, frame, members, vectors, images):
     """Hx for each of the members and its x."""
-    dv, du = np.empty_like(left[0]), np.empty_like(left[0])
+    (widths, weights, curvature), (left, right, lengths) = networks, frame
+    scratch = np.empty_like(left[0]), np.empty_like(left[0])
     for row, b in enumerate(members):
-        multiply(
-            widths, weights[b], curvature, left[b], right[b], lengths[b],
-            vectors[row], images[row], dv, du,
-        )  # fmt: skip
+        own = Frame(left[b], right[b], lengths[b])
+        multiply(Network(widths, weights[b], curvature), own, vectors[row], images[row], scratch)
 
 
 @numba.njit(nogil=True, cache=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplin.kernels.hessian import find_frame, multiply, transport, turns
+from deeplin.kernels.hessian import Frame, Network, find_frame, multiply, transport, turns
 from deeplin.kernels.tracking import (
     AGE,
     DONE,
@@ -59,11 +59,12 @@ def along_kernel(sources: str):
     """The compiled function; `sources` is in its closure, hence in the key of the cache on disk."""
 
     @njit(nogil=True, cache=True)
-    def record(widths, weights, readout, curvature, optimum, tolerance, one, scratch):
+    def record(network, readout, optimum, tolerance, one, scratch):
         """Take one network to its next weights; where those are not finite it stays."""
+        widths = network.widths
         places, left, right, number, count = one
         new_left, new_right, lengths, cosines, dv, du, space, mapped = scratch
-        find_frame(widths, weights, readout, curvature, optimum, new_left, new_right, lengths)
+        find_frame(network, readout, optimum, Frame(new_left, new_right, lengths))
         if not np.isfinite(np.sum(lengths)):
             number[VALUE] = number[RESIDUAL] = np.nan
             count[PRODUCTS] = 0
@@ -79,17 +80,16 @@ def along_kernel(sources: str):
                 places[1, row] = places[2, row] = places[0, row]
         left[:], right[:] = new_left, new_right
         begin(places, space, mapped, count)
-        row = FIRST
+        row, frame = FIRST, Frame(left, right, lengths)
         while row != DONE:
-            multiply(
-                widths, weights, curvature, left, right, lengths, space[row], mapped[row], dv, du
-            )
+            multiply(network, frame, space[row], mapped[row], (dv, du))
             row = advance(row, tolerance, places, space, mapped, number, count)
 
     @njit(nogil=True, cache=True)
-    def along(widths, weights, readouts, curvature, optimum, tolerance, state, members, found):
+    def along(networks, readouts, optimum, tolerance, state, members, found):
         """Follow the networks `members` (first, one past the last) through all records."""
         assert sources
+        widths, weights, curvature = networks
         value, error, products = found
         size, nodes = state[0].shape[3], state[1].shape[1]
         dtype = weights.dtype
@@ -103,10 +103,8 @@ def along_kernel(sources: str):
         for b in range(members[0], members[1]):
             one = (state[0][b], state[1][b], state[2][b], state[3][b], state[4][b])
             for t in range(len(weights)):
-                record(
-                    widths, weights[t, b], readouts[t, b], curvature, optimum, tolerance, one,
-                    scratch,
-                )  # fmt: skip
+                network = Network(widths, weights[t, b], curvature)
+                record(network, readouts[t, b], optimum, tolerance, one, scratch)
                 number, count = one[3], one[4]
                 value[t, b] = number[VALUE]
                 error[t, b] = number[RESIDUAL] + rounding * number[SCALE]
@@ -117,10 +115,8 @@ def along_kernel(sources: str):
                 back = (one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy(), one[4].copy())
                 for before in range(t - 1, max(t - 2 * LOOK_EVERY, -1), -1):
                     back[4][AGE] = 0
-                    record(
-                        widths, weights[before, b], readouts[before, b], curvature, optimum,
-                        tolerance, back, scratch,
-                    )  # fmt: skip
+                    network = Network(widths, weights[before, b], curvature)
+                    record(network, readouts[before, b], optimum, tolerance, back, scratch)
                     products[before, b] += back[4][PRODUCTS]
                     if not back[3][VALUE] > value[before, b]:
                         break

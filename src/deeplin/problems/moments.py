@@ -130,3 +130,41 @@ def merge_all(parts: Iterable[Moments]) -> Moments:
     if not waiting_parts:
         raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
     return reduce(Moments.merge, waiting_parts)
+
+
+def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, np.ndarray]:
+    """The second moments of (x, y) together, (d+q)×(d+q), and Xᵀy/n as it was given."""
+    sigma = finite_array("covariance", covariance, (2,))
+    cross = finite_array("cross_moment", cross_moment, (1, 2))
+    d = len(sigma)
+    if sigma.shape != (d, d) or len(cross) != d:
+        raise InputError(
+            f"covariance has shape {sigma.shape} and cross_moment {cross.shape}; "
+            "pass d×d and d (or d×q)."
+        )
+    columns = cross.reshape(d, -1)
+    q = columns.shape[1]
+    power = finite_array("target_moment", target_moment, (0, 2)).reshape(-1)
+    if power.size != q * q:
+        raise InputError(
+            f"target_moment has {power.size} entries for {q} target(s); "
+            "pass ‖y‖²/n for one target, YᵀY/n (q×q) for several."
+        )
+    table = np.block([[sigma, columns], [columns.T, power.reshape(q, q)]])
+    require_sizes(table, d)
+    if not np.allclose(table, table.T, rtol=1e-10, atol=1e-12 * np.abs(table).max()):
+        raise InputError("the moments are not symmetric; pass covariance = XᵀX/n.")
+    smallest = np.linalg.eigvalsh(table)[0]
+    if smallest < -1e-9 * np.abs(table).max():
+        raise InputError(
+            f"no data set has these moments (smallest eigenvalue {smallest:.3g} of the joint "
+            "second moments); pass XᵀX/n, Xᵀy/n and ‖y‖²/n of one data set."
+        )
+    return table, cross
+
+
+def require_sizes(table: np.ndarray, dimension: int) -> None:
+    """The same for moments as for rows: the roots of the second moments are the sizes."""
+    roots = np.sqrt(np.maximum(np.diag(table), 0.0))
+    require_size("X (the roots of its second moments)", roots[:dimension])
+    require_size("y (the root of its second moment)", roots[dimension:])

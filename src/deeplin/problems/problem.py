@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, require_size, whole_number
+from deeplin.checks import InputError, whole_number
 from deeplin.door import door
-from deeplin.problems.moments import Moments, accumulate, check_rows
+from deeplin.problems.moments import (
+    Moments,
+    accumulate,
+    check_rows,
+    joint_moments,
+    require_sizes,
+)
 from deeplin.problems.solving import Solution, is_tall, solve_tall, thin_svd
 
 if TYPE_CHECKING:
@@ -73,32 +79,8 @@ class Problem:
     @classmethod
     def from_moments(cls, covariance, cross_moment, target_moment, samples: int) -> Problem:
         """The problem with Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n."""
-        sigma = finite_array("covariance", covariance, (2,))
-        cross = finite_array("cross_moment", cross_moment, (1, 2))
-        d = len(sigma)
-        if sigma.shape != (d, d) or len(cross) != d:
-            raise InputError(
-                f"covariance has shape {sigma.shape} and cross_moment {cross.shape}; "
-                "pass d×d and d (or d×q)."
-            )
-        columns = cross.reshape(d, -1)
-        q = columns.shape[1]
-        power = finite_array("target_moment", target_moment, (0, 2)).reshape(-1)
-        if power.size != q * q:
-            raise InputError(
-                f"target_moment has {power.size} entries for {q} target(s); "
-                "pass ‖y‖²/n for one target, YᵀY/n (q×q) for several."
-            )
-        table = np.block([[sigma, columns], [columns.T, power.reshape(q, q)]])
-        _require_sizes(np.diag(table), d)
-        if not np.allclose(table, table.T, rtol=1e-10, atol=1e-12 * np.abs(table).max()):
-            raise InputError("the moments are not symmetric; pass covariance = XᵀX/n.")
-        smallest = np.linalg.eigvalsh(table)[0]
-        if smallest < -1e-9 * np.abs(table).max():
-            raise InputError(
-                f"no data set has these moments (smallest eigenvalue {smallest:.3g} of the joint "
-                "second moments); pass XᵀX/n, Xᵀy/n and ‖y‖²/n of one data set."
-            )
+        table, cross = joint_moments(covariance, cross_moment, target_moment)
+        d, q = len(cross), cross.reshape(len(cross), -1).shape[1]
         count = whole_number("samples", samples)
         return cls(count, d, q, cross.ndim == 1, second_moments=table)
 
@@ -114,7 +96,7 @@ class Problem:
         """The problem of moments accumulated elsewhere (for example on several machines)."""
         q = moments.targets
         d = len(moments.shift) - q
-        _require_sizes(np.diag(moments.raw), d)
+        require_sizes(moments.raw, d)
         return cls(moments.count, d, q, single_target, second_moments=moments.raw)
 
     def __repr__(self) -> str:
@@ -304,10 +286,3 @@ class Problem:
                 "Σ̂ is zero: its eigenvalues λ and Λ are undefined. Pass nonzero inputs."
             )
         return self.spectrum.eigenvalues
-
-
-def _require_sizes(powers: np.ndarray, dimension: int) -> None:
-    """The same for moments as for rows: the roots of the second moments are the sizes."""
-    roots = np.sqrt(np.maximum(powers, 0.0))
-    require_size("X (the roots of its second moments)", roots[:dimension])
-    require_size("y (the root of its second moment)", roots[dimension:])

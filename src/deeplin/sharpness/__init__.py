@@ -2,7 +2,8 @@
 
 from deeplin.sharpness.extreme import sharpness
 from deeplin.sharpness.result import HessianSpectrum, Sharpness, Tracked
-from deeplin.sharpness.spectrum import hessian_spectrum, tangent_kernel, tangent_kernel_change
+from deeplin.sharpness.spectrum import hessian_spectrum
+from deeplin.sharpness.tangent_kernel import tangent_kernel, tangent_kernel_change
 from deeplin.sharpness.tracking import SharpnessTracker, sharpness_along, spectrum_along
 
 __all__ = [

@@ -52,8 +52,7 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
     networks only; always in float64.
     """
-    weights = [np.asarray(weight, np.float64) for weight in networks.weights]
-    readout = _readout(networks)
+    weights, readout = host_arrays(networks)
     factors = Factors.of(problem)
     if which == "largest" and has_kernel(problem, networks):
         return _in_lanes(factors, weights, readout)
@@ -71,7 +70,7 @@ def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
     With u_k = 2B_kCᵀ(Θ − Θ*), ‖M_jk‖ ≥ ‖u_k‖/‖u_j‖ bounds the error of `exact` from below by
     √(4 Σ_k (k−1)‖V_k‖²‖u_k‖²); 2 Σ_k ‖V_k‖²‖B_kx‖²/‖x‖² with any x is of the order of its value.
     """
-    weights, readout = [np.asarray(w, np.float64) for w in networks.weights], _readout(networks)
+    weights, readout = host_arrays(networks)
     root, goal = Factors.of(problem)
     backward = products.backward_products(weights, readout)
     start = root @ (root.T @ backward[0] - goal)
@@ -170,5 +169,7 @@ def _norms(items) -> np.ndarray:
     return np.stack([np.linalg.norm(item, axis=(-2, -1)) for item in items])
 
 
-def _readout(networks: Network) -> np.ndarray | None:
-    return None if networks.readout is None else np.asarray(networks.readout, np.float64)
+def host_arrays(networks: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Weights and read-out in double precision on the host."""
+    readout = None if networks.readout is None else np.asarray(networks.readout, np.float64)
+    return [np.asarray(weight, np.float64) for weight in networks.weights], readout

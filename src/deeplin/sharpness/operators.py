@@ -138,39 +138,35 @@ class ReducedHessian:
     """
 
     def __init__(self, problem: Problem, networks: Network):
-        self.weights, readouts = map(np.atleast_2d, flat_weights(networks))
-        self.dtype = self.weights.dtype
-        self.widths = np.array(networks.widths)
-        self.curvature, optimum = moments(problem, self.dtype)
-        batch, nodes = len(self.weights), self.widths.sum()
-        self.left, self.right = np.empty((2, batch, nodes), self.dtype)
-        self.lengths = np.empty((batch, 2, len(self.widths)), self.dtype)
-        self.shape = (batch, int(np.sum(self.widths[1:] + self.widths[:-1])))
-        call(
-            kernel.frames, self.widths, self.weights, readouts, self.curvature, optimum,
-            self.left, self.right, self.lengths,
-        )  # fmt: skip
+        weights, readouts = map(np.atleast_2d, flat_weights(networks))
+        self.dtype = weights.dtype
+        widths = np.array(networks.widths)
+        curvature, optimum = moments(problem, self.dtype)
+        self.networks = kernel.Network(widths, weights, curvature)
+        left, right = np.empty((2, len(weights), widths.sum()), self.dtype)
+        lengths = np.empty((len(weights), 2, len(widths)), self.dtype)
+        self.frame = kernel.Frame(left, right, lengths)
+        self.shape = (len(weights), int(np.sum(widths[1:] + widths[:-1])))
+        call(kernel.frames, self.networks, readouts, optimum, self.frame)
 
     def __call__(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
         """Hx, a row for each of the members."""
         images = np.empty(coordinates.shape, self.dtype)
-        call(
-            kernel.multiply_members, self.widths, self.weights, self.curvature, self.left,
-            self.right, self.lengths, members, np.ascontiguousarray(coordinates), images,
-        )  # fmt: skip
+        rows = np.ascontiguousarray(coordinates)
+        call(kernel.multiply_members, self.networks, self.frame, members, rows, images)
         return images
 
     def expand(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
         """Flat vectors of weights from coordinates, a row for each of the members."""
-        vectors = np.empty((len(members), self.weights.shape[1]), self.dtype)
-        frame = self.widths, self.left, self.right
+        vectors = np.empty((len(members), self.networks.weights.shape[1]), self.dtype)
+        frame = self.networks.widths, self.frame.left, self.frame.right
         call(kernel.expand, *frame, members, np.ascontiguousarray(coordinates), vectors)
         return vectors
 
     def project(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Coordinates of that part of flat vectors that lies in the range."""
         coordinates = np.empty((len(members), self.shape[1]), self.dtype)
-        frame = self.widths, self.left, self.right
+        frame = self.networks.widths, self.frame.left, self.frame.right
         call(kernel.project, *frame, members, np.ascontiguousarray(vectors), coordinates)
         return coordinates
 

@@ -16,7 +16,7 @@ from deeplin.door import door
 from deeplin.networks import Network, explained, products
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
-from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton
+from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton, host_arrays
 from deeplin.sharpness.operators import (
     Hessian,
     ReducedHessian,
@@ -104,12 +104,6 @@ def _linear(problem: Any, trees: Any) -> bool:
     return isinstance(problem, Problem) and trees.activation == "linear"
 
 
-def _host(trees: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Weights and read-out in double precision on the host."""
-    readout = None if trees.readout is None else np.asarray(trees.readout, np.float64)
-    return [np.asarray(weight, np.float64) for weight in trees.weights], readout
-
-
 # --- eigenvalues -----------------------------------------------------------------------------
 
 
@@ -121,7 +115,7 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
     rank, outputs = factors.goal.shape
     if count > rank * outputs:
         return None
-    weights, readout = _host(trees)
+    weights, readout = host_arrays(trees)
     matrices, error = gauss_newton(factors, weights, readout)
     if not np.all(np.isfinite(error)):
         return None
@@ -229,7 +223,7 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
     if not _linear(problem, trees):
         return np.asarray(_flat_gradients(*surface(problem, trees), trees))
-    weights, readout = _host(trees)
+    weights, readout = host_arrays(trees)
     backward = products.backward_products(weights, readout)
     optimum = problem.optimum.reshape(problem.dimension, -1)
     slope = products.slope(problem.covariance, backward[0] - optimum)
@@ -252,7 +246,7 @@ def _blocks(problem, trees) -> tuple[np.ndarray | None, np.ndarray | None]:
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
     """
     if _linear(problem, trees):
-        weights, readout = _host(trees)
+        weights, readout = host_arrays(trees)
         backward = products.backward_products(weights, readout)[1:]
         forward = products.forward_products(weights, Factors.of(problem).root)
         pairs = list(zip(backward, forward, strict=True))
@@ -279,33 +273,3 @@ def _norm(matrices: np.ndarray, order: Any) -> np.ndarray:
     finite = np.asarray(np.isfinite(matrices).all(axis=(-2, -1)))
     filled = np.where(finite[..., None, None], matrices, 0)
     return np.where(finite, np.linalg.norm(filled, order, axis=(-2, -1)), np.nan)
-
-
-def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
-    """The tangent kernel of linear networks on the data, (…, r·q, r·q).
-
-    K = Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), with Σ̂ = CCᵀ and B_k = W_{k−1}…W_1C: the n·q×n·q kernel
-    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, in the singular basis of the data, where it is not
-    zero. Any leading axes: `tangent_kernel(problem, run.trajectory)` gives it at every record.
-
-    ```python
-    import deeplin as dl, jax, numpy as np
-    from deeplin.sharpness import tangent_kernel
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
-    assert tangent_kernel(dl.Problem.from_data(X, X[:, 0]), net).shape == (5, 5)
-    ```
-    """
-    if networks.activation != "linear":
-        raise InputError("tangent_kernel is for linear networks; pass one without activation.")
-    weights, readout = _host(getattr(networks, "stacked", networks))
-    backward = products.backward_products(weights, readout)
-    forward = products.forward_products(weights, Factors.of(problem).root)
-    return products.tangent_kernel(backward, forward)
-
-
-def tangent_kernel_change(problem: Problem, trajectory: Any) -> np.ndarray:
-    """‖K(t) − K(0)‖_F/‖K(0)‖_F at each record: 0 in the lazy regime, large where features move."""
-    kernels = tangent_kernel(problem, trajectory)
-    start = np.linalg.norm(kernels[0], axis=(-2, -1))
-    return np.linalg.norm(kernels - kernels[0], axis=(-2, -1)) / start

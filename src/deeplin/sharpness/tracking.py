@@ -23,6 +23,7 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
+from deeplin.kernels import hessian
 from deeplin.kernels.compiling import call, digest, thread_count
 from deeplin.kernels.sharpness_along import along_kernel, pursuit
 from deeplin.kernels.tracking import (
@@ -204,7 +205,9 @@ class _Networks:
         if self.state is None:
             self.state = tuple(pursuit(shape[1], widths, dtype))
         found = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(shape, np.int64)
-        data = widths, weights, readouts, *moments(self.problem, dtype), self.tolerance, self.state
+        curvature, optimum = moments(self.problem, dtype)
+        networks = hessian.Network(widths, weights, curvature)
+        data = networks, readouts, optimum, self.tolerance, self.state
         parts = max(1, min(thread_count(), shape[1], shape[0] * shape[1] // THREAD))
         cuts = np.linspace(0, shape[1], parts + 1).astype(np.int64)
         spans = [np.array(span) for span in pairwise(cuts)]

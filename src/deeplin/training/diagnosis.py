@@ -16,14 +16,13 @@ from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory import balanced_sharpness, minimal_sharpness
 from deeplin.theory.small_initialization import initialization_scale
+from deeplin.training import diagnosis_words as words
 from deeplin.training.advice import Advice, Optimizer, advise
 from deeplin.training.explained import r_squared
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
 from deeplin.training.recipe import default_width
 
 DEPTHS = (2, 3, 5, 10, 20, 40)
-ILL_CONDITIONED = 1e4
-"""Λ/λ from which descent needs more steps than the default of `train` (20 000) to get there."""
 DRAWS = 20
 """Random initialisations that must all meet FM-A2 at the scale that is reported."""
 
@@ -69,7 +68,7 @@ class Diagnosis:
     @property
     def answer(self) -> str:
         """The learning rate to use, in one plain sentence."""
-        return _answer(self.advice, self.optimizer, len(self.targets))
+        return words.answer(self.advice, self.optimizer, len(self.targets))
 
     @property
     def summary(self) -> tuple[str, ...]:
@@ -78,9 +77,9 @@ class Diagnosis:
         return (
             self.answer,
             *remarks,
-            *_explained(self),
-            *_interpolation(self),
-            *conditioning(self.condition_number),
+            *words.explained(self),
+            *words.interpolation(self),
+            *words.conditioning(self.condition_number),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -231,69 +230,6 @@ def _overfitting(problem: Problem) -> Overfitting | None:
     """None where rows depend on one another or are one, so that leaving one out means nothing."""
     dependent = problem.rank < max(problem.samples - 1, 2)
     return None if dependent else estimate_overfitting(problem)
-
-
-# --- in words ----------------------------------------------------------------------------------
-
-
-def _answer(advice: Sequence[Advice], optimizer: Optimizer, outputs: int) -> str:
-    ends = advice if len(advice) == 1 else (advice[0], advice[-1])
-    rates = " and ".join(f"{it.learning_rate:.3g} at depth {it.depth}" for it in ends)
-    limits = " and ".join(f"{it.critical_learning_rate:.3g}" for it in ends)
-    several = f", summed over the {outputs} targets," if outputs > 1 else ""
-    beyond = "nothing can settle" if ends[0].certain else "the mean square error cannot settle"
-    plural = "respectively " if len(ends) > 1 else ""
-    return (
-        f"Use learning rate {rates} with {optimizer}{several or ';'} "
-        f"{'and ' if several else ''}above {limits} {plural}{beyond}."
-    )
-
-
-def _explained(it: Diagnosis) -> list[str]:
-    size = f"{it.samples} samples of {it.dimension} inputs"
-    if len(it.targets) == 1:
-        name, value = next(iter(it.r_squared.items()))
-        part = f"R² = {value:.3g}: {size} explain {max(value, 0):.1%} of the variance of {name}"
-    else:
-        each = ", ".join(f"{name} {value:.3g}" for name, value in it.r_squared.items())
-        part = f"R² from {size}: {each}"
-    return [f"{part}, at best (least squares)."]
-
-
-def _interpolation(it: Diagnosis) -> list[str]:
-    over = it.overfitting
-    if over is None:
-        return []
-    ratio = over.leave_one_out / over.zero_error
-    measured = (
-        "There are more inputs than samples, so networks fit them exactly. On samples left out, "
-        f"that solution (of minimal norm) errs {ratio:.2g} times as much as predicting zero"
-    )
-    spectrum = (
-        "no tail of the spectrum is flat enough for benign overfitting (k = ∞)"
-        if math.isinf(over.tail.index)
-        else f"beyond k = {over.tail.index:.0f} directions the effective rank is "
-        f"{over.tail.large_rank:.3g}, so fitting the noise costs about {over.noise_cost:.2g} of "
-        "its variance"
-    )
-    if not over.beats_zero:
-        return [
-            f"{measured}: these inputs do not predict the target, and interpolating cannot be "
-            f"called benign whatever the spectrum allows ({spectrum})."
-        ]
-    advice = "" if over.verdict == "benign" else " Regularise or stop early."
-    return [f"{measured}.", f"Interpolation looks {over.verdict}: {spectrum}.{advice}"]
-
-
-def conditioning(condition_number: float) -> list[str]:
-    """Advice where the directions of the data need very different numbers of steps."""
-    if condition_number <= ILL_CONDITIONED:
-        return []
-    return [
-        "The problem is ill-conditioned: the slowest direction needs about "
-        f"{condition_number:.1g} times the steps of the fastest. Standardise the inputs if they "
-        "are not (--standardize), or drop nearly dependent ones."
-    ]
 
 
 def _plain(value: Any) -> Any:
