@@ -25,6 +25,7 @@ def measure() -> dict[str, dict]:
         "descent, linear": batch_against_loop("linear", networks=200, steps=20_000, target=200),
         "descent, GELU": batch_against_loop("gelu", networks=160, steps=1_500, target=30),
         "descent, ReLU": batch_against_loop("relu", networks=160, steps=1_500, target=30),
+        "descent, ReLU of 50 units over JAX": units_against_jax(),
         "descent, cost at n = 10⁶ over n = 50": independence_of_samples(),
         **wide_against_plain(),
         "descent, one small network: milliseconds of a call": fixed_cost(),
@@ -71,6 +72,24 @@ def plain_update(activation, inputs, targets, weights):
 
     slopes = jax.grad(risk)(weights)
     return tuple(w - 1e-3 * slope for w, slope in zip(weights, slopes, strict=True))
+
+
+def units_against_jax() -> dict:
+    """Steps a second of the networks of BO-2 (10-50-50-3, 500 rows, float32), two at a time."""
+    problem = dl.problems.synthetic.relu_teacher(0).problem
+    keys = jax.random.split(jax.random.key(0), 2)
+    nets = dl.initialize.identity_middle(keys, 10, 50, 3, 3, alpha=1e-3, beta=1.0)
+    weights = [weight.astype(np.float32) for weight in nets.weights]
+    nets = dl.Network(weights, activation="relu")
+    calls = [
+        partial(dl.gradient_descent, problem, nets, 1e-4, steps, backend=backend)
+        for backend in ("jax", "auto")
+        for steps in (10, 510)
+    ]
+    few, many, ours_few, ours_many = interleaved_all(calls)
+    plain, ours = (many - few) / 1000, (ours_many - ours_few) / 1000
+    details = {"jax_s_per_network_step": plain, "ours_s_per_network_step": ours}
+    return {"ratio": plain / ours, "target": 2.0, "details": details}
 
 
 def independence_of_samples() -> dict:

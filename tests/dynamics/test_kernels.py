@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from numba import njit
 
 import deeplin as dl
-from deeplin.dynamics import lane_steps
+from deeplin.dynamics import lane_steps, relu_steps
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.dynamics.lane_group import packed, unpack
 from deeplin.dynamics.objective import Ensemble, objective_of
 from deeplin.dynamics.state import Rules
 from deeplin.dynamics.update import Method, Update
+from deeplin.kernels import rectified
 from deeplin.kernels.activations import activate, exponential_parts
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, store
 
@@ -139,6 +140,43 @@ def test_gelu_kernel_follows_autodiff_for_any_number_of_rows(rng, samples):
     assert_follows_autodiff(problem, nets)
 
 
+@pytest.mark.parametrize("widths", [(3, 12, 2), (3, 9, 16, 2), (20, 12, 10, 12, 1)])
+def test_relu_kernel_of_units_follows_autodiff_for_any_shape(widths, rng):
+    """More rows than a block has, so that one of them is not full."""
+    weights = [rng.normal(size=(2, m, n)) / 2 for n, m in pairwise(widths)]
+    data = rng.normal(size=(70, widths[0])), rng.normal(size=(70, widths[-1]))
+    nets = dl.Network(weights, activation="relu")
+    assert_follows_autodiff(dl.Problem.from_data(*data), nets, relu_steps.ReluSteps)
+
+
+def test_relu_kernel_of_units_ends_as_jax_does(rng):
+    """A run that reaches its goal, one that diverges and keeps its last weights, one that rests."""
+    problem = dl.Problem.from_data(rng.normal(size=(70, 3)), rng.normal(size=(70, 2)))
+    weights = [rng.normal(size=(m, n)) / 2 for n, m in pairwise((3, 12, 12, 2))]
+    nets = dl.Network([np.stack([w, w, 0 * w]) for w in weights], activation="relu")
+    rates, steps = np.array([0.05, 1.5, 0.05]), 40
+    residual = dl.Network(weights, activation="relu")(problem.inputs) - problem.targets
+    half = float(jnp.sum(residual**2)) / 140
+    ours, theirs = (
+        gradient_descent(problem, nets, rates, steps, loss_target=half, backend=backend)
+        for backend in ("units", "jax")
+    )
+    assert list(ours.status) == ["converged", "diverged", "stopped"]
+    assert list(ours.status) == list(theirs.status)
+    assert list(ours.steps) == list(theirs.steps)
+    for one, other in zip(ours.network.weights, theirs.network.weights, strict=True):
+        # Rounding in the diverged run grows with its weights.
+        np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_bits_are_transposed():
+    bits = np.random.default_rng(0).integers(0, 2, size=(64, 64), dtype=np.uint8)
+    words = np.packbits(bits, axis=1, bitorder="little").view(np.uint64).ravel()
+    rectified.transpose_bits(words)
+    found = np.unpackbits(words.view(np.uint8).reshape(64, 8), axis=1, bitorder="little")
+    np.testing.assert_array_equal(found, bits.T)
+
+
 @partial(jax.jit, static_argnames="activation")
 def step(weights, readout, inputs, targets, activation):
     """One step along the gradient of the rows' risk."""
@@ -150,13 +188,13 @@ def step(weights, readout, inputs, targets, activation):
     return [w - 0.01 * slope for w, slope in zip(weights, jax.grad(risk)(weights), strict=True)]
 
 
-def assert_follows_autodiff(problem, nets):
+def assert_follows_autodiff(problem, nets, dynamics=lane_steps.LaneSteps):
     """Three steps of the kernel against three steps along the gradient of the rows' risk."""
     batch, never = nets.with_batch(), np.full(2, np.inf)
     ensemble = Ensemble.of(batch)
     rules = Rules(-never, np.full(2, 1e99))
     update = Update(Method(ensemble.layout), np.full((2, batch.depth), 0.01))
-    steps = lane_steps.LaneSteps(objective_of(problem, batch), ensemble, rules, update)
+    steps = dynamics(objective_of(problem, batch), ensemble, rules, update)
     after = steps.advance(steps.start(), 3)
     for member in range(2):
         weights = [np.asarray(weight)[member] for weight in batch.weights]

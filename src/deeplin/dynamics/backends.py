@@ -1,4 +1,4 @@
-"""Which code takes the steps of a descent: compiled lanes, the compiled rank-q updates, or JAX."""
+"""Which code takes the steps of a descent: compiled kernels, or JAX."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from deeplin.dynamics.update import Update
 from deeplin.networks import Network
 from deeplin.problems import Problem
 
-BACKENDS = ("auto", "kernel", "shape-free", "wide", "jax")
+BACKENDS = ("auto", "kernel", "shape-free", "wide", "units", "jax")
 WIDEST = {"linear": 32, "gelu": 8, "relu": 8}
 """Widest layer for which lanes are chosen for a batch of networks; without an entry, no lanes.
 
 The choice looks at the shape of the networks only: were it to depend on the size of the batch,
 results would change in their last digits with the way runs are grouped.
 """
+MOST_UNITS = 64
+"""Units of a layer as the bits of a word (`deeplin.kernels.rectified`)."""
 WIDEST_ALONE = 8
 """The same for one linear network, which leaves the other places of a lane empty.
 
@@ -54,8 +56,18 @@ def choose(
             'backend is "wide", which trains linear networks in float64 on all rows of a Problem, '
             'with one constant learning rate and no weight decay; pass "auto".'
         )
+    units = lanes and _fits_units(ensemble.tree(ensemble.weights), update)
+    if backend == "units" and not units:
+        raise InputError(
+            'backend is "units", which trains ReLU networks of at most 64 hidden units a layer, '
+            'without read-out, by plain descent on all rows of a Problem; pass "auto".'
+        )
     if backend == "auto":
-        backend = _cheapest(ensemble, lanes, rank)
+        backend = _cheapest(ensemble, lanes, rank, units)
+    if backend == "units":
+        from deeplin.dynamics.relu_steps import ReluSteps
+
+        return ReluSteps(objective, ensemble, rules, update)
     if backend == "wide":
         from deeplin.dynamics.rank_steps import EigenSteps  # numba is slow to import
 
@@ -67,7 +79,7 @@ def choose(
     return LaneSteps(objective, ensemble, rules, update, unroll=backend != "shape-free")
 
 
-def _cheapest(ensemble: Ensemble, lanes: bool, rank: bool) -> str:
+def _cheapest(ensemble: Ensemble, lanes: bool, rank: bool, units: bool) -> str:
     """The backend with the lowest measured cost for this shape."""
     if not lanes:
         return "jax"
@@ -75,7 +87,15 @@ def _cheapest(ensemble: Ensemble, lanes: bool, rank: bool) -> str:
     widest = max(network.widths)
     if widest <= (WIDEST_ALONE if rank and ensemble.single else WIDEST[network.activation]):
         return "kernel"
-    return "wide" if rank else "jax"
+    return "wide" if rank else "units" if units else "jax"
+
+
+def _fits_units(network: Network, update: Update) -> bool:
+    """Whether the units of a layer can be lanes: ReLU of up to 64 units, plain descent."""
+    plain = update.variant in ("plain", "layers") and update.batches is None
+    plain = plain and not (update.momentum or update.weight_decay)
+    fits = network.activation == "relu" and network.readout is None and network.depth > 1
+    return plain and fits and max(network.widths[1:-1]) <= MOST_UNITS
 
 
 def _fits_rank(problem: Problem, ensemble: Ensemble, update: Update) -> bool:

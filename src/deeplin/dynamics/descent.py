@@ -87,7 +87,8 @@ def gradient_descent(
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
     - `backend`: `"kernel"` (compiled for small networks on a CPU), `"shape-free"` (the same without
       the shape as a constant: slower, and never compiled again), `"wide"` (compiled for single
-      linear networks), `"jax"`, or `"auto"`.
+      linear networks), `"units"` (compiled for ReLU networks of up to 64 hidden units),
+      `"jax"`, or `"auto"`.
 
     A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
     of the zero map, is `diverged`: `run.steps` says when, and it keeps the last weights before.

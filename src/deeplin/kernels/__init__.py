@@ -36,6 +36,12 @@ TABLE = (
         "descent, GELU",
     ),
     Kernel(
+        "descent of ReLU networks one by one on their rows, units in lanes",
+        "rectified",
+        "tests/dynamics/test_kernels.py::test_relu_kernel_of_units_follows_autodiff_for_any_shape",
+        "descent, ReLU of 50 units over JAX",
+    ),
+    Kernel(
         "GELU and ReLU with their slopes, and the exponential, in lanes",
         "activations",
         "tests/dynamics/test_kernels.py::test_gelu_and_its_slope_are_accurate_to_rounding",
@@ -102,4 +108,4 @@ TABLE = (
         "kernel: imbalance",
     ),
 )
-"""`lanes`, `products` and `compiling` are what they are made of."""
+"""`lanes`, `products`, `units` and `compiling` are what they are made of."""

@@ -1,0 +1,239 @@
+"""Gradient descent of one ReLU network on the rows of the data, its units in lanes.
+
+H_k = W_k A_{k−1}, A_k = max(H_k, 0) for k < L; D_L = f − y, D_{k−1} = W_kᵀD_k where A_{k−1} > 0,
+and ∇_k R = (2/n) Σ_r D_k A_{k−1}ᵀ. A unit at rest (A = 0) has D = 0 as well, so the sums between
+hidden layers run over the active units alone: over j in A_{k−1}, over i in D_k, and for the
+gradient of unit i over the rows of a block on which it is active, with the result in registers.
+
+Layouts: as many rows of lanes as `size` has entries hold a hidden layer; W_1 is stored by columns,
+W_L by rows, those between by columns (for H) and by rows (for D and the gradient).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from deeplin.kernels.lanes import LANES
+from deeplin.kernels.units import (
+    add_scaled,
+    first_of,
+    inner,
+    keep,
+    load_units,
+    no_units,
+    rectify,
+    store_units,
+)
+
+BLOCK = 64
+"""Rows of the data taken together: the bits of a word, which also limit the width."""
+_ONE = np.uint64(1)
+
+
+class Layers(NamedTuple):
+    """One network: layers have shape (outputs or inputs, rows of lanes, LANES)."""
+
+    first: np.ndarray
+    """W_1 by columns."""
+    middle: np.ndarray
+    """W_2 … W_{L−1} by rows, with a leading axis."""
+    middle_columns: np.ndarray
+    last: np.ndarray
+    """W_L by rows."""
+
+
+class Room(NamedTuple):
+    """A block of rows, for each hidden layer: (layers, BLOCK, rows of lanes, LANES)."""
+
+    A: np.ndarray
+    D: np.ndarray
+    active: np.ndarray
+    """Which units are active on a row, as bits: (layers, BLOCK)."""
+    rows: np.ndarray
+    """On which rows a unit is active, as bits: (layers, 64)."""
+    errors: np.ndarray
+    """f − y: (BLOCK, outputs)."""
+
+
+@cache
+def rectified_kernel(wide: int, sources: str):
+    """The compiled function `descend` for hidden layers of so many rows of lanes."""
+    size = (0,) * wide
+
+    @njit(nogil=True, cache=True)
+    def descend(layers, before, slopes, room, data, targets, rates, limits, clock, until):
+        """Step until `until`, or until R leaves (goal, ceiling]; return the step reached and R.
+
+        `rates` holds −2η/n of each layer, `slopes` zeros. `before` receives W_{t−1}, by rows.
+        """
+        assert sources  # in the closure, hence in the key of the cache on disk
+        n, goal, ceiling = len(data), limits[0], limits[1]
+        while True:
+            value = 0.0
+            for start in range(0, n, BLOCK):
+                count = min(BLOCK, n - start)
+                _forward(layers, room, data, start, count, size)
+                value += _residual(layers, slopes, room, targets, start, count, size)
+                _backward(layers, room, count, size)
+                _turn(room, count)
+                _collect(slopes, room, data, start, count, size)
+            value /= n
+            if clock == until or not (goal < value <= ceiling):
+                return clock, value
+            _move(layers, before, slopes, rates)
+            clock += 1
+
+    return descend
+
+
+# Each function takes its arrays out of the tuples once for a block: numba counts references there.
+
+
+@njit(nogil=True, forceinline=True)
+def _forward(layers, room, data, start, count, size):
+    """A_k of every row of a block, and which of its units are active."""
+    wide, units = len(size), layers.middle.shape[1]
+    first, middle = layers.first, layers.middle_columns
+    A, active = room.A.reshape(-1), room.active
+    for r in range(count):
+        h = no_units(A, size)
+        for j in range(len(first)):
+            h = add_scaled(h, data[start + r, j], first, j * wide)
+        for k in range(len(active)):
+            a, bits = rectify(h)
+            place = (k * BLOCK + r) * wide
+            store_units(A, place, a)
+            active[k, r] = bits
+            if k + 1 < len(active):
+                h = no_units(A, size)
+                while bits:
+                    j = first_of(bits)
+                    bits &= bits - _ONE
+                    h = add_scaled(h, A[place * LANES + j], middle, (k * units + j) * wide)
+
+
+@njit(nogil=True, forceinline=True)
+def _residual(layers, slopes, room, targets, start, count, size):
+    """D_L = f − y of every row and the last gradient; returns Σ ‖f − y‖²."""
+    wide, top = len(size), len(room.active) - 1
+    A, last, gradient, errors = room.A, layers.last, slopes.last, room.errors
+    value = 0.0
+    for c in range(targets.shape[1]):
+        total = load_units(gradient, c * wide, size)
+        for r in range(count):
+            place = (top * BLOCK + r) * wide
+            a = load_units(A, place, size)
+            error = inner(a, last, c * wide) - targets[start + r, c]
+            errors[r, c] = error
+            value += np.float64(error) * error
+            total = add_scaled(total, error, A, place)
+        store_units(gradient, c * wide, total)
+    return value
+
+
+@njit(nogil=True, forceinline=True)
+def _backward(layers, room, count, size):
+    """D_k of every row."""
+    wide, units = len(size), layers.middle.shape[1]
+    last, middle, D, active = layers.last, layers.middle, room.D.reshape(-1), room.active
+    errors = room.errors
+    for r in range(count):
+        d = no_units(D, size)
+        for c in range(errors.shape[1]):
+            d = add_scaled(d, errors[r, c], last, c * wide)
+        for k in range(len(active) - 1, -1, -1):
+            bits = active[k, r]
+            place = (k * BLOCK + r) * wide
+            store_units(D, place, keep(d, bits))
+            if k:
+                d = no_units(D, size)
+                while bits:
+                    i = first_of(bits)
+                    bits &= bits - _ONE
+                    at = ((k - 1) * units + i) * wide
+                    d = add_scaled(d, D[place * LANES + i], middle, at)
+
+
+@njit(nogil=True)
+def _turn(room, count):
+    """From the units active on each row the rows on which each unit is active."""
+    for k in range(len(room.active)):
+        rows = room.rows[k]
+        rows[:count] = room.active[k, :count]
+        rows[count:] = 0
+        transpose_bits(rows)
+
+
+@njit(nogil=True)
+def transpose_bits(words):
+    """Bit b of word i becomes bit i of word b, for 64 words: halves change places, then quarters.
+
+    Bits (i, b + j) and (i + j, b) are swapped for j = 32, 16, …, 1.
+    """
+    j, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    while j:
+        for first in range(0, 64, 2 * j):
+            for i in range(first, first + j):
+                swap = ((words[i] >> j) ^ words[i + j]) & mask
+                words[i + j] ^= swap
+                words[i] ^= swap << j
+        j >>= _ONE
+        mask ^= mask << j
+
+
+@njit(nogil=True, forceinline=True)
+def _collect(slopes, room, data, start, count, size):
+    """Add D_k A_{k−1}ᵀ of the block to the gradient of every hidden layer."""
+    wide, units = len(size), slopes.middle.shape[1]
+    first, middle = slopes.first, slopes.middle
+    A, D, rows = room.A, room.D.reshape(-1), room.rows
+    for j in range(len(first)):
+        total = load_units(first, j * wide, size)
+        for r in range(count):
+            total = add_scaled(total, data[start + r, j], D, r * wide)
+        store_units(first, j * wide, total)
+    for k in range(1, len(rows)):
+        for i in range(units):
+            bits = rows[k, i]
+            target = ((k - 1) * units + i) * wide
+            more = load_units(middle, target, size)
+            while bits:
+                r = first_of(bits)
+                bits &= bits - _ONE
+                error = D[(k * BLOCK + r) * wide * LANES + i]
+                more = add_scaled(more, error, A, ((k - 1) * BLOCK + r) * wide)
+            store_units(middle, target, more)
+
+
+@njit(nogil=True)
+def _move(layers, before, slopes, rates):
+    """W ← W − η∇R, by rows and by columns; W as it was goes to `before`."""
+    _step(layers.first, before.first, slopes.first, rates[0])
+    _step(layers.last, before.last, slopes.last, rates[-1])
+    for k in range(len(layers.middle)):
+        _step(layers.middle[k], before.middle[k], slopes.middle[k], rates[k + 1])
+        write_columns(layers.middle[k], layers.middle_columns[k])
+
+
+@njit(nogil=True)
+def _step(layer, before, slope, rate):
+    """One layer; the gradient starts again from 0."""
+    weights, was, gradient = layer.reshape(-1), before.reshape(-1), slope.reshape(-1)
+    for i in range(len(weights)):
+        was[i] = weights[i]
+        weights[i] += rate * gradient[i]
+        gradient[i] = 0
+
+
+@njit(nogil=True, cache=True)
+def write_columns(rows, columns):
+    """The transpose of a layer: (outputs, inputs in lanes) as (inputs, outputs in lanes)."""
+    source = rows.reshape(len(rows), -1)
+    target = columns.reshape(len(columns), -1)
+    for j in range(len(target)):
+        for i in range(len(source)):
+            target[j, i] = source[i, j]
