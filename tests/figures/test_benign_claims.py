@@ -11,6 +11,7 @@ from deeplin.figures.wide_claims import (
     first_layer_claims,
     flow_claims,
     last_layer_claims,
+    published_claims,
 )
 from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
 
@@ -57,15 +58,32 @@ def failing(claims):
 
 @pytest.mark.parametrize(("config", "claims"), [(TOP, first_layer_claims), (TOP, dimension_claims)])
 def test_claims_hold_on_data_that_follow_the_theory(config, claims):
-    assert failing(claims(config, wide_table(config))) == []
+    # theory has the flow; the published distance at d = 2000 is that of unstable descent (E-11)
+    assert failing(claims(config, wide_table(config, catapult=0.614))) == [
+        claim.sentence for claim in flow_claims(wide_table(config, catapult=0.614))
+    ]
 
 
 def test_at_beta_zero_only_the_printed_equality_fails():
     failed = failing(last_layer_claims(BOTTOM, wide_table(BOTTOM)))
-    assert len(failed) == 2  # beta = 0 is far from Θ_min in this table, in distance and in risk
+    assert len(failed) == 3  # beta = 0 is far from Θ_min in this table, in distance and in risk
     near = wide_table(BOTTOM).assign(distance=1e-9)
     near["risk"] = near["interpolant_risk"] + 0.01 * (near["beta"] > 0)
-    assert failing(last_layer_claims(BOTTOM, near)) == []
+    (left,) = failing(last_layer_claims(BOTTOM, near))
+    assert "authors' logs" in left  # they are not at Θ_min
+
+
+@pytest.mark.parametrize(("config", "scale", "mean"), [(TOP, "alpha", 70.0), (BOTTOM, "beta", 5.6)])
+def test_published_distances_are_compared_in_standard_errors(config, scale, mean):
+    table = wide_table(config)
+    spread = 0.1 * (table["repetition"] - 2) / np.sqrt(2.5)  # standard deviation 0.1 of five draws
+    (same,) = published_claims(table.assign(distance=mean + spread), scale)
+    (other,) = published_claims(table.assign(distance=mean + 2 + spread), scale)
+    assert (same.verdict, other.verdict) == ("holds", "fails")
+    rounding = 0.5 if scale == "alpha" else 0.05
+    error = np.sqrt(0.1**2 * (1 / 5 + 1 / 20) + rounding**2 / 3)
+    assert other.measured == pytest.approx(2 / error)
+    assert f"published {mean:g}" in other.explanation
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from deeplin.figures import (
     bo_2_printed,
     bo_bounds,
     bo_depth,
+    bo_rates,
     fm_residual,
     fm_small,
     residual_products,
@@ -271,3 +272,36 @@ def test_the_gram_matrix_of_the_solver_is_that_of_the_dense_jacobian():
     np.testing.assert_allclose(bo_2_printed._gram(layers, backward), J @ J.T, rtol=1e-10)
     moves = np.concatenate([m.ravel() for m in bo_2_printed._adjoint(layers, backward, value)])
     np.testing.assert_allclose(moves, J.T @ value.ravel(), rtol=1e-10, atol=1e-12)
+
+
+RATES = bo_rates.Rates(repetitions=3)
+
+
+def rates(power=1.0, size=1.0):
+    rows = [
+        {"term": term, "value": value, "repetition": k, "size": 2.0**-step, "status": "converged"}
+        | {"risk": size * (1 + 0.02 * k) * 2.0 ** (-step * power)}
+        for term, values in bo_rates.SWEEPS.items()
+        for step, value in enumerate(values)
+        for k in range(3)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "bad"), [("at the rate", rates(power=0.5)), ("One constant", rates(size=4.0))]
+)
+def test_claims_about_the_rates_of_benign_overfitting_can_fail(fragment, bad, check_broken):
+    check_broken(bo_rates.rate_claims, fragment, RATES, rates(), bad)
+
+
+def test_each_sweep_sends_only_its_own_term_to_zero():
+    n = RATES.samples
+    for term, values in bo_rates.SWEEPS.items():
+        sizes = []
+        for value in values:
+            k, d, epsilon, noise = bo_rates.population_sizes(n, term, value)
+            sizes.append({"k/n": noise * k / n, "n/d": noise * n / d, "εd/n": epsilon * d / n})
+        first, last = sizes[0], sizes[-1]
+        assert last[term] == pytest.approx(first[term] / 16)
+        assert all(last[other] == pytest.approx(first[other]) for other in last if other != term)

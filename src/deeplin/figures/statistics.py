@@ -85,3 +85,16 @@ def largest_difference(table: Table) -> float:
             mean, half = mean_interval((rows.iloc[:, first] - rows.iloc[:, second]).to_numpy())
             bounds.append(abs(mean) + half)
     return float(max(bounds) / rows.to_numpy().mean()) if bounds and len(rows) else np.nan
+
+
+def standard_errors_apart(values: Any, published: float, *, runs: int, rounding: float) -> float:
+    """|mean − published| in standard errors of the difference.
+
+    The published mean is of `runs` runs of the same spread as ours, and is known up to `rounding`
+    (half of its last digit, uniformly distributed).
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return np.nan
+    variance = values.var(ddof=1) * (1 / len(values) + 1 / runs) + rounding**2 / 3
+    return float(abs(values.mean() - published) / np.sqrt(variance))

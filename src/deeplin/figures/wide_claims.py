@@ -8,12 +8,24 @@ import numpy as np
 from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim, number
-from deeplin.figures.statistics import LEVEL, TREND_LEVEL, mean_interval, trend
+from deeplin.figures.statistics import (
+    LEVEL,
+    TREND_LEVEL,
+    mean_interval,
+    standard_errors_apart,
+    trend,
+)
 from deeplin.figures.tables import Table
 from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
 
 STABLE = 1700
 """Below this dimension the authors' step is stable for most draws; beyond it see E-11."""
+
+
+PUBLISHED_RUNS = 20
+PUBLISHED_DISTANCES = {("beta", 500): (5.6, 0.05), ("alpha", 2000): (70.0, 0.5)}
+"""Mean squared distance to Θ_min in the authors' logs, with half of its last digit: at β = 0 and
+d = 500 (E-4), and at α = 1e-3 and d = 2000, where their step is unstable (E-11)."""
 
 
 def faithful(table: Table) -> Any:
@@ -68,6 +80,36 @@ def first_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
         ),
         distance_claim(table),
         *flow_claims(table),
+        *published_claims(table, "alpha"),
+    ]
+
+
+def published_claims(table: Table, scale: str) -> list[Claim]:
+    """The authors' squared distances, as far as their logs are known, beside ours."""
+    apart, told = {}, []
+    for (swept, d), (published, rounding) in PUBLISHED_DISTANCES.items():
+        value = 0.0 if swept == "beta" else 1e-3
+        rows: Any = table.query(f"{scale} == @value and dimension == @d and dynamics == 'descent'")
+        if swept != scale or rows.empty:
+            continue
+        ours = rows["distance"].dropna().to_numpy()
+        part = f"{LETTER[scale]} = {value:g}, d = {d}"
+        limits = {"runs": PUBLISHED_RUNS, "rounding": rounding}
+        apart[part] = standard_errors_apart(ours, published, **limits)
+        error = float(ours.std(ddof=1) / np.sqrt(len(ours))) if len(ours) > 1 else np.nan
+        told.append(f"published {number(published)}, ours {number(ours.mean())} ± {number(error)}")
+    if not apart:
+        return []
+    return [
+        Claim(
+            "The squared distance to Θ_min is that of the authors' logs: difference of the means "
+            "in standard errors",
+            apart,
+            upper=float(stats.t.ppf((1 + LEVEL) / 2, max(1, table["repetition"].nunique() - 1))),
+            name="published distance",
+            reason="Student's 95% point for our draws: two standard errors, more for a few draws.",
+            explanation="; ".join(told) + ".",
+        )
     ]
 
 
@@ -106,6 +148,7 @@ def last_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
             name="β = 0 is close in risk",
             reason="A tenth, what the printed figure resolves.",
         ),
+        *published_claims(table, "beta"),
     ]
 
 
@@ -172,4 +215,5 @@ def dimension_claims(config: WideSweep, table: Table) -> list[Claim]:
             reason=f"Level {TREND_LEVEL}.",
         ),
         *flow_claims(table),
+        *published_claims(table, "alpha"),
     ]

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from deeplin.figures.statistics import curve
 from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.tables import Table
+from deeplin.figures.wide_claims import PUBLISHED_DISTANCES
 from deeplin.figures.wide_sweep import WideSweep, expected_distance
 
 
@@ -48,6 +49,8 @@ def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -
             expected = [expected_distance(alpha, d) for d in config.dimensions]
             ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
     ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
+    dimension, (published, _) = 2000, PUBLISHED_DISTANCES["alpha", 2000]
+    ax.plot([dimension], [published], "k*", markersize=9, zorder=4, label="published")
     ax.set_yscale("log")
     ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
     _legend(ax, table)
