@@ -24,6 +24,8 @@ GELU = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.5, ac
         ({"learning_rate": []}, r"shape \(0,\)"),
         ({"learning_rate": [[0.1]]}, r"shape \(1, 1\)"),
         ({"nets": BATCH, "learning_rate": [0.1, 0.2]}, "2 values for 3 networks"),
+        ({"learning_rate": None}, "learning_rate is None; pass a"),
+        ({"steps": None}, "steps is None; pass a whole number"),
         ({"steps": 0}, "steps is 0; pass a whole number of at least 1"),
         ({"steps": -3}, "steps is -3"),
         ({"steps": 2.5}, "steps is 2.5"),

@@ -245,7 +245,7 @@ def test_sharpness_aware_minimization_gets_its_second_gradient(rows):
     problem, net = dl.Problem.from_data(*rows), jax.tree.map(lambda leaf: leaf[0], networks())
     ascent = optax.chain(optax.contrib.normalize(), optax.sgd(0.05))
     sam = optax.contrib.sam(optax.sgd(0.1), ascent, sync_period=2, opaque_mode=True)
-    run = dl.gradient_descent(problem, net, None, 1, optimizer=sam)
+    run = dl.gradient_descent(problem, net, steps=1, optimizer=sam)
     X, Y = rows
     slope = jax.jit(jax.grad(lambda w: jnp.sum((dl.Network(w)(X) - Y) ** 2) / 20))
     first = slope(net.weights)

@@ -35,8 +35,8 @@ Loss = Callable[[Any], Array]
 def gradient_descent(
     problem: Problem | Loss,
     nets: Any,
-    learning_rate: Any,
-    steps: int,
+    learning_rate: Any = None,
+    steps: int | None = None,
     *,
     momentum: float = 0.0,
     nesterov: bool = False,
@@ -74,8 +74,8 @@ def gradient_descent(
       its own key only. A network with an activation is then called diverged by the risk on its
       mini-batch.
     - `optimizer`: any optax transformation, which brings its own rates: `learning_rate` is then
-      only what `run.learning_rate` says, or None. Or a function of the learning rate that makes
-      one, such as `optax.adam`, called for each run with its own.
+      only what `run.learning_rate` says, and may be left out. Or a function of the learning
+      rate that makes one, such as `optax.adam`, called for each run with its own.
     - `gap`, `loss_target`: stop a run with status `converged` once R − R_min ≤ gap (linear
       networks), or R ≤ loss_target. With neither, all steps are taken and a linear network counts
       as converged when it ends with R − R_min ≤ 1e-8 (R(0) − R_min).

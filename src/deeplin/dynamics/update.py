@@ -157,7 +157,7 @@ class Rates:
 
 
 def _rate(value: Any) -> np.ndarray:
-    if isinstance(value, (numbers.Real, str)):
+    if value is None or isinstance(value, (numbers.Real, str)):
         return np.asarray(positive_number("learning_rate", value))
     rates = finite_array("learning_rate", value, (0, 1))
     for rate in rates.ravel().tolist():
