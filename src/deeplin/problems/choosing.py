@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from deeplin.checks import InputError
+from deeplin.problems.csv_text import CATEGORIES, REMEDY, survey
 from deeplin.problems.formats import DATE, NUMBER, OTHER, TEXT, WHOLE, Column
 from deeplin.problems.tables import Table
-from deeplin.problems.text import CATEGORIES, REMEDY, survey
 
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
 

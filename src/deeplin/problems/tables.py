@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from deeplin.checks import InputError, readable
+from deeplin.problems.csv_text import CSV
 from deeplin.problems.formats import (
     ARROW,
     NPY,
@@ -29,7 +30,6 @@ from deeplin.problems.formats import (
     Kinds,
     Part,
 )
-from deeplin.problems.text import CSV
 
 FORMATS = {"csv": CSV, "parquet": PARQUET, "arrow": ARROW, "npy": NPY, "npz": NPZ}
 SUFFIXES = {

@@ -18,8 +18,8 @@ from deeplin.sweep.config import portable_json
 from deeplin.sweep.environment import precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.sweep.opening import open_session
 from deeplin.sweep.progress import Progress
+from deeplin.sweep.resume import open_session
 from deeplin.sweep.session import Shard
 from deeplin.sweep.store import Store
 from deeplin.sweep.tasks import make_task

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from deeplin.sweep.opening import running_shards
+from deeplin.sweep.resume import running_shards
 from deeplin.sweep.store import Store
 
 
