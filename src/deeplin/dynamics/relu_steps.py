@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, digest, thread_count
 from deeplin.kernels.lanes import LANES
@@ -19,7 +19,7 @@ from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel, wri
 from deeplin.networks import Network
 
 
-class ReluSteps:
+class ReluSteps(Stepwise):
     """Descent of each run of a batch on all rows of the data."""
 
     def __init__(self, objective: Objective, ensemble: Ensemble, rules: Rules, update: Update):
@@ -38,10 +38,6 @@ class ReluSteps:
     def start(self) -> State:
         """The state before the first step."""
         return State.start(tuple(map(np.asarray, self.ensemble.weights)))
-
-    def clock(self, state: State) -> np.ndarray:
-        """The step each run has reached."""
-        return state.steps
 
     def advance(self, state: State, until: int) -> State:
         """Take the running members to step `until`, or a piece of the way."""
@@ -77,8 +73,8 @@ class ReluSteps:
         now, before = self.packed[run]
         slopes = Layers(*map(np.zeros_like, now))
         limits = np.array([self.rules.goal[run], self.rules.ceiling[run]], np.float64)
-        state = (now, before, slopes, room, self.inputs, self.targets, self.rates[run], limits)
-        return call(self.kernel, *state, clock, until)
+        rows, span = (self.inputs, self.targets), (clock, until)
+        return call(self.kernel, now, before, slopes, room, rows, self.rates[run], limits, span)
 
     def _layers(self, run: int, state: State) -> tuple[Layers, Layers]:
         """A run as the kernel sees it, and the same for the step before."""

@@ -65,12 +65,13 @@ def rectified_kernel(wide: int, sources: str):
     size = (0,) * wide
 
     @njit(nogil=True, cache=True)
-    def descend(layers, before, slopes, room, data, targets, rates, limits, clock, until):
-        """Step until `until`, or until R leaves (goal, ceiling]; return the step reached and R.
+    def descend(layers, before, slopes, room, rows, rates, limits, span):
+        """Step along `span`, or until R leaves (goal, ceiling]; return the step reached and R.
 
         `rates` holds −2η/n of each layer, `slopes` zeros. `before` receives W_{t−1}, by rows.
         """
         assert sources  # in the closure, hence in the key of the cache on disk
+        (data, targets), (clock, until) = rows, span
         n, goal, ceiling = len(data), limits[0], limits[1]
         while True:
             value = 0.0

@@ -1,4 +1,7 @@
-"""Opening the folder of a sweep: alone, with the right config, without files of doubtful origin."""
+"""A sweep starts or resumes: its folder opened alone, with its own config, without doubtful files.
+
+Units whose tables are there, whole, are not computed again.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from importlib import import_module
 
 MODULES = (
     "gradients",
+    "conservation",
     "minimizers.statements",
     "small_initialization.statements",
     "residual_initialization.statements",
