@@ -21,7 +21,7 @@ from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Rates, Update, update_of
 from deeplin.interrupt import hearing
-from deeplin.networks import Network, explained
+from deeplin.networks import Network, explained, products
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10
@@ -166,12 +166,21 @@ def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
 
 def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.ndarray:
     """The value R − floor above which a run has diverged."""
-    zero = jax.tree.map(np.zeros_like, ensemble.weights)
-    level = np.fmax(abs(risk), abs(end_evidence(objective, ensemble, zero)["risk"]))
+    level = np.fmax(abs(risk), abs(_risk_at_zero(objective, ensemble)))
     limit = np.finfo(level.dtype).max
     with np.errstate(over="ignore"):
         ceiling = np.where(level > 0, BLOW_UP * level - objective.floor, limit)
     return np.nan_to_num(ceiling, nan=limit, posinf=limit).clip(max=limit).astype(level.dtype)
+
+
+def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
+    """R of the zero map: R_min + ⟨Θ*, Σ̂Θ*⟩ for linear networks (FM-L8)."""
+    if objective.has_gap:
+        quadratic = objective.data[0]
+        covariance, optimum = (np.asarray(a) for a in (quadratic.covariance, quadratic.optimum))
+        return products.gap(covariance, optimum) + np.asarray(quadratic.minimal_risk)
+    zero = jax.tree.map(np.zeros_like, ensemble.weights)
+    return end_evidence(objective, ensemble, zero)["risk"]
 
 
 def _rule(update: Update, rates: Rates, ensemble: Ensemble) -> Mapping[str, Any]:

@@ -149,13 +149,13 @@ class Ensemble(NamedTuple):
             tree = tree.with_batch()
         layout = Layout.of(tree)
         trained, fixed = layout.split(tree)
-        arrays = tuple(map(_near, trained)), tuple(map(_near, fixed))
+        weights, fixed = (tuple(map(_near, arrays)) for arrays in (trained, fixed))
         if not batched:
-            arrays = jax.tree.map(lambda leaf: leaf[None], arrays)
-        if copies is not None and not batched:
-            arrays = jax.tree.map(lambda leaf: leaf.repeat(copies, axis=0), arrays)
+            weights, fixed = (
+                tuple(a[None] if copies is None else a[None].repeat(copies, axis=0) for a in arrays)
+                for arrays in (weights, fixed)
+            )
         single = not batched and copies is None
-        weights, fixed = arrays
         return cls(layout, weights, fixed, single, tree if single or batched else None)
 
     @property
@@ -184,15 +184,20 @@ class Ensemble(NamedTuple):
 
     def result(self, weights: tuple[Any, ...]) -> PyTree:
         """What the caller gets back: trees on the device, without batch axis if single."""
-        arrays = jax.tree.map(_near, (tuple(weights), self.fixed))
-        if self.single:
-            arrays = jax.tree.map(lambda leaf: leaf[0], arrays)
-        copies = jax.tree.map(lambda a: a.copy() if isinstance(a, np.ndarray) else a, arrays)
-        return self.layout.tree(*jax.device_put(copies))
+        weights, fixed = (
+            tuple(_own(leaf[0] if self.single else leaf) for leaf in arrays)
+            for arrays in (weights, self.fixed)
+        )
+        return self.layout.tree(weights, fixed)
 
     def members(self, values: Any) -> Any:
         """One value for each run; a plain one if single."""
         return np.asarray(values)[0].item() if self.single else np.asarray(values)
+
+
+def _own(leaf: Any) -> Any:
+    """A JAX array that shares no memory with one of NumPy's."""
+    return jnp.asarray(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf
 
 
 def _near(leaf: Any) -> Any:

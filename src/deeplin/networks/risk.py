@@ -73,7 +73,10 @@ def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Networ
     check_fits(problem, network)
     dtype = network.weights[0].dtype
     if network.activation == "linear":
-        return linear_risk, jax.tree.map(lambda leaf: leaf.astype(dtype), problem.quadratic)
+        quadratic = problem.quadratic
+        if quadratic.optimum.dtype != dtype:
+            quadratic = jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
+        return linear_risk, quadratic
     inputs, targets = problem.require_data(f"a network with {network.activation} activation")
     rows = Data(inputs, targets, problem.minimal_risk)  # pyright: ignore[reportArgumentType]
     return data_risk, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), rows)
