@@ -105,15 +105,72 @@ def test_several_outputs_on_white_data(depth, decay):
     assert z.sharpness == pytest.approx(curvature, rel=1e-6)
 
 
-def test_several_outputs_on_other_data_are_refused(rng):
-    X = rng.normal(size=(20, 3))
-    problem = dl.Problem.from_data(X, X[:, :2])
-    for call in (
-        lambda: decayed_minimum(problem, 2, 0.1),
-        lambda: critical_weight_decay(problem, 2),
-    ):
-        with pytest.raises(dl.InputError, match="white"):
-            call()
+def correlated_problem(rank=2):
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(20, 3)) * [1, 0.6, 0.4]
+    truth = rng.normal(size=(3, 2)) if rank == 2 else np.outer(rng.normal(size=3), [1.0, 2.0])
+    return dl.Problem.from_data(X, X @ truth + 0.1 * (rank == 2) * rng.normal(size=(20, 2)))
+
+
+@pytest.mark.parametrize(
+    ("depth", "share", "certified"),
+    [(1, 0.1, True), (2, 0.02, True), (2, 0.6, True), (3, 0.01, True), (3, 0.6, False)],
+)
+def test_several_outputs_on_any_data(depth, share, certified):
+    problem = correlated_problem()
+    decay = share * critical_weight_decay(problem, max(depth, 2)).value
+    z = decayed_minimum(problem, depth, decay)
+    value, curvature = directly_minimised(problem, depth, decay)
+    assert z.objective == pytest.approx(value, rel=1e-10)
+    assert z.sharpness == pytest.approx(curvature, rel=1e-6)
+    assert z.certified == certified
+    if certified:
+        assert critical_learning_rate(problem, depth, weight_decay=decay) == 2 / z.sharpness
+    else:
+        with pytest.raises(dl.InputError, match=r"no closed form.*decayed_minimum"):
+            critical_learning_rate(problem, depth, weight_decay=decay)
+
+
+@pytest.mark.parametrize("depth", [2, 3, 4, 10])
+def test_the_collapse_of_several_outputs_is_that_of_one(depth):
+    """Targets y and 2y are one target √5 times as large: the ridge path is the oracle."""
+    problem = correlated_problem(rank=1)
+    single = dl.Problem.from_data(problem.inputs, problem.targets[:, 0] * np.sqrt(5))
+    found, expected = (critical_weight_decay(p, depth) for p in (problem, single))
+    assert found.value == pytest.approx(expected.value, rel=1e-12)
+    assert found.jump == pytest.approx(expected.jump, rel=1e-7, abs=1e-12)  # at a flat maximum
+    several, one = (decayed_minimum(p, depth, 0.4 * found.value) for p in (problem, single))
+    assert several.certified
+    assert several.objective == pytest.approx(one.objective, rel=1e-12)
+    assert several.sharpness == pytest.approx(one.sharpness, rel=1e-8)
+
+
+def test_the_critical_decay_of_several_outputs_is_the_largest_ratio_of_gain_and_cost():
+    """Against a search over the weights of three layers, where the cost is Σ‖W‖²."""
+    problem = correlated_problem()
+    sigma, best = problem.covariance, problem.optimum
+
+    def negative_ratio(x):
+        first, second, third = x[:6].reshape(2, 3), x[6:10].reshape(2, 2), x[10:].reshape(2, 2)
+        missing = (third @ second @ first).T - best
+        gain = np.sum(best * (sigma @ best)) - np.sum(missing * (sigma @ missing))
+        return -gain / np.sum(x**2)
+
+    rng = np.random.default_rng(0)
+    runs = [minimize(negative_ratio, rng.normal(size=14), method="BFGS") for _ in range(4)]
+    found, critical = -min(run.fun for run in runs), critical_weight_decay(problem, 3).value
+    assert found == pytest.approx(critical, rel=1e-8)
+    assert found <= critical * (1 + 1e-12)
+
+
+def test_parts_that_vanish_do_not_cost():
+    """At depth 10 a singular value of 1e-17 left by rounding would add 2% to the objective."""
+    problem = white_problem()
+    decay = 0.9 * critical_weight_decay(problem, 10).value
+    z = decayed_minimum(problem, 10, decay)
+    layers = [np.asarray(weight) for weight in z.network.weights]
+    cost = z.risk + decay * sum(np.sum(layer**2) for layer in layers)
+    assert z.objective == pytest.approx(cost, rel=1e-12)
 
 
 @pytest.mark.parametrize("depth", [2, 3, 6])

@@ -250,7 +250,7 @@ X_BATCH = Figure(
                 "users-batch",
                 BATCH_SIZES,
                 {
-                    "paper": BatchSizes((1, 2, 3, 4, 5, 7, 10, 14, 17, 20), 1000, 40, 200),
+                    "paper": BatchSizes((1, 2, 3, 5, 7, 10, 14, 20), 500, 30, 100),
                     "quick": BatchSizes((1, 2, 4, 10, 20), 200, 16, 30),
                 },
             ),

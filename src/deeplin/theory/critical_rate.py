@@ -14,7 +14,7 @@ from deeplin.theory.minimizers.minimal_sharpness import (
 )
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.thresholds import check_momentum, stability_limit
-from deeplin.theory.weight_decay import decayed_minimum
+from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 
 
 @door
@@ -58,7 +58,9 @@ def critical_learning_rate(
         found = minimal_stochastic_sharpness(problem, depth, batch_size, readout)
         return found.critical_learning_rate
     if decay > 0:
-        curvature = decayed_minimum(problem, depth, decay, readout).sharpness
+        minimum = decayed_minimum(problem, depth, decay, readout)
+        _require_certified(minimum)
+        curvature = minimum.sharpness
     else:
         curvature = minimal_sharpness(problem, depth, readout).exact
     return stability_limit(beta, nesterov=nesterov) / curvature
@@ -82,6 +84,17 @@ def layerwise_sharpness(problem: Problem, rates: Any, readout: Any = None) -> fl
     given = layer_rates(rates)
     minimal = minimal_sharpness(problem, len(given), readout)
     return geometric_mean(given) * minimal.exact
+
+
+def _require_certified(minimum: DecayedMinimum) -> None:
+    if not minimum.certified:
+        raise InputError(
+            f"weight_decay = {minimum.weight_decay:g} is so strong that the best network of depth "
+            f"{minimum.depth} found for these targets is not certain to be the best there is: for "
+            "several targets on inputs that are not white no closed form is known. Pass a smaller "
+            "weight_decay, one column of Y, or use theory.decayed_minimum(problem, depth, "
+            "weight_decay).critical_learning_rate(), the rate of the minimum found."
+        )
 
 
 def _require_plain(momentum: float, decay: float) -> None:

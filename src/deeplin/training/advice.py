@@ -18,6 +18,7 @@ from deeplin.theory import (
     stochastic_sharpness,
 )
 from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.weight_decay import DecayedMinimum
 
 REDUCTIONS = ("mean", "sum")
 CAUTION = 0.5
@@ -128,7 +129,7 @@ def advise(
     elif decay > 0:
         minimum = decayed_minimum(problem, depth, decay, readout)
         stable, critical = plain / minimum.sharpness, limit / minimum.sharpness
-        remarks = _collapse(minimum.collapsed)
+        remarks = _about_decay(minimum)
     else:
         stable = plain / balanced_sharpness(problem, depth, readout)
         critical = critical_learning_rate(
@@ -168,10 +169,15 @@ def _on_batches(problem: Problem, depth: int, chosen: Optimizer, batch: int, rea
     return at_end.critical_learning_rate, critical, remarks
 
 
-def _collapse(collapsed: bool) -> tuple[str, ...]:
-    if not collapsed:
-        return ()
-    return (
-        "This weight decay is so strong that the best network is the zero network: nothing is "
-        "learned. Use a smaller one.",
-    )
+def _about_decay(minimum: DecayedMinimum) -> tuple[str, ...]:
+    if minimum.collapsed:
+        return (
+            "This weight decay is so strong that the best network is the zero network: nothing is "
+            "learned. Use a smaller one.",
+        )
+    if not minimum.certified:
+        return (
+            "The learning rates are those of the best network found with this weight decay; with "
+            "several targets and so strong a weight decay it is not proved to be the best.",
+        )
+    return ()

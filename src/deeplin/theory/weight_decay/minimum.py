@@ -9,16 +9,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, positive_number
+from deeplin.checks import positive_number
 from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.theory.architecture import Architecture, architecture
+from deeplin.theory.architecture import Architecture, architecture, numerical_rank
 from deeplin.theory.minimizers.balanced import balanced_factors
 from deeplin.theory.secular import largest_eigenvalue_of_arrow
 from deeplin.theory.thresholds import stability_limit
 from deeplin.theory.weight_decay.path import RidgePath
+from deeplin.theory.weight_decay.several import collapse_of_several, decayed_several
 
 WHITE = 1e-9
 """Relative spread of the nonzero eigenvalues up to which data count as white."""
@@ -41,6 +42,10 @@ class DecayedMinimum:
     product: Float[np.ndarray, "d q"] = field(repr=False)
     """Θ, the map of the minimiser (transposed, as `Problem.optimum`)."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
+    certified: bool = True
+    """Whether it is certain that no network has a smaller objective. Always for one output, white
+    data, one or two layers, rank-one Θ* and a collapsed network; for several outputs on other data
+    where the weight decay is weak enough. Else it is the best minimum found."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
         """2/S_λ, or as momentum has it: above it descent on F leaves every global minimiser."""
@@ -64,7 +69,9 @@ def decayed_minimum(
 
     One output: w = (Σ̂ + μI)^{-1}Σ̂w* with μ = λ‖p‖^{−2/L}‖w‖^{2/L−2}, the best root of that scalar
     equation, or 0. Several outputs, white data (Σ̂ = cI on its range): each singular value of Θ*
-    solves min_s c(s−σ_i)² + λLs^{2/L}. The penalty is λ‖W‖², so its gradient is 2λW.
+    solves min_s c(s−σ_i)² + λLs^{2/L}. Several outputs, other data: convex up to two layers; deeper
+    there is no closed form, and the best minimum found says whether it is `certified`. The penalty
+    is λ‖W‖², so its gradient is 2λW.
 
     ```python
     import deeplin as dl, numpy as np
@@ -77,19 +84,23 @@ def decayed_minimum(
     net = architecture(problem, depth, readout, "the minimiser with weight decay")
     decay = positive_number("weight_decay", weight_decay)
     L, scaled = net.depth, decay * net.norm ** (-2 / net.depth)
-    if problem.outputs == 1:
-        shrunk = _shrunk(
-            problem.spectrum.eigenvalues, problem.spectrum.coordinates[:, 0], L, scaled
-        )
-        product = problem.spectrum.vectors @ shrunk[:, None]
+    eigenvalues, vectors, coordinates = problem.spectrum
+    left, values, right = np.linalg.svd(coordinates, full_matrices=False)
+    rank = numerical_rank(values, max(coordinates.shape))
+    certified = True
+    if rank == 1:
+        shrunk = _shrunk(eigenvalues, values[0] * left[:, 0], L, scaled)
+        found = np.outer(shrunk, right[0])
+    elif _is_white(problem):
+        level = np.array([np.mean(eigenvalues)])
+        sizes = [_shrunk(level, values[i : i + 1], L, scaled)[0] for i in range(rank)]
+        found = (left[:, :rank] * np.array(sizes)) @ right[:rank]
     else:
-        level = _white_level(problem)
-        left, values, right = np.linalg.svd(problem.spectrum.coordinates, full_matrices=False)
-        sizes = [
-            _shrunk(np.array([level]), values[i : i + 1], L, scaled)[0] for i in range(len(values))
-        ]
-        product = problem.spectrum.vectors @ (left * np.array(sizes)) @ right
-    return _assemble(problem, net, decay, product)
+        # the outputs outside the range of Θ* only cost
+        target = values[:rank, None] * left[:, :rank].T
+        turned, certified = decayed_several(eigenvalues, target, L, decay)
+        found = turned.T @ right[:rank]
+    return _assemble(problem, net, decay, vectors @ found, certified)
 
 
 @dataclass(frozen=True)
@@ -105,8 +116,8 @@ class CriticalWeightDecay:
 def critical_weight_decay(problem: Problem, depth: int, readout: Any = None) -> CriticalWeightDecay:
     """λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9).
 
-    L = 2: λ_c = ‖p‖‖Σ̂w*‖. For several outputs (white data) it is that of the largest singular
-    value: the last one to vanish.
+    L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: the part of rank one that vanishes last decides, which
+    is exact for any data.
 
     ```python
     import deeplin as dl, numpy as np
@@ -119,11 +130,9 @@ def critical_weight_decay(problem: Problem, depth: int, readout: Any = None) -> 
     net = architecture(problem, depth, readout, "the critical weight decay")
     eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs == 1:
-        path = RidgePath(eigenvalues, coordinates[:, 0], net.depth)
+        value, jump = RidgePath(eigenvalues, coordinates[:, 0], net.depth).collapse()
     else:
-        top = np.linalg.norm(coordinates, ord=2)
-        path = RidgePath(np.array([_white_level(problem)]), np.array([top]), net.depth)
-    value, jump = path.collapse()
+        value, jump = collapse_of_several(eigenvalues, coordinates.T, net.depth)
     return CriticalWeightDecay(value * net.norm ** (2 / net.depth), jump)
 
 
@@ -137,13 +146,15 @@ def _shrunk(eigenvalues: np.ndarray, coordinates: np.ndarray, L: int, decay: flo
 
 
 def _assemble(
-    problem: Problem, net: Architecture, decay: float, product: np.ndarray
+    problem: Problem, net: Architecture, decay: float, product: np.ndarray, certified: bool
 ) -> DecayedMinimum:
     L = net.depth
     eigenvalues, vectors, coordinates = problem.spectrum
     missing = vectors.T @ product - coordinates
     risk = problem.minimal_risk + float(np.sum(eigenvalues[:, None] * missing**2))
     singular = np.linalg.svd(product / net.norm, compute_uv=False)
+    # a part that is zero up to rounding would count: (1e-17)^{2/L} is not small
+    singular = singular[: numerical_rank(singular, max(product.shape))]
     return DecayedMinimum(
         weight_decay=decay,
         depth=L,
@@ -153,6 +164,7 @@ def _assemble(
         collapsed=not np.any(product),
         product=product,
         readout=net.readout,
+        certified=certified,
     )
 
 
@@ -174,7 +186,9 @@ def _curvature_of_risk(
     if L == 1:
         return 2 * norm**2 * float(eigenvalues[0])
     if problem.outputs > 1:
-        return sharpness(problem, balanced_factors(product, L)).value
+        # hidden units that are not in use add blocks with the eigenvalues ±2λ
+        width = int(np.linalg.matrix_rank(product))
+        return max(float(sharpness(problem, balanced_factors(product, L, width)).value), 2 * decay)
     w = vectors.T @ product[:, 0]
     size = float(np.linalg.norm(w))
     u, c = w / size, norm ** (2 / L) * size ** (2 - 2 / L)
@@ -185,13 +199,6 @@ def _curvature_of_risk(
     )
 
 
-def _white_level(problem: Problem) -> float:
-    """The eigenvalue of white data, or the reason why the formula does not apply."""
+def _is_white(problem: Problem) -> bool:
     high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
-    if high - low > WHITE * high:
-        raise InputError(
-            f"weight decay with {problem.outputs} targets is solved for white inputs (Σ̂ = cI); the "
-            f"eigenvalues of Σ̂ run from {low:.4g} to {high:.4g}. Whiten the inputs or pass one "
-            "column of Y."
-        )
-    return (high + low) / 2
+    return high - low <= WHITE * high
