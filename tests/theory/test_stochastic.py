@@ -13,6 +13,7 @@ from deeplin.theory import (
     minimal_stochastic_sharpness,
     stochastic_sharpness,
 )
+from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.stochastic.second_moment import DENSE, SecondMoment
 
 
@@ -218,3 +219,29 @@ def test_what_does_not_apply_is_said(rng):
         stochastic_sharpness(clean, start, 5)
     with pytest.raises(dl.InputError, match="shape"):
         stochastic_sharpness(clean, np.eye(2), 5)
+
+
+@pytest.mark.parametrize("decay", [0.0, 0.1])
+def test_below_the_bound_the_second_moment_of_several_outputs_is_stable(decay):
+    """Against the operator on all moments of all weights, every batch of two enumerated."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(5, 2))
+    problem = dl.Problem.from_data(X, X @ rng.normal(size=(2, 2)))
+    network = balanced_network(problem, 2)
+    bound = dl.theory.stochastic_sharpness_bound(problem, network, 2, weight_decay=decay)
+    first, last = (np.asarray(weight) for weight in network.weights)
+    rows = [np.hstack([np.kron(last, x[None]), np.kron(np.eye(2), first @ x)]) for x in X]
+    curvatures = [2 * row.T @ row + 2 * decay * np.eye(8) for row in rows]
+
+    def radius(rate):
+        steps = [
+            np.eye(8) - rate * (curvatures[i] + curvatures[j]) / 2
+            for i, j in combinations(range(5), 2)
+        ]
+        operator = np.mean([np.kron(step, step) for step in steps], axis=0)
+        return np.abs(np.linalg.eigvals(operator)).max()
+
+    assert radius(2 / bound) <= 1 + 1e-12
+    assert radius(6 / bound) > 1  # and the bound is not far from the truth
+    whole = dl.theory.stochastic_sharpness_bound(problem, network, 5, weight_decay=decay)
+    assert whole == pytest.approx(np.linalg.eigvalsh(np.mean(curvatures, axis=0))[-1], rel=1e-12)

@@ -140,6 +140,9 @@ def test_loss_conventions_only_change_the_unit():
     )
     assert total.learning_rate == pytest.approx(mean.learning_rate / SAMPLES, rel=1e-14)
     assert half.critical_learning_rate == pytest.approx(2 * mean.critical_learning_rate, rel=1e-14)
+    batches = (advise(problem, 3, Optimizer(batch_size=4, reduction=r)) for r in ("mean", "sum"))
+    mean, total = (advice.learning_rate for advice in batches)
+    assert total == pytest.approx(mean / 4, rel=1e-14)  # the sum is over the batch
 
 
 def test_what_has_no_exact_answer_says_so():
@@ -150,7 +153,13 @@ def test_what_has_no_exact_answer_says_so():
     assert "does not settle" in noisy.remarks[0]
     strong = advise(problem, 3, Optimizer(weight_decay=10.0))
     assert "zero network" in strong.remarks[0]
-    with pytest.raises(dl.InputError, match="leave out batch_size"):
-        advise(problem, 3, Optimizer(batch_size=4, weight_decay=0.1))
+    both = advise(problem, 3, Optimizer(batch_size=4, momentum=0.9, weight_decay=0.01))
+    assert not both.certain
+    assert not both.settles
+    assert "the critical rate is that of the full batch" in both.remarks[1]
+    whole = advise(problem, 3, Optimizer(momentum=0.9, weight_decay=0.01))
+    assert both.critical_learning_rate == whole.critical_learning_rate
+    assert both.learning_rate < whole.learning_rate
+    assert "all 12 samples" in advise(problem, 3, Optimizer(batch_size=50)).remarks[0]
     with pytest.raises(dl.InputError, match="'mean' or 'sum'"):
         Optimizer(reduction="max")

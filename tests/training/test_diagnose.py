@@ -170,7 +170,7 @@ def test_the_command_prints_text_or_json_and_writes_files(csv, capsys, tmp_path)
         (["--target", "y", "--momentum", "1"], "momentum"),
         (["--target", "y", "--batch-size", "0"], "batch_size"),
         (["--target", "y", "--weight-decay", "-1"], "weight_decay"),
-        (["--target", "y", "--batch-size", "5", "--nesterov"], "leave out batch_size"),
+        (["--target", "y", "--nesterov"], "needs momentum"),
         (["--target", "y", "--missing", "guess"], "'refuse' or 'drop'"),
         (["--target", "y", "--html", "/dev/null/page.html"], "cannot write"),
         (["--target", "y", "--plot", "picture.txt"], "cannot write"),

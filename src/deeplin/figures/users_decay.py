@@ -31,7 +31,7 @@ from deeplin.theory.minimizers import balanced_network
 
 CLOSE = 1e-4
 """Size of the deviation from the minimiser: its square is far above rounding in the objective."""
-SEARCHED = (0.01, 10.0)
+SEARCHED = (0.01, 100.0)
 HALVINGS = 10
 """Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
 

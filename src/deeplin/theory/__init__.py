@@ -54,6 +54,7 @@ from deeplin.theory.stochastic import (
     StochasticSharpness,
     minimal_stochastic_sharpness,
     stochastic_sharpness,
+    stochastic_sharpness_bound,
 )
 from deeplin.theory.talk import logistic_descent
 from deeplin.theory.thresholds import stability_limit
@@ -127,6 +128,7 @@ __all__ = [
     "stability_limit",
     "statement",
     "stochastic_sharpness",
+    "stochastic_sharpness_bound",
     "time_to_reach",
     "two_layer_flow",
 ]

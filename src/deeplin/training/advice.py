@@ -6,7 +6,7 @@ One place for every job: `diagnose` prints it, `train` and the estimator use it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.problems import Problem
@@ -14,10 +14,12 @@ from deeplin.theory import (
     balanced_sharpness,
     critical_learning_rate,
     decayed_minimum,
+    minimal_sharpness,
     stability_limit,
     stochastic_sharpness,
+    stochastic_sharpness_bound,
 )
-from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.minimizers.balanced import balanced_factors, balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 
 REDUCTIONS = ("mean", "sum")
@@ -31,8 +33,8 @@ INTERPOLATED = 1e-16
 class Optimizer:
     """How the network is trained: what decides which learning rates are stable.
 
-    The loss is ‖Y − XΘᵀ‖² summed over the targets, and over the samples their mean or their sum
-    (`reduction`), with or without a factor ½, plus `weight_decay` · Σ_k‖W_k‖_F².
+    The loss is ‖Y − XΘᵀ‖² summed over the targets, and over the samples (of a batch) their mean or
+    their sum (`reduction`), with or without a factor ½, plus `weight_decay` · Σ_k‖W_k‖_F².
     """
 
     momentum: float = 0.0
@@ -46,12 +48,15 @@ class Optimizer:
         if self.reduction not in REDUCTIONS:
             raise InputError(f"reduction is {self.reduction!r}; pass 'mean' or 'sum'.")
         positive_number("weight_decay", self.weight_decay, zero_allowed=True)
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov needs momentum; pass momentum between 0 and 1 with it.")
         if self.batch_size is not None:
             whole_number("batch_size", self.batch_size)
 
     def loss_factor(self, problem: Problem) -> float:
-        """The loss without weight decay is this many times R, the mean without ½."""
-        return (problem.samples if self.reduction == "sum" else 1) * (0.5 if self.half else 1.0)
+        """The loss (of a batch) without weight decay is this many times R, the mean without ½."""
+        samples = self.batches(problem) or problem.samples
+        return (samples if self.reduction == "sum" else 1) * (0.5 if self.half else 1.0)
 
     def batches(self, problem: Problem) -> int | None:
         """The batch size, or None where a batch is all samples."""
@@ -122,21 +127,24 @@ def advise(
     """
     chosen = optimizer or Optimizer()
     factor = chosen.loss_factor(problem)
+    decay = chosen.weight_decay / factor
+    minimum = decayed_minimum(problem, depth, decay, readout) if decay > 0 else None
     plain, limit = stability_limit(), stability_limit(chosen.momentum, nesterov=chosen.nesterov)
-    batch, decay = chosen.batches(problem), chosen.weight_decay / factor
-    if batch is not None:
-        stable, critical, remarks = _on_batches(problem, depth, chosen, batch, readout)
-    elif decay > 0:
-        minimum = decayed_minimum(problem, depth, decay, readout)
-        stable, critical = plain / minimum.sharpness, limit / minimum.sharpness
-        remarks = _about_decay(minimum)
-    else:
+    if minimum is None:
         stable = plain / balanced_sharpness(problem, depth, readout)
-        critical = critical_learning_rate(
-            problem, depth, readout, momentum=chosen.momentum, nesterov=chosen.nesterov
-        )
-        remarks = ()
-    settles = batch is None or _interpolated(problem)
+        critical = limit / minimal_sharpness(problem, depth, readout).exact
+    else:
+        stable, critical = plain / minimum.sharpness, limit / minimum.sharpness
+    remarks = _about_decay(minimum)
+    batch = chosen.batches(problem)
+    settles = batch is None or (minimum is None and _interpolated(problem))
+    if batch is not None:
+        at_end = _on_batches(problem, depth, batch, minimum, readout)
+        stable, remarks = plain / at_end.sharpness, (*remarks, *at_end.remarks)
+        if settles and at_end.exact and not chosen.momentum:
+            critical = critical_learning_rate(problem, depth, batch_size=batch)
+    elif chosen.batch_size is not None and chosen.batch_size > problem.samples:
+        remarks += (f"A batch of {chosen.batch_size} holds all {problem.samples} samples.",)
     rate = CAUTION * (1 - chosen.momentum) * stable
     return Advice(depth, rate / factor, critical / factor, batch is None, settles, remarks)
 
@@ -145,31 +153,47 @@ def _interpolated(problem: Problem) -> bool:
     return problem.minimal_risk <= INTERPOLATED * problem.target_moment
 
 
-def _on_batches(problem: Problem, depth: int, chosen: Optimizer, batch: int, readout: Any):
-    """Stable and critical rate on batches, with what has to be said about them."""
-    if chosen.weight_decay or chosen.nesterov or readout is not None:
-        raise InputError(
-            "the stable learning rate on batches is known without weight decay, Nesterov momentum "
-            "or a read-out; leave these out, or leave out batch_size."
-        )
-    interpolates = _interpolated(problem)
-    end = balanced_network(problem, depth)
-    at_end = stochastic_sharpness(problem, end, batch, linearized=not interpolates)
+class _AtEnd(NamedTuple):
+    """S_B where training on batches ends, or a bound of it, with what has to be said about it."""
+
+    sharpness: float
+    exact: bool
+    remarks: tuple[str, ...]
+
+
+def _on_batches(
+    problem: Problem, depth: int, batch: int, minimum: DecayedMinimum | None, readout: Any
+) -> _AtEnd:
+    """Exact for one output without weight decay and read-out (X-10), a bound for all others."""
     remarks: tuple[str, ...] = ()
-    if not interpolates:
+    if minimum is not None or not _interpolated(problem):
+        why = "With weight decay no minimum" if minimum is not None else "No linear map"
         remarks = (
-            "No linear map fits these data exactly, so at a constant learning rate training on "
+            f"{why} fits these data exactly, so at a constant learning rate training on "
             "batches does not settle: it stays in a cloud about the solution that shrinks with the "
             "rate. Lower the rate towards the end.",
         )
-    exact = interpolates and not chosen.momentum
-    critical = critical_learning_rate(
-        problem, depth, momentum=chosen.momentum, batch_size=batch if exact else None
+    if problem.outputs == 1 and minimum is None and readout is None:
+        end = balanced_network(problem, depth)
+        at_end = stochastic_sharpness(problem, end, batch, linearized=not _interpolated(problem))
+        return _AtEnd(at_end.value, True, remarks)
+    if minimum is None:
+        product = problem.optimum.reshape(problem.dimension, -1)
+        end, decay = balanced_factors(product, depth, readout=readout), 0.0
+    else:
+        end, decay = minimum.network, minimum.weight_decay
+    bound = stochastic_sharpness_bound(problem, end, batch, weight_decay=decay)
+    remarks += (
+        "On batches the exact rates are known for one target without weight decay and read-out. "
+        "Here the rate to use keeps the mean square stable by a bound (the sharpest single "
+        "sample), and the critical rate is that of the full batch.",
     )
-    return at_end.critical_learning_rate, critical, remarks
+    return _AtEnd(bound, False, remarks)
 
 
-def _about_decay(minimum: DecayedMinimum) -> tuple[str, ...]:
+def _about_decay(minimum: DecayedMinimum | None) -> tuple[str, ...]:
+    if minimum is None:
+        return ()
     if minimum.collapsed:
         return (
             "This weight decay is so strong that the best network is the zero network: nothing is "

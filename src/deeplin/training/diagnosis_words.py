@@ -38,7 +38,13 @@ def explained(it: Diagnosis) -> list[str]:
     else:
         each = ", ".join(f"{name} {value:.3g}" for name, value in it.r_squared.items())
         part = f"R² from {size}: {each}"
-    return [f"{part}, at best (least squares)."]
+    found = [f"{part}, at best (least squares)."]
+    if min(it.r_squared.values()) < 0:
+        found.append(
+            "A negative R² is worse than predicting the mean: these networks have no intercept. "
+            "Subtract the means (--intercept, or --standardize)."
+        )
+    return found
 
 
 def interpolation(it: Diagnosis) -> list[str]:

@@ -145,9 +145,8 @@ def goal(
     if optimizer.weight_decay:
         readout = None if network.readout is None else np.asarray(network.readout)
         decay = optimizer.weight_decay / optimizer.loss_factor(problem)
-        try:
-            there = decayed_minimum(problem, network.depth, decay, readout).risk
-        except InputError:  # several targets on data that are not white
+        minimum = decayed_minimum(problem, network.depth, decay, readout)
+        if not minimum.certified:  # training may well end in another minimum
             return None
-        there = max(there - problem.minimal_risk, 0.0)
+        there = max(minimum.risk - problem.minimal_risk, 0.0)
     return there + tolerance * (problem.zero_gap - there)

@@ -5,6 +5,7 @@ from deeplin.theory.stochastic.sharpness import (
     StochasticSharpness,
     minimal_stochastic_sharpness,
     stochastic_sharpness,
+    stochastic_sharpness_bound,
 )
 
 __all__ = [
@@ -12,4 +13,5 @@ __all__ = [
     "StochasticSharpness",
     "minimal_stochastic_sharpness",
     "stochastic_sharpness",
+    "stochastic_sharpness_bound",
 ]
