@@ -12,12 +12,19 @@ FORMULA = re.compile(
 )
 
 
+LONG = 40
+"""Characters of LaTeX from which a formula in a line may be wider than a phone: it then scrolls."""
+
+
 def on_page_content(page_html: str, **_) -> str:
     """Replace every formula that the arithmatex extension marked."""
 
     def mathml(match: re.Match) -> str:
-        display = "block" if match["tag"] == "div" else "inline"
-        return convert(html.unescape(match["latex"]), display=display)
+        latex = html.unescape(match["latex"])
+        if match["tag"] == "div":
+            return convert(latex, display="block")
+        formula = convert(latex, display="inline")
+        return f'<span class="formula">{formula}</span>' if len(latex) > LONG else formula
 
     return FORMULA.sub(mathml, page_html)
 

@@ -1,5 +1,6 @@
 """Make the pictures of the concept pages with the library: `make pictures`."""
 
+import sys
 from pathlib import Path
 
 import jax
@@ -16,6 +17,42 @@ from deeplin.figures.style import COLOURS, INK, QUIET, RC
 FOLDER = Path(__file__).parent / "images"
 problem = dl.problems.synthetic.flat_minima(seed=0).problem
 flattest = dl.theory.minimal_sharpness(problem, depth=10)
+
+
+def critical_rate(axes):
+    """Where training ends, for every depth and learning rate, and the line that knew it before."""
+    rates, depths, seeds = np.geomspace(0.03, 0.7, 160), np.arange(2, 14), 5
+    start = np.mean(problem.targets**2) - problem.minimal_risk  # the gap of predicting zero
+    ends = np.empty((len(rates), len(depths)))
+    for column, depth in enumerate(depths):
+        keys = jax.random.split(jax.random.key(int(depth)), seeds)
+        nets = dl.initialize.gaussian(keys, widths=(5,) * int(depth) + (1,), scale=0.33)
+        each = jax.tree.map(lambda leaf: np.repeat(leaf, len(rates), axis=0), nets)
+        run = dl.gradient_descent(problem, each, np.tile(rates, seeds), steps=30_000)
+        lost = np.where(run.status == "diverged", np.inf, run.evidence["gap"] / start)
+        ends[:, column] = np.median(lost.reshape(seeds, -1), axis=0)
+    limits = [dl.theory.critical_learning_rate(problem, int(depth)) for depth in depths]
+    settled = np.log10(np.clip(ends, 1e-12, 1.0))
+    axes.pcolormesh(depths, rates, settled, cmap="cividis_r", vmin=-12, vmax=0)
+    gone = np.ma.masked_where(np.isfinite(ends), np.ones_like(ends))
+    axes.pcolormesh(depths, rates, gone, cmap=mpl.colors.ListedColormap([COLOURS[1]]))
+    axes.plot(depths, limits, "o-", color="white", markeredgecolor=INK, markersize=6, linewidth=2)
+    bold = {"fontsize": 12, "weight": "bold"}
+    axes.text(2, 0.06, "settles at the minimum", color=INK, **bold)
+    axes.text(9.2, 0.16, "cannot settle", color="white", **bold)
+    axes.text(9.2, 0.4, "diverges", color=INK, **bold)
+    axes.annotate(
+        "2/S_min: computed from the data,\nwithout training",
+        (5, limits[3]),
+        xytext=(5.6, 0.45),
+        color="white",
+        arrowprops={"arrowstyle": "-|>", "color": "white", "linewidth": 2},
+        **bold,
+    )
+    axes.set(xlabel="depth", ylabel="learning rate", yscale="log", xticks=depths)
+    axes.set_yticks([0.03, 0.05, 0.1, 0.2, 0.5], ["0.03", "0.05", "0.1", "0.2", "0.5"])
+    axes.minorticks_off()
+    axes.set_title("Where 9600 trained networks end, and the line that theory draws before")
 
 
 def sharpness(axes):
@@ -120,16 +157,21 @@ def benign(axes):
 def main():
     FOLDER.mkdir(exist_ok=True)
     plots = {
+        "critical-rate": (critical_rate, 1),
         "concept-sharpness": (sharpness, 1),
         "concept-flat-minima": (flat_minima, 1),
         "concept-initialisations": (initialisations, 2),
         "concept-benign": (benign, 1),
     }
-    for name, (plot, columns) in plots.items():
+    for name in sys.argv[1:] or plots:
+        plot, columns = plots[name]
         with mpl.rc_context({**RC, "svg.hashsalt": name}):
             figure = Figure(figsize=(7.5, 3.4), layout="constrained")
             plot(*np.ravel(figure.subplots(1, columns)))
-            figure.savefig(FOLDER / f"{name}.svg", metadata={"Date": None})
+            kind = {"format": "png", "dpi": 160} if plot is critical_rate else {"format": "svg"}
+            metadata = {"Software": None} if plot is critical_rate else {"Date": None}
+            path = FOLDER / f"{name}.{kind['format']}"
+            figure.savefig(path, metadata=metadata, **kind)
         print(name)
 
 

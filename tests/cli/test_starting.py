@@ -2,8 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 SLOW = ("jax", "pandas", "scipy", "numba", "equinox", "pyarrow", "sklearn", "matplotlib")
 
@@ -45,3 +48,18 @@ def test_every_public_name_is_there_whichever_is_asked_for_first():
         "for name in dl.__all__: getattr(dl, name)\n"
     )
     assert "jax" in modules_after(code)
+
+
+def test_figures_and_the_estimator_alone_need_matplotlib_and_scikit_learn():
+    code = (
+        "import sys\n"
+        "sys.modules |= {'matplotlib': None, 'sklearn': None}  # as if they were not installed\n"
+        "import deeplin as dl, jax\n"
+        "jax.config.update('jax_enable_x64', True)\n"
+        f"reading = dl.read_problem({str(EXAMPLES / 'data.csv')!r}, 'y')\n"
+        "run = dl.train(reading.problem, depth=2)\n"
+        "dl.certify(reading.problem, run)\n"
+        "dl.sharpness(reading.problem, run.network), dl.diagnose(reading.problem, [2])\n"
+        "sys.modules = {k: v for k, v in sys.modules.items() if v is not None}\n"
+    )
+    assert not modules_after(code) & {"matplotlib", "sklearn"}
