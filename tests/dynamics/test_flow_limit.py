@@ -85,6 +85,19 @@ def test_the_record_follows_descent_and_the_end_keeps_what_the_flow_conserves(pr
     np.testing.assert_allclose((second @ first)[0], problem.optimum, atol=1e-12)
 
 
+def test_a_run_that_has_stopped_keeps_its_value(problem):
+    """One of three stops at its goal: each record is that of its own network."""
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 3), (5, 4, 1), 0.6)
+    run = dl.gradient_descent(
+        problem, nets, np.array([1e-4, 0.05, 1e-3]), 60, gap=1e-3, record_every=5,
+        record=["flow_sharpness"],
+    )  # fmt: skip
+    assert len(set(run.steps)) > 1
+    for step in (0, 3, 12):
+        value, _ = flow_limit.flow_sharpness(problem, run.trajectory[step])
+        np.testing.assert_array_equal(run.records["flow_sharpness"][step], value)
+
+
 def test_two_scalar_layers_end_where_the_conserved_difference_says():
     """ab = w* and a² − b² = D: sharpness 2(a² + b²) = 2√(D² + 4w*²), for Σ̂ = 1."""
     problem = dl.Problem.from_data(np.array([[1.0], [-1.0]]), np.array([2.0, -2.0]))

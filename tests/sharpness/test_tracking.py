@@ -160,6 +160,17 @@ def test_records_before_the_look_that_finds_a_crossing_are_corrected(decoupled):
     np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
 
 
+def test_an_eigenvalue_found_late_in_a_symmetric_run_is_followed_back():
+    """Balanced weights on white inputs keep a symmetry, and eigenvectors share no coordinate."""
+    direction = np.full(5, 1 / np.sqrt(5))
+    problem = dl.Problem.from_moments(np.eye(5), 2 * direction, 4.0, samples=5)
+    start = dl.initialize.rank_one(0.6 * direction, 4)
+    run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record=("risk",))
+    found = sharpness_along(problem, run.trajectory)
+    oracle = sharpness(problem, run.trajectory.stacked, method="dense").value
+    np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
+
+
 def test_a_trajectory_in_pieces_is_followed_like_the_whole(problem, trajectory):
     whole = sharpness_along(problem, trajectory)
     tracker = SharpnessTracker(problem)

@@ -148,14 +148,21 @@ class Quantities:
         return found | {name: self._own(function, tree) for name, function in self.own.items()}
 
     def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
-        """Sharpness at the end of the gradient flow from each state, with its error."""
+        """Sharpness at the end of the gradient flow from each state, with its error.
+
+        A run that has stopped repeats its state, which then is not followed again.
+        """
         axes = tree.weights[0].shape[:2]
-        flat = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(-1, *leaf.shape[2:]), tree)
-        value, error = flow_sharpness(self.problem, flat)
-        return {
-            "flow_sharpness": value.reshape(axes),
-            "flow_sharpness_error": error.reshape(axes),
-        }
+        layers = [np.asarray(layer).reshape(*axes, -1) for layer in tree.weights]
+        moved = np.ones(axes, bool)
+        moved[1:] = np.any([np.any(w[1:] != w[:-1], axis=-1) for w in layers], axis=0)
+        value, error = flow_sharpness(
+            self.problem, jax.tree.map(lambda leaf: np.asarray(leaf)[moved], tree)
+        )
+        place = np.zeros(axes, int)
+        place[moved] = np.arange(len(value))
+        place = np.maximum.accumulate(place, axis=0)  # of the last state that was new
+        return {"flow_sharpness": value[place], "flow_sharpness_error": error[place]}
 
     def _records(self, states: Sequence[State]) -> PyTree:
         """All states in one tree whose arrays have axes for states and runs."""

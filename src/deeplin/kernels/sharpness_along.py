@@ -28,6 +28,9 @@ from deeplin.kernels.tracking import (
     fresh_direction,
 )
 
+JUMP = 1.25
+"""A value that grows by this from one record to the next may be one that was missed before."""
+
 
 class Pursuit(NamedTuple):
     """What is known of each network from the record before: a row for each."""
@@ -109,9 +112,10 @@ def along_kernel(sources: str):
                 value[t, b] = number[VALUE]
                 error[t, b] = number[RESIDUAL] + rounding * number[SCALE]
                 products[t, b] = count[PRODUCTS]
-                if count[FOUND] == 0:
+                jumped = t > 0 and value[t, b] > JUMP * value[t - 1, b]
+                if count[FOUND] == 0 and not jumped:
                     continue
-                # It overtook before this look: go back with it to where it did.
+                # It overtook before this record: go back with it to where it did.
                 back = (one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy(), one[4].copy())
                 for before in range(t - 1, max(t - 2 * LOOK_EVERY, -1), -1):
                     back[4][AGE] = 0

@@ -71,7 +71,7 @@ class SharpnessTracker:
     Two eigenvectors are followed. An eigenvalue that rises from far below both, and whose vector
     hardly meets theirs, is found by a look in a fresh direction at every 64th call: late by so many
     calls at most. `sharpness_along`, which has all records at hand, then goes back and corrects
-    them.
+    them, as it does wherever the value jumps.
 
     ```python
     import deeplin as dl, jax, numpy as np

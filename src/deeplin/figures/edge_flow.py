@@ -1,0 +1,190 @@
+"""Beyond the papers: where the gradient flow from each iterate of descent would end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import gradient_descent
+from deeplin.figures.claims import Claim, number
+from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.setting import Setting
+from deeplin.figures.style import COLOURS, reference_line
+from deeplin.figures.tables import Table
+from deeplin.sweep import Experiment, Unit
+
+LEAST = 1e-7
+"""Relative change that counts: a hundred times what the flows are exact to."""
+
+
+@dataclass(frozen=True)
+class FlowEnds:
+    """Descent from many starts at some shares of the critical rate, seen at every step."""
+
+    setting: Setting
+    scale: float
+    factors: tuple[float, ...]
+    """Learning rates, in units of the critical one."""
+    steps: int
+    repetitions: int
+    seed: int = 0
+
+
+def units(config: FlowEnds) -> list[Unit]:
+    """One unit for each learning rate."""
+    steps = config.steps * config.repetitions
+    return [Unit({"factor": f}, runs=config.repetitions, steps=steps) for f in config.factors]
+
+
+def run_unit(config: FlowEnds, unit: Unit) -> pd.DataFrame:
+    """The sharpness at the end of the flow from every iterate, over the edge 2/η."""
+    setting, factor = config.setting, unit.coordinates["factor"]
+    rate = factor * setting.flattest.critical_learning_rate()
+    runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
+    nets = setting.networks(config.seed, runs, config.scale)
+    run = gradient_descent(
+        setting.data.problem, nets, rate, config.steps,
+        record_every=1, record=("flow_sharpness",), keep_weights=False,
+    )  # fmt: skip
+    ends = run.records["flow_sharpness"] * rate / 2
+    count = len(ends)
+    return pd.DataFrame(
+        {
+            "factor": factor,
+            "repetition": np.tile(np.arange(config.repetitions), count),
+            "step": np.repeat(run.records["step"], config.repetitions),
+            "status": np.tile(np.asarray(run.status), count),
+            "end": ends.ravel(),
+        }
+    )
+
+
+def rises(table: Table, stride: int = 1) -> Table:
+    """For each run: start and end, the share of its steps that rise, and its rise over its fall."""
+    rows = []
+    kept = table[table["status"] != "diverged"]
+    for (factor, repetition), run in kept.groupby(["factor", "repetition"]):
+        ends = run.sort_values("step")["end"].to_numpy()[::stride]
+        change = np.diff(ends) / ends[:-1]
+        up = change > LEAST
+        fall = -change[change < 0].sum()
+        rows.append(
+            {
+                "factor": factor,
+                "repetition": repetition,
+                "first": ends[0],
+                "last": ends[-1],
+                "share": np.mean(up) if np.isfinite(ends).all() else np.nan,
+                "regained": change[up].sum() / fall if fall > 0 else np.nan,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _parts(runs: Table, values: Table, how: str) -> dict[str, float]:
+    found = getattr(values.groupby(runs["factor"]), how)()
+    return {f"{number(factor)} of the critical rate": value for factor, value in found.items()}
+
+
+def claims(config: FlowEnds, table: Table) -> list[Claim]:
+    """What the theorem for scalar networks says, asked of matrices."""
+    runs, second = rises(table), rises(table, stride=2)
+    risers = float((runs["share"] > 0).mean())
+    return [
+        Claim(
+            "Descent lowers the sharpness at which the flow would end (a theorem for scalar "
+            "networks): largest share of steps that raise it, over the runs",
+            _parts(runs, runs["share"], "max"),
+            upper=0.0,
+            name="monotone",
+            reason=f"The theorem leaves no exception; changes below {number(LEAST)} do not count.",
+            explanation=f"{risers:.0%} of {len(runs)} runs have a step that raises it.",
+            known="K-22",
+        ),
+        Claim(
+            "So it does from each iterate to the second next: largest share of such pairs that "
+            "raise it",
+            _parts(second, second["share"], "max"),
+            upper=0.0,
+            name="every second iterate",
+            reason="As it was found on one run.",
+            explanation=f"{float((second['share'] > 0).mean()):.0%} of {len(second)} runs have one "
+            "that does.",
+            known="K-22",
+        ),
+        Claim(
+            "What the rising steps regain is small: largest sum of rises over sum of falls",
+            _parts(runs, runs["regained"], "max"),
+            upper=0.1,
+            name="little is regained",
+            reason="A tenth of what is lost.",
+            known="K-22",
+        ),
+        Claim(
+            "Every run ends where the flow would end flatter than from its start: largest ratio",
+            _parts(runs, runs["last"] / runs["first"], "max"),
+            upper=1 + LEAST,
+            name="flatter at the end",
+            reason="No change, up to accuracy.",
+            known="K-22",
+        ),
+        Claim(
+            "The flow from the last iterate ends below the edge: share of runs with at most 2/η",
+            _parts(runs, (runs["last"] <= 1 + LEAST).astype(float), "mean"),
+            lower=0.95,
+            name="below the edge",
+            reason="A run that still settles may be above: one in twenty.",
+            known="K-3",
+        ),
+    ]
+
+
+def plot(config: FlowEnds, table: Table, ax: Axes) -> None:
+    """Every run, a colour for each rate; medians thick."""
+    kept = table[table["status"] != "diverged"]
+    for colour, (factor, runs) in zip(COLOURS, kept.groupby("factor"), strict=False):
+        paths = runs.pivot(index="step", columns="repetition", values="end")
+        ax.plot(paths.index, paths, color=colour, linewidth=0.5, alpha=0.35)
+        label = rf"$\eta = {number(float(factor))}\,\eta_c$"
+        ax.plot(paths.index, paths.median(axis=1), color=colour, linewidth=2, label=label)
+    reference_line(ax, 1.0, "2/η")
+    ax.set_yscale("log")
+    ax.set_xscale("symlog", linthresh=10)
+    ax.set_xlim(0, config.steps)
+    ax.set(xlabel="Step of descent", ylabel="Sharpness at the end of the flow, over 2/η")
+    ax.legend(loc="center left", bbox_to_anchor=(1.04, 0.8), title="median of the runs")
+
+
+FLOW_ENDS = Experiment("flow-ends", FlowEnds, units, run_unit, grid=("factors",))
+SETTING = Setting(depth=5)
+STUDY = Study(
+    "edge-flow",
+    FLOW_ENDS,
+    {
+        "paper": FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100),
+        "quick": FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 120, 24),
+    },
+)
+
+EOS_FLOW = Figure(
+    "EOS-flow",
+    "Beyond the papers: where the flow from each iterate of descent would end",
+    (
+        Panel(
+            "EOS-flow",
+            "Sharpness at which the gradient flow from each iterate of descent ends (thin: single "
+            "runs).",
+            STUDY,
+            plot,
+            claims,
+            size=(6.2, 3.5),
+        ),
+    ),
+    printed="Not drawn in the papers. For scalar networks descent is known to lower the sharpness "
+    "of the gradient-flow solution at every step.",
+    as_run="n = 50, d = 5, depth 5, Gaussian starts of scale 0.4; from every iterate the gradient "
+    "flow is integrated to its minimiser, whose sharpness is exact (X-1).",
+)

@@ -1,0 +1,207 @@
+"""Beyond the papers: the life of one run below, at and above the critical learning rate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import central_flow, gradient_descent
+from deeplin.figures.claims import Claim
+from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.setting import Setting
+from deeplin.figures.style import COLOURS, INK, QUIET, reference_line
+from deeplin.figures.tables import Table
+from deeplin.sharpness import sharpness
+from deeplin.sweep import Experiment, Unit
+from deeplin.theory import network_orbit
+
+PLACES = {0.7: "below", 1.0: "at", 1.1: "above"}
+"""Rates in units of the critical one, by name."""
+EARLY, SETTLING = 20, 10
+"""Steps in which the sharpness first rises; steps before the central flow is compared."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One start, trained at three rates and seen at every step."""
+
+    setting: Setting
+    scale: float
+    repetition: int
+    steps: int
+    central_steps: int
+    seed: int = 0
+
+
+def units(config: Life) -> list[Unit]:
+    """One unit for each rate."""
+    return [Unit({"factor": factor}, steps=config.steps) for factor in PLACES]
+
+
+def run_unit(config: Life, unit: Unit) -> pd.DataFrame:
+    """Everything that is known of the run, at every step, in units of the edge 2/η."""
+    setting, factor = config.setting, unit.coordinates["factor"]
+    problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
+    one = [{"scale": config.scale, "repetition": config.repetition}]
+    net = jax.tree.map(lambda leaf: leaf[0], setting.networks(config.seed, one, config.scale))
+    names = ("gap", "eigenvalues", "flow_sharpness")
+    run = gradient_descent(problem, net, rate, config.steps, record_every=1, record=names)
+    records, edge = run.records, 2 / rate
+    table = pd.DataFrame({"factor": factor, "step": records["step"], "gap": records["gap"]})
+    for index, values in enumerate(records["eigenvalues"].T, start=1):
+        table[f"eigenvalue{index}"] = values / edge
+    table["flow"] = records["flow_sharpness"] / edge
+    table["minimal"] = setting.flattest.exact / edge
+    averaged = central_flow(problem, net, rate, config.central_steps).records
+    table["central"] = pd.Series(averaged["sharpness"] / edge)
+    orbit = network_orbit(problem, run.network, rate)
+    table["modes"], table["multiplier"] = orbit.modes, orbit.multiplier
+    table["orbit_found"] = orbit.converged
+    table["orbit_gap"] = np.mean(orbit.risks) - problem.minimal_risk
+    for name, network in zip(("orbit_low", "orbit_high"), orbit.networks, strict=True):
+        table[name] = float(sharpness(problem, network).value) / edge
+    return table
+
+
+def _of(table: Table, value) -> dict[str, float]:
+    """A number for each rate, by its name."""
+    rows = {PLACES[float(factor)]: value(run) for factor, run in table.groupby("factor")}
+    return {f"{place} the critical rate": number for place, number in rows.items()}
+
+
+def _central_error(run: Table) -> float:
+    """Median |mean of two consecutive sharpnesses over that of the central flow − 1|."""
+    known = run.dropna(subset=["central"])
+    pairs = known["eigenvalue1"].rolling(2).mean().shift(-1)
+    return float((pairs / known["central"] - 1).abs().iloc[SETTLING:].median())
+
+
+def claims(config: Life, table: Table) -> list[Claim]:
+    """The stages of a life."""
+    by_rate = {PLACES[float(factor)]: run for factor, run in table.groupby("factor")}
+    below, above = by_rate["below"].iloc[-1], by_rate["above"].iloc[-1]
+    last_two = by_rate["above"]["gap"].iloc[-2:].mean()
+    first = "eigenvalue1"
+    return [
+        Claim(
+            f"It begins with sharpening: largest sharpness in {EARLY} steps over that of the start",
+            _of(table, lambda run: run[first].iloc[1:EARLY].max() / run[first].iloc[0]),
+            lower=1.0,
+            name="sharpens",
+            reason="More than at the start.",
+        ),
+        Claim(
+            "Below the critical rate descent settles below the edge: sharpness at the end over 2/η",
+            {"below the critical rate": below[first]},
+            upper=1 + 1e-6,
+            name="settles",
+            reason="A minimiser sharper than 2/η repels.",
+        ),
+        Claim(
+            "Descent lowers where the flow would end until that is stable, or as flat as can be: "
+            "flow sharpness at the end over the larger of 2/η and S_min",
+            _of(table, lambda run: run["flow"].iloc[-1] / max(1.0, run["minimal"].iloc[-1])),
+            upper=1.02,
+            name="flow ends stable",
+            reason="At the critical rate it settles ever more slowly: a fiftieth is left.",
+        ),
+        Claim(
+            "Above the critical rate it circles the flattest minimiser: |flow sharpness/S_min − 1|",
+            {"above the critical rate": abs(above["flow"] / above["minimal"] - 1)},
+            upper=0.02,
+            name="around the flattest",
+            reason="A fiftieth, as for the other rates.",
+        ),
+        Claim(
+            "The central flow follows the sharpness averaged over two steps: median relative "
+            f"difference from step {SETTLING} on",
+            _of(table, _central_error),
+            upper=0.1,
+            name="central flow",
+            reason="A tenth: the model leaves out terms of fourth order in the oscillation.",
+            known="K-19",
+        ),
+        Claim(
+            "Above the critical rate it ends on an orbit of period two: |mean gap of the last two "
+            "steps over that of the orbit − 1|",
+            {"above the critical rate": abs(last_two / above["orbit_gap"] - 1)},
+            upper=0.01,
+            name="ends on the orbit",
+            reason="What is left after these steps at a multiplier of 0.98.",
+            explanation=f"{int(above['modes'])} mode oscillates; Newton's method "
+            f"{'found' if above['orbit_found'] else 'did not find'} the orbit.",
+        ),
+        Claim(
+            "That orbit is stable: largest multiplier of two steps",
+            {"above the critical rate": above["multiplier"]},
+            upper=1.0,
+            name="stable orbit",
+            reason="Errors beside the orbit must not grow.",
+        ),
+    ]
+
+
+def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
+    """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
+    factor = next(factor for factor, name in PLACES.items() if name == place)
+    run = table[table["factor"] == factor]
+    for index in range(5, 1, -1):
+        label = "second to fifth eigenvalue" if index == 2 else None
+        ax.plot(run["step"], run[f"eigenvalue{index}"], color=QUIET, linewidth=0.7, label=label)
+    ax.plot(run["step"], run["eigenvalue1"], color=COLOURS[0], linewidth=1, label="sharpness")
+    ax.plot(run["step"], run["flow"], color=COLOURS[1], label="where the flow would end")
+    ax.plot(run["step"], run["central"], color=COLOURS[2], linestyle="--", label="central flow")
+    if place == "above":
+        for name, label in (("orbit_low", "orbit"), ("orbit_high", None)):
+            height = run[name].iloc[-1]
+            ax.axhline(height, color=COLOURS[3], linestyle="-.", linewidth=1, label=label)
+    reference_line(ax, 1.0, "2/η")
+    flattest = run["minimal"].iloc[-1]
+    if abs(flattest - 1) > 0.05:
+        reference_line(ax, flattest, r"$S_{\mathrm{min}}$", color=INK, linestyle="--")
+    ax.set_xscale("symlog", linthresh=20)
+    ax.set_xlim(0, config.steps)
+    ax.set_ylim(bottom=min(0, run["eigenvalue5"].min()))
+    ax.set(xlabel="Step of descent", ylabel="Eigenvalues of the Hessian, over 2/η")
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+
+
+LIFE = Experiment("life", Life, units, run_unit)
+STUDY = Study(
+    "edge-life",
+    LIFE,
+    {
+        "paper": Life(Setting(depth=3), 0.3, 3, 1000, 200),
+        "quick": Life(Setting(depth=3), 0.3, 3, 300, 30),
+    },
+)
+RATES = {
+    "below": "0.7 times the critical rate",
+    "at": "the critical rate",
+    "above": "1.1 times the critical rate",
+}
+
+EOS_LIFE = Figure(
+    "EOS-life",
+    "Beyond the papers: the life of a run below, at and above the critical rate",
+    tuple(
+        Panel(
+            f"EOS-life-{place}",
+            f"One run at {rate}: sharpness, the next four eigenvalues, where the flow would end, "
+            "central flow" + (" and orbit." if place == "above" else "."),
+            STUDY,
+            partial(plot, place),
+            claims if place == "below" else lambda config, table: (),
+            size=(4.8, 4.2),
+        )
+        for place, rate in RATES.items()
+    ),
+    printed="Not drawn in the papers, which show the sharpness of single runs (FM-1c, FM-1d).",
+    as_run="n = 50, d = 5, depth 3, one Gaussian start of scale 0.3; the same start at three "
+    "rates. The central flow is integrated for the first steps only.",
+)

@@ -1,0 +1,138 @@
+"""The figures of the edge of stability: each claim holds on data that keep it, fails on others."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from deeplin.figures import edge_early, edge_flow, edge_life, edge_orbits
+from deeplin.figures.setting import Setting
+
+LIFE = edge_life.Life(Setting(depth=3), 0.3, 0, steps=40, central_steps=30)
+FLOW = edge_flow.FlowEnds(Setting(depth=3), 0.4, (0.3, 0.9), steps=10, repetitions=3)
+ORBITS = edge_orbits.ModeOrbits((10.0, 9.5, 9.0), 3, ())
+EARLY = edge_early.EarlySharpening(Setting(depth=4), (0.2,), (2.0, 4.0), 5)
+
+
+@pytest.fixture
+def life():
+    tables = []
+    for factor in edge_life.PLACES:
+        step = np.arange(LIFE.steps + 1)
+        table = pd.DataFrame({"factor": factor, "step": step, "gap": 0.5})
+        table["eigenvalue1"] = 1 - 0.3 * np.exp(-step / 5)
+        table["flow"], table["minimal"] = max(1.0, factor), factor
+        table["central"] = table["eigenvalue1"].where(step <= LIFE.central_steps)
+        tables.append(table.assign(modes=1, multiplier=0.9, orbit_found=True, orbit_gap=0.5))
+    return pd.concat(tables)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "rows", "column", "value"),
+    [
+        ("begins with sharpening", lambda t: (t["factor"] == 1.0) & (t["step"] == 0),
+         "eigenvalue1", 3.0),
+        ("settles below the edge", lambda t: t["step"] == LIFE.steps, "eigenvalue1", 1.1),
+        ("until that is stable", lambda t: t["factor"] == 0.7, "flow", 1.2),
+        ("circles the flattest", lambda t: t["factor"] == 1.1, "flow", 1.5),
+        ("central flow follows", lambda t: t["factor"] == 0.7, "central", 0.5),
+        ("ends on an orbit", lambda t: t["factor"] == 1.1, "orbit_gap", 0.6),
+        ("orbit is stable", lambda t: t["factor"] == 1.1, "multiplier", 1.1),
+    ],
+)  # fmt: skip
+def test_claims_about_the_life_of_a_run_can_fail(fragment, rows, column, value, check_broken, life):
+    bad = life.reset_index(drop=True)
+    bad.loc[rows(bad), column] = value
+    check_broken(edge_life.claims, fragment, LIFE, life, bad)
+
+
+def ends(values, status="converged"):
+    """Runs at both rates that go through these values."""
+    rows = [
+        {"factor": factor, "repetition": k, "step": step, "status": status, "end": value}
+        for factor in FLOW.factors
+        for k in range(FLOW.repetitions)
+        for step, value in enumerate(values)
+    ]
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "values"),
+    [
+        ("Descent lowers the sharpness", [1.5, 1.2, 1.3, 0.9, 0.8]),
+        ("each iterate to the second next", [1.5, 1.2, 1.6, 1.1, 0.9]),
+        ("regain is small", [1.5, 1.0, 1.4, 0.9, 0.8]),
+        ("ends where the flow would end flatter", [0.8, 0.7, 0.85, 0.9, 0.95]),
+        ("ends below the edge", [1.8, 1.7, 1.6, 1.5, 1.4]),
+    ],
+)
+def test_claims_about_where_flows_end_can_fail(fragment, values, check_broken):
+    good = ends([1.5, 1.3, 1.1, 1.0, 0.9])
+    check_broken(edge_flow.claims, fragment, FLOW, good, ends(values))
+
+
+def test_a_change_that_is_no_more_than_the_accuracy_is_no_rise():
+    rises = edge_flow.rises(ends([1.5, 1.5 * (1 + 1e-8), 1.0]))
+    assert (rises["share"] == 0).all()
+    assert len(edge_flow.rises(ends([1.0, 2.0], status="diverged"))) == 0
+
+
+@pytest.fixture
+def orbits():
+    rows = []
+    for rate in ORBITS.all_rates:
+        count = int(np.sum(rate > ORBITS.thresholds))
+        for mode in range(3):
+            size = np.sqrt(max(rate / ORBITS.thresholds[mode] - 1, 0))
+            columns = {"rate": rate, "mode": mode, "target": ORBITS.targets[mode]}
+            columns |= {"amplitude": size, "exact": size, "modes": count, "expected": count}
+            rows.append(columns | {"multiplier": 0.99})
+    return pd.DataFrame(rows)
+
+
+@pytest.mark.parametrize(
+    ("fragment", "change"),
+    [
+        ("begin to oscillate", lambda t: {"modes": np.maximum(t["modes"] - 1, 0)}),
+        ("amplitudes of X-12", lambda t: {"amplitude": 1.001 * t["amplitude"]}),
+        ("While one mode", lambda t: {"multiplier": np.where(t["expected"] == 1, 1.1, 0.9)}),
+        ("several modes", lambda t: {"multiplier": np.where(t["expected"] > 1, 1.1, 0.9)}),
+    ],
+)
+def test_claims_about_orbits_can_fail(fragment, change, check_broken, orbits):
+    check_broken(edge_orbits.claims, fragment, ORBITS, orbits, orbits.assign(**change(orbits)))
+
+
+def test_the_thresholds_are_the_published_ones():
+    assert ORBITS.thresholds == pytest.approx([0.0309439, 0.0331343, 0.0356111], abs=5e-8)
+
+
+@pytest.fixture
+def early():
+    runs = [
+        {"scale": 0.2, "spread": spread, "repetition": k, "halved": True}
+        | {"growth": 1.0, "small": 0.9, "large": 0.1}
+        for spread in EARLY.spreads
+        for k in range(5)
+    ]
+    curve = [
+        {"scale": 0.0, "spread": 0.0, "halved": False, "share": share, "sharpness": 2.0}
+        | {"exact": 2.02, "time": float(k)}
+        for share in edge_early.CURVES
+        for k in range(4)
+    ]
+    return pd.DataFrame([*runs, *curve])
+
+
+@pytest.mark.parametrize(
+    ("fragment", "change"),
+    [
+        ("the sharpness grows", {"growth": -1.0}),
+        ("The smaller half", {"small": 0.5}),
+        ("The larger half", {"large": 0.5}),
+        ("On white inputs", {"sharpness": 3.0}),
+    ],
+)
+def test_claims_about_early_sharpening_can_fail(fragment, change, check_broken, early):
+    bad = early.assign(**change)
+    check_broken(edge_early.claims, fragment, EARLY, early, bad)
