@@ -38,8 +38,10 @@ def _headline(report: Mapping[str, Any]) -> str:
         "stopped": "Not finished: the network was still moving",
         "diverged": "Not trained: the network diverged",
     }[status]
+    targets = len(report["targets"])
+    summed = f" (summed over the {targets} targets)" if targets > 1 else ""
     text = (
-        f"{did} after {report['steps']} steps of {report['optimizer']}, at learning rate "
+        f"{did} after {report['steps']} steps of {report['optimizer']}{summed}, at learning rate "
         f"{report['learning_rate']:.3g}."
     )
     if report["status"] == "diverged":
