@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from deeplin.figures import fm_4
 from deeplin.figures.critical_scales import ScaleCritical, critical_claims
 from deeplin.figures.data_sets import (
     DATA_SETS,
@@ -90,3 +91,13 @@ def test_a_scale_that_moves_the_critical_rate_breaks_the_sentence(check_broken):
     good = pd.DataFrame({"scale": [0.25, 0.5], "ratio": [0.98, 0.99], "settled": [4, 4]})
     bad = good.assign(ratio=[0.98, 0.6])
     check_broken(critical_claims, "does not depend on the scale", config, good, bad)
+
+
+def test_residual_starts_are_judged_on_as_many_data_sets_as_gaussian_ones():
+    presets = fm_4.EVERYWHERE.presets
+    assert len(presets["paper"].data_seeds) >= 10
+    assert len(presets["quick"].data_seeds) == 3
+    assert {config.setting.initialization for config in presets.values()} == {"residual"}
+    assert {config.setting.initialization for config in fm_4.CRITICAL.presets.values()} == {
+        "residual"
+    }

@@ -18,7 +18,7 @@ from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Panel, Study
 from deeplin.figures.relu_sweep import DEPTH, INPUTS, OUTPUTS, WIDTH
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.style import QUIET, look
+from deeplin.figures.style import QUIET, look, plain_numbers
 from deeplin.figures.tables import Table
 from deeplin.networks import Network, initialize
 from deeplin.problems.synthetic import relu_teacher
@@ -209,6 +209,7 @@ def plot(config: Interpolating, table: Table, ax: Axes) -> None:
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
     ax.set_xscale("log")
     ax.set_yscale("log")
+    plain_numbers(ax.yaxis)
     ax.set(
         xlabel=r"$\alpha$ (with $\beta = 1$) or $\beta$ (with $\alpha = 1$)", ylabel="Excess risk"
     )
@@ -222,8 +223,9 @@ STUDY = Study(
     "bo-2-printed",
     INTERPOLATING,
     {
-        # The two ends decide the claims; a network takes a hundred factorisations of size 1500.
-        "paper": Interpolating((1e-4, 1e-3), repetitions=10),
+        # The two ends decide the claims; a network takes up to a hundred factorisations of a matrix
+        # of size 1500, so six data sets.
+        "paper": Interpolating((1e-4, 1e-3), repetitions=6),
         "quick": Interpolating((1e-4, 1e-3), repetitions=4, samples=100),
     },
 )

@@ -14,7 +14,7 @@ from deeplin.figures.bo_spikes import ALPHA, WIDTH, draw, last_layer, population
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.figure import Study
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.style import look
+from deeplin.figures.style import QUIET, look, plain_numbers
 from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit, run_keys
 from deeplin.theory import random_start_bound, risk_split
@@ -132,10 +132,13 @@ def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
         means.index, means["gained"], label=r"$\|\Theta_\perp - \Theta_\perp(0)\|^2$", **look(0)
     )
     ax.plot(means.index, means["xi"], label=r"$\Xi$", **look(1))
-    ax.plot(means.index, means["printed"], ":", label=r"bound on $\Xi$, printed", **look(2))
+    # wide and pale: the first term, which both share, is far larger than the second
+    wide = {"color": QUIET, "linewidth": 6, "alpha": 0.4}
+    ax.plot(means.index, means["printed"], label=r"bound on $\Xi$, printed", **wide)
     ax.plot(means.index, means["corrected"], "--", label=r"bound on $\Xi$, corrected", **look(3))
     ax.set_xscale("log")
     ax.set_yscale("log")
+    plain_numbers(ax.xaxis)
     ax.set(xlabel="Depth $L$", ylabel="Squared size")
     ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.setting import Setting
-from deeplin.figures.style import INK, look
+from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit, run_key
 from deeplin.training import empirical_critical_rate
@@ -94,7 +94,7 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
     ax.set_xticks(config.depths, [str(depth) for depth in config.depths])
     ax.minorticks_off()
     ax.set(xlabel="Depth", ylabel="Critical rate relative to the exact one")
-    ax.legend(loc="best")
+    legend_below(ax, 4)
 
 
 def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:

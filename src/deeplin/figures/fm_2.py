@@ -130,6 +130,7 @@ FM_2 = Figure(
             THRESHOLDS,
             plot_thresholds,
             threshold_claims,
+            size=(4.8, 3.9),
         ),
     ),
     printed="The setting of the residual initialisation with s = 0.25 and depths 5, 10, 20, 40; "

@@ -7,7 +7,15 @@ from functools import partial
 import numpy as np
 
 from deeplin.figures.claims import Claim
+from deeplin.figures.critical_scales import (
+    SCALE_CRITICAL,
+    ScaleCritical,
+    critical_claims,
+    plot_critical,
+)
+from deeplin.figures.data_sets import DATA_SETS, DataSets, general_claims, plot_data_sets
 from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.fm_1 import DATA_SEEDS, RELATIVE_RATES
 from deeplin.figures.fm_1 import SWEEP as GAUSSIAN_SWEEP
 from deeplin.figures.scale_claims import conditioning_claim, distance_claims, sharpness_claims
 from deeplin.figures.scale_plots import plot_distance, plot_sharpness
@@ -41,6 +49,24 @@ TRAINING = Study(
     },
 )
 
+EVERYWHERE = Study(
+    "fm-4-data-sets",
+    DATA_SETS,
+    {
+        "paper": DataSets(RESIDUAL, DATA_SEEDS, (0.25, 0.5, 1.0), RELATIVE_RATES, 10_000, 10),
+        "quick": DataSets(RESIDUAL, DATA_SEEDS[:3], (0.25, 1.0), RELATIVE_RATES, 10_000, 3),
+    },
+)
+BISECTED = (SCALES[1], SCALES[4], SCALES[7])
+CRITICAL = Study(
+    "fm-4-critical",
+    SCALE_CRITICAL,
+    {
+        "paper": ScaleCritical(RESIDUAL, BISECTED, starts=12, steps=20_000),
+        "quick": ScaleCritical(RESIDUAL, BISECTED, starts=4, steps=4_000),
+    },
+)
+
 
 def four_b_claims(config: ScaleSweep, table: Table, gaussian: Table) -> list[Claim]:
     """Those of a scale sweep, and the comparison with Gaussian starts."""
@@ -58,6 +84,14 @@ FM_4 = Figure(
             SWEEP,
             plot_distance,
             distance_claims,
+        ),
+        Panel(
+            "FM-4a-critical",
+            "Beyond the paper: the critical rate from three scales, by bisection for every start, "
+            "relative to the exact 2/S_min.",
+            CRITICAL,
+            plot_critical,
+            critical_claims,
         ),
         Panel(
             "FM-4b",
@@ -81,6 +115,15 @@ FM_4 = Figure(
             TRAINING,
             partial(plot_training, learning_rate=0.1, subsample=5),
             lambda config, table: edge_of_stability_claims(table, 0.1),
+        ),
+        Panel(
+            "FM-4-data-sets",
+            "Beyond the paper: the same sentences on other data sets. Dashed: 2/η of each rate; "
+            "dotted: S_min.",
+            EVERYWHERE,
+            plot_data_sets,
+            general_claims,
+            size=(5.8, 3.9),
         ),
     ),
     printed="W_k = I + s/√(Ld) N_k with s from 0 to 1.7 (10 values), p a random unit vector that "

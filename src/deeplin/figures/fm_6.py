@@ -61,7 +61,7 @@ def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
     ax.scatter(points["sharpness"], points["gap"], s=8, color=COLOURS[0], alpha=0.5, linewidth=0)
     ends = np.array([points["sharpness"].min(), points["sharpness"].max()])
     label = f"slope {line.slope:.2f} ± {line.stderr:.2f}, intercept {line.intercept:.2f}"
-    ax.plot(ends, line.intercept + line.slope * ends, color=INK, label=label)
+    ax.plot(ends, line.intercept + line.slope * ends, color=INK, label=label.replace("-", "−"))
     (slope, error), (intercept, _) = PUBLISHED.values()
     label = f"published: {slope} ± {error}, {intercept}".replace("-", "−")
     ax.plot(ends, intercept + slope * ends, "--", color=COLOURS[1], label=label)

@@ -28,7 +28,6 @@ from deeplin.networks import Network
 from deeplin.sharpness import sharpness
 from deeplin.sweep import Experiment, Unit, coordinate_words
 from deeplin.theory import minimal_sharpness, residual_constants, residual_displacement
-from deeplin.theory.residual_initialization import ResidualConstants
 
 STEP = 0.01
 """η·L: about a hundredth of the stability limit, so that descent stands for the flow."""
@@ -86,35 +85,34 @@ def run_displacement(config: Displacements, unit: Unit) -> pd.DataFrame:
     )
 
 
+def constants_of(config: Displacements) -> pd.DataFrame:
+    """The constants of FM-T4 and FM-C3, one row for each depth at which FM-L3 is admissible."""
+    width = Setting().dimension
+    found = {L: residual_constants(config.scale, width, L) for L in config.depths}
+    return pd.DataFrame({L: c._asdict() for L, c in found.items() if c is not None}).T
+
+
+def _depths(values) -> dict[str, float]:
+    return {f"L = {int(L)}": float(value) for L, value in values.items()}
+
+
 def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
     """FM-T4 and FM-C3: what they conclude, and whether their constants cover these runs."""
-    by = table["depth"]
+    by, limits = table["depth"], constants_of(config)
     lines: list[Any] = [
         stats.linregress(np.log(runs["depth"]), np.log(runs["moved"]))
         for _, runs in table.groupby("data_seed")
     ]
     mean, half = mean_interval(np.array([line.slope for line in lines]))
-    known: dict[int, ResidualConstants] = {}
-    for L in config.depths:
-        found = residual_constants(config.scale, Setting().dimension, L)
-        if found is not None:
-            known[L] = found
-    covered = table[by.isin(list(known))]
-    part = covered.groupby("depth")
-    limits = pd.DataFrame({L: c._asdict() for L, c in known.items()}).T
-    over = (part["gap"].max() / limits["gap"]).to_dict()
+    part = table[by.isin(limits.index)].groupby("depth")
     far = part["moved"].max() / limits["radius"]
     faster = part["rate"].min() / limits["rate"]
     room = part["sharpness"].max() / (limits["sharpness_ratio"] * part["condition"].min())
-
-    def named(values) -> dict[str, float]:
-        return {f"L = {int(L)}": float(value) for L, value in values.items()}
-
     return [
         Claim(
             "From a residual start the flow converges to a minimiser, at every depth (FM-T4): "
             "share of the runs",
-            named((table["status"] == "converged").groupby(by).mean()),
+            _depths((table["status"] == "converged").groupby(by).mean()),
             lower=1.0,
             name="converges",
             reason="All of them; the gap reaches rounding within the steps.",
@@ -134,7 +132,7 @@ def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
         Claim(
             "FM-T4 covers these runs with the constants of its proof: R(W(0)) − R_min over "
             "C_4λ²‖p‖²/Λ, where FM-L3 is admissible",
-            named(over),
+            _depths(part["gap"].max() / limits["gap"]),
             upper=1.0,
             name="start within C_4",
             reason="The theorem's own hypothesis.",
@@ -144,7 +142,7 @@ def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
         ),
         Claim(
             "The gap decays at least at the rate μ of the proof: measured rate over μ",
-            named(faster),
+            _depths(faster),
             lower=1.0,
             name="rate",
             reason="FM-L7; although these starts do not meet the hypothesis on C_4.",

@@ -180,7 +180,10 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
         ("apart", r"$|S/S_{\mathrm{bal}} - 1|$"),
     )
     for index, (column, label) in enumerate(rows):
-        ax.plot(medians["epsilon"], medians[column].clip(lower=1e-15), label=label, **look(index))
+        # the first is open and larger: where two are at the floor, both show
+        style = {"markersize": 8, "markerfacecolor": "none"} if index == 0 else {}
+        height = medians[column].clip(lower=1e-15)
+        ax.plot(medians["epsilon"], height, label=label, **look(index), **style)
     grid = np.sort(medians["epsilon"])
     ax.plot(grid, grid, color=INK, linestyle=":", linewidth=1, label=r"$\varepsilon$")
     ax.set_xscale("log")

@@ -13,7 +13,7 @@ from deeplin.figures.claims import Claim
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.statistics import TREND_LEVEL, trend
-from deeplin.figures.style import INK, legend_below, look
+from deeplin.figures.style import INK, look
 from deeplin.figures.tables import Table
 from deeplin.networks import Network
 from deeplin.problems.synthetic import separable
@@ -103,7 +103,8 @@ def plot(config: Contrast, table: Table, ax: Axes) -> None:
         xlabel="Learning rate relative to the threshold of its problem",
         ylabel="Final loss (gap) over that at the start",
     )
-    legend_below(ax, 3, columns=1)  # long names: side by side they would crush the axes
+    # long names: side by side they would crush the axes; lower than the label of the axis
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=1, frameon=False)
 
 
 def claims(config: Contrast, table: Table) -> list[Claim]:
@@ -172,6 +173,7 @@ TALK_LOG = Figure(
             ),
             plot,
             claims,
+            size=(4.8, 4.2),
         ),
     ),
     printed="Stated, not drawn: for classification with linearly separable data and logistic loss, "
