@@ -154,6 +154,28 @@ def benign(axes):
     axes.legend(loc="upper left")
 
 
+def edge(left, right):
+    """One start at the critical rate and above it: sharpness, and where the flow would end."""
+    data = dl.problems.synthetic.flat_minima(seed=9).problem
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 5, 1), scale=0.3)
+    critical = dl.theory.critical_learning_rate(data, depth=3)
+    for axes, factor in ((left, 0.95), (right, 1.1)):
+        rate = factor * critical
+        run = dl.gradient_descent(
+            data, net, rate, 60, record_every=1, record=("sharpness", "flow_sharpness")
+        )
+        steps = run.records["step"]
+        axes.plot(steps, run.records["sharpness"], color=COLOURS[0], label="sharpness")
+        ends = run.records["flow_sharpness"]
+        axes.plot(steps, ends, color=COLOURS[1], linewidth=2.5, label="where the flow would end")
+        axes.axhline(2 / rate, color=INK, linestyle=":", label="2/η")
+        axes.axhline(2 / critical, color=QUIET, linestyle="--", label="$S_{min}$")
+        axes.set(xlabel="step", xlim=(0, 60), ylim=(0, None))
+        axes.set_title(f"η = {factor:g} of the critical rate")
+    left.set_ylabel("sharpness")
+    right.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
 def main():
     FOLDER.mkdir(exist_ok=True)
     plots = {
@@ -162,6 +184,7 @@ def main():
         "concept-flat-minima": (flat_minima, 1),
         "concept-initialisations": (initialisations, 2),
         "concept-benign": (benign, 1),
+        "concept-edge": (edge, 2),
     }
     for name in sys.argv[1:] or plots:
         plot, columns = plots[name]
