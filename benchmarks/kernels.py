@@ -13,7 +13,7 @@ import deeplin as dl
 from deeplin.dynamics.batches import Batches
 from deeplin.kernels.compiling import call
 from deeplin.kernels.singular_values import extreme_singular
-from deeplin.kernels.wide import Diagonal, Motion, Network, descend
+from deeplin.kernels.wide import Diagonal, Motion, Moving, descend
 from deeplin.networks import products
 from deeplin.problems import synthetic
 from deeplin.sharpness.operators import AutodiffHessian, ReducedHessian
@@ -91,7 +91,7 @@ def _wide(widths=(100,) * 10 + (1,), steps: int = 50):
 
     def compiled():
         flat = np.concatenate([layer.ravel() for layer in layers])
-        call(descend, Network(flat, np.zeros(0), sizes), target, motion, steps, 0.0)
+        call(descend, Moving(flat, np.zeros(0), sizes), target, motion, steps, 0.0)
 
     return plain, compiled
 

@@ -1,11 +1,14 @@
 """The table of kernels: what it names exists."""
 
+import importlib
+import sys
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from deeplin.kernels import TABLE
+from deeplin.kernels.compiling import call
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,3 +28,26 @@ def test_every_module_of_the_room_is_in_the_table():
     modules = {path.stem for path in ROOT.glob("src/deeplin/kernels/*.py")}
     parts = {"__init__", "lanes", "products", "units", "compiling"}  # what the kernels are made of
     assert {row.kernel.partition(".")[0] for row in TABLE} == modules - parts
+
+
+def test_code_saved_with_types_that_have_gone_is_compiled_anew(tmp_path, monkeypatch):
+    """numba names the types of arguments in its index, and cannot read it without them."""
+    monkeypatch.syspath_prepend(tmp_path)
+    source = """
+from typing import NamedTuple
+from numba import njit
+
+class {name}(NamedTuple):
+    value: float
+
+@njit(cache=True)
+def double(given):
+    return {factor} * given.value
+"""
+    for name, factor in (("Before", 2), ("After", 2.0)):
+        (tmp_path / "saved_kernel.py").write_text(source.format(name=name, factor=factor))
+        sys.modules.pop("saved_kernel", None)
+        importlib.invalidate_caches()
+        module = import_module("saved_kernel")
+        assert call(module.double, getattr(module, name)(1.5)) == 3.0
+    sys.modules.pop("saved_kernel")

@@ -150,11 +150,6 @@ def test_zero_inputs_have_no_eigenvalues():
         problem.alignment
 
 
-def test_rank_deficiency_is_named_where_full_rank_is_needed(wide_problem):
-    with pytest.raises(dl.InputError, match="rank is 6 with 10 inputs"):
-        wide_problem.require_full_rank("FM-A2")
-
-
 def test_quantities_of_one_target_refuse_several(rng):
     problem = dl.Problem.from_data(rng.normal(size=(9, 3)), rng.normal(size=(9, 2)))
     with pytest.raises(dl.InputError, match="one target; this problem has 2"):

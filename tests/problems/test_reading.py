@@ -333,7 +333,7 @@ def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
     for reading in (remote, array):
         _same(reading.problem, local.problem)
     assert remote.notes == local.notes
-    monkeypatch.setattr(gathering, "PATIENCE", 0.5)
+    monkeypatch.setattr(gathering, "CONNECT_SECONDS", 0.5)
     with pytest.raises(dl.InputError, match="no dask scheduler"):
         read_problem(path, "y", cluster="tcp://127.0.0.1:1")
 

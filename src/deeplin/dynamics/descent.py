@@ -126,8 +126,8 @@ def gradient_descent(
         watch=watch,
     )
     dynamics = choose(backend, problem, objective, ensemble, rules, update)
-    moments = steps_to_record(record_every, steps)
-    state = drive(dynamics, dynamics.start(), moments, recorder)
+    stops = steps_to_record(record_every, steps)
+    state = drive(dynamics, dynamics.start(), stops, recorder)
     close = CLOSE * before["gap"] if goal is None and objective.has_gap else None
     return finish(objective, recorder, state, close, **_rule(update, rates, ensemble))
 

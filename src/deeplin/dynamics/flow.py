@@ -123,8 +123,8 @@ def gradient_flow(
         ensemble, None if times is None else measured, keep_weights=keep_weights, unit="time"
     )
     flow = FlowSteps(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
-    moments = _up_to(times or iter([end]), end)
-    state = drive(flow, flow.start(), moments, recorder)
+    stops = _up_to(times or iter([end]), end)
+    state = drive(flow, flow.start(), stops, recorder)
     return _finish(flow, recorder, state, end)
 
 
@@ -236,12 +236,12 @@ def _times(every, at, end: float) -> Iterator[float] | None:
         return (interval * index for index in count())
     if at is None:
         return None
-    moments = finite_array("at", list(at), (1,))
-    if moments[0] < 0 or np.any(np.diff(moments) <= 0):
-        raise InputError(f"at is {moments.tolist()}; pass increasing times from 0 on.")
-    if end < HORIZON and moments[-1] > end:
-        raise InputError(f"at goes to {moments[-1]:g}, beyond the end of the flow at {end:g}.")
-    return iter([*moments.tolist(), *([end] if moments[-1] < end else [])])
+    asked = finite_array("at", list(at), (1,))
+    if asked[0] < 0 or np.any(np.diff(asked) <= 0):
+        raise InputError(f"at is {asked.tolist()}; pass increasing times from 0 on.")
+    if end < HORIZON and asked[-1] > end:
+        raise InputError(f"at goes to {asked[-1]:g}, beyond the end of the flow at {end:g}.")
+    return iter([*asked.tolist(), *([end] if asked[-1] < end else [])])
 
 
 def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Run:

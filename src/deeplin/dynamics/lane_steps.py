@@ -16,7 +16,7 @@ from deeplin.dynamics.lane_group import Group, unpack
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
-from deeplin.kernels.compiling import call, digest, thread_count
+from deeplin.kernels.compiling import call, kernel_digest, thread_count
 from deeplin.kernels.lanes import LANES
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
@@ -112,7 +112,7 @@ def _orders(update: Update, network: Network) -> _Orders:
 def _linear(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for linear networks with its data."""
     outputs, size = network.outputs, sum(network.widths)
-    kernel = linear_kernel(square, outputs == 1, orders.options, digest())
+    kernel = linear_kernel(square, outputs == 1, orders.options, kernel_digest())
     arrays = [np.asarray(a) for a in (*objective.data[0][:2], *objective.data[1:])]
     dtype = arrays[0].dtype
     nothing = [np.zeros((0, 0), dtype)] * (4 - len(arrays))
@@ -129,7 +129,7 @@ def _linear(objective: Objective, orders: _Orders, network: Network, square: int
 
 def _rows(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for GELU and ReLU networks with its data."""
-    kernel = rows_kernel(square, network.activation == "gelu", orders.options, digest())
+    kernel = rows_kernel(square, network.activation == "gelu", orders.options, kernel_digest())
     inputs, targets = (np.asarray(matrix) for matrix in objective.data[0][:2])
     data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
     total, widest = BLOCK * sum(network.widths), 2 * BLOCK * max(network.widths)

@@ -18,7 +18,7 @@ from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.state import LOST, Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.wide import ROWS, Diagonal, Motion, Network, descend
+from deeplin.kernels.wide import ROWS, Diagonal, Motion, Moving, descend
 from deeplin.problems import Problem
 
 
@@ -113,7 +113,7 @@ class RankSteps(Stepwise):
             float(self.learning_rate[run]), float(self.momentum),
             float(self.rules.goal[run]), float(self.rules.ceiling[run]),
         )  # fmt: skip
-        network = Network(weights, velocity, self.widths)
+        network = Moving(weights, velocity, self.widths)
         return call(descend, network, self.targets[run], motion, *begun)
 
     def _pack(self, layers: tuple[Any, ...], run: int) -> np.ndarray:

@@ -13,7 +13,7 @@ import numpy as np
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
-from deeplin.kernels.compiling import call, digest, thread_count
+from deeplin.kernels.compiling import call, kernel_digest, thread_count
 from deeplin.kernels.lanes import LANES
 from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel, write_columns
 from deeplin.networks import Network
@@ -31,7 +31,7 @@ class ReluSteps(Stepwise):
         self.dtype = ensemble.weights[0].dtype
         self.inputs, self.targets = np.ascontiguousarray(inputs), np.ascontiguousarray(targets)
         self.rates = (-2 / len(inputs) * update.learning_rate).astype(self.dtype)
-        self.kernel = rectified_kernel(_lanes(self.hidden), digest())
+        self.kernel = rectified_kernel(_lanes(self.hidden), kernel_digest())
         self.packed: dict[int, tuple[Layers, Layers]] = {}
         self.pace = Pace(ensemble.numbers * max(1, len(inputs) // 8))
 

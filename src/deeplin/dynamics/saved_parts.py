@@ -120,10 +120,10 @@ def _shapes(network: Network) -> tuple:
 def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | None:
     if parts is None:
         return None
-    moments = records.get("time", records.get("step"))
-    if moments is None:
+    times = records.get("time", records.get("step"))
+    if times is None:
         raise InputError("run/trajectory has no run/records/step or run/records/time beside it.")
-    states = _network("run/trajectory", parts, len(moments))
+    states = _network("run/trajectory", parts, len(times))
     first = jax.tree.map(lambda leaf: leaf[0], states)
     if _shapes(first) != _shapes(network):
         raise InputError("run/trajectory and run/network have different layers.")
@@ -144,8 +144,8 @@ def _records(parts: Any, batch: int | None) -> Records:
     if len({len(column) for column in parts.values()}) > 1:
         raise InputError("the columns of run/records have different lengths.")
     for name in {"step", "time"} & set(parts):
-        moments = finite_array(f"run/records/{name}", parts[name], (1,))
-        if moments[0] < 0 or np.any(np.diff(moments) <= 0):
+        times = finite_array(f"run/records/{name}", parts[name], (1,))
+        if times[0] < 0 or np.any(np.diff(times) <= 0):
             raise InputError(f"run/records/{name} does not increase from 0 or later.")
     return Records(parts)
 

@@ -75,19 +75,19 @@ class Observer(Protocol):
         ...
 
 
-def drive(dynamics: Dynamics, state: State, moments: Iterable[float], observer: Observer) -> State:
-    """The loop of every dynamics: to each moment in turn, until the last one or until all stopped.
+def drive(dynamics: Dynamics, state: State, stops: Iterable[float], observer: Observer) -> State:
+    """The loop of every dynamics: to each stop in turn, until the last one or until all stopped.
 
-    `advance` is called at least once for each moment, because that is where a run is checked
+    `advance` is called at least once for each stop, because that is where a run is checked
     against its goal, and again while some run is short of it.
     """
-    for moment in moments:
+    for stop in stops:
         while True:
-            state = dynamics.advance(state, moment)
+            state = dynamics.advance(state, stop)
             check_interrupt()
-            if not np.any(state.running & (dynamics.clock(state) < moment)):
+            if not np.any(state.running & (dynamics.clock(state) < stop)):
                 break
-        observer.note(min(moment, np.max(dynamics.clock(state))), state)
+        observer.note(min(stop, np.max(dynamics.clock(state))), state)
         if not np.any(state.running):
             break
     return state

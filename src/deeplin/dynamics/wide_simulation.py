@@ -111,8 +111,8 @@ def _descend(cases: Cases, orders: Orders) -> WideRun:
         return {name: np.stack([getattr(m, name) for m in memories]) for name in ("risk", "path")}
 
     recorder = Recorder(ensemble, measure)
-    moments = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
-    end = drive(steps, steps.start(), moments, recorder)
+    stops = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
+    end = drive(steps, steps.start(), stops, recorder)
     records = recorder.records()
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
     path = records["path"] * rates / n * np.sqrt(n)

@@ -35,7 +35,7 @@ PIECE = 1 << 20
 SECONDS = 30
 """A connection that is silent for so long is closed."""
 CONNECTIONS = 64
-PATIENCE = 60
+QUEUE_SECONDS = 60
 """Seconds a question waits for the one before it."""
 
 
@@ -156,7 +156,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _alone(self, compute: Any, *arguments: Any) -> dict[str, Any]:
         """Compute one question at a time; get ready for the first."""
-        if not self.server.computing.acquire(timeout=PATIENCE):
+        if not self.server.computing.acquire(timeout=QUEUE_SECONDS):
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Another question is being answered.")
         try:
             if self.server.prepare is not None:

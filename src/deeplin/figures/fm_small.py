@@ -54,7 +54,7 @@ def run_unit(config: SmallStarts, unit: Unit) -> pd.DataFrame:
     key = run_key(config.seed, data_seed=setting.data_seed, part="small")
     widths = (setting.dimension,) * config.depth + (1,)
     start = initialize.zero_layer(key, widths, scale)
-    gap = 1e-10 * (problem.target_moment - problem.minimal_risk)
+    gap = 1e-10 * problem.zero_gap
     run = gradient_flow(problem, start, gap=gap)
     weights = [np.asarray(weight) for weight in run.network.weights]
     tops = extremes_of_layers(weights)

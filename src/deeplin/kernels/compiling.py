@@ -15,7 +15,7 @@ from filelock import FileLock
 
 
 @cache
-def digest() -> str:
+def kernel_digest() -> str:
     """Digest of the code of all kernels.
 
     A kernel holds it in its closure: numba's cache on disk would notice changes of one file only.
@@ -39,7 +39,12 @@ def call(kernel: Any, *arguments: Any) -> Any:
             folder = Path(kernel.stats.cache_path)
             folder.mkdir(parents=True, exist_ok=True)
             with FileLock(folder / "deeplin-kernels.lock"):
-                kernel.compile(types)
+                try:
+                    kernel.compile(types)
+                except AttributeError:  # saved by older code, with types that have gone since
+                    for index in folder.glob("*.nbi"):
+                        index.unlink()
+                    kernel.compile(types)
         _READY.add(key)
     return kernel(*arguments)
 

@@ -45,7 +45,7 @@ class Integration(NamedTuple):
 
 
 @numba.njit(nogil=True, cache=True, fastmath=SUMS)
-def descend(widths, weights, readout, covariance, optimum, v, u, field):
+def gradient_field(widths, weights, readout, covariance, optimum, v, u, field):
     """The field −∇R into `field`; returns R − R_min."""
     outputs, last, d, value = len(readout), widths.size - 1, widths[0], 0.0
     field[:] = 0
@@ -110,7 +110,7 @@ def _first_step(network, moments, weights, integration, scratch):
     slope = _size(stages[0], weights, weights, rtol, atol)
     trial = 1e-6 if min(near, slope) < 1e-5 else 0.01 * near / slope
     point[:] = weights + trial * stages[0]
-    descend(widths, point, readout, covariance, optimum, v, u, stages[1])
+    gradient_field(widths, point, readout, covariance, optimum, v, u, stages[1])
     change[:] = stages[1] - stages[0]
     bend = _size(change, weights, weights, rtol, atol) / trial
     steepest = max(slope, bend)
@@ -126,7 +126,7 @@ def _flow(network, moments, weights, integration, clock, goal, scratch):
     stages, point, change, v, u = scratch
     widths, readout = network
     covariance, optimum = moments
-    value = descend(widths, weights, readout, covariance, optimum, v, u, stages[0])
+    value = gradient_field(widths, weights, readout, covariance, optimum, v, u, stages[0])
     if value <= goal:
         return clock, 0, 0, REACHED
     if not np.isfinite(value):
@@ -139,7 +139,7 @@ def _flow(network, moments, weights, integration, clock, goal, scratch):
             step = until - clock
         for s in range(1, last + 1):
             _combined(weights, stages, pair.stages[s], s, step, point)
-            value = descend(widths, point, readout, covariance, optimum, v, u, stages[s])
+            value = gradient_field(widths, point, readout, covariance, optimum, v, u, stages[s])
         change[:] = 0
         _combined(change, stages, pair.error, last + 1, step, change)
         error = _size(change, weights, point, rtol, atol)

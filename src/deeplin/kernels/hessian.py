@@ -19,7 +19,7 @@ SUMS = {"reassoc", "contract"}
 """What the compiler may do to sums: take several terms at a time. NaN stays NaN."""
 
 
-class Network(NamedTuple):
+class FlatNetwork(NamedTuple):
     """One network, or a batch of them with a leading axis in `weights`."""
 
     widths: np.ndarray
@@ -168,17 +168,19 @@ def frames(networks, readouts, optimum, frame):
     (widths, weights, curvature), (left, right, lengths) = networks, frame
     for b in range(len(weights)):
         own = Frame(left[b], right[b], lengths[b])
-        find_frame(Network(widths, weights[b], curvature), readouts[b], optimum, own)
+        find_frame(FlatNetwork(widths, weights[b], curvature), readouts[b], optimum, own)
 
 
 @numba.njit(nogil=True, cache=True)
-def multiply_members(networks, frame, members, vectors, images):
+def multiply_members(networks, frames, members, vectors, images):
     """Hx for each of the members and its x."""
-    (widths, weights, curvature), (left, right, lengths) = networks, frame
+    (widths, weights, curvature), (left, right, lengths) = networks, frames
     scratch = np.empty_like(left[0]), np.empty_like(left[0])
     for row, b in enumerate(members):
         own = Frame(left[b], right[b], lengths[b])
-        multiply(Network(widths, weights[b], curvature), own, vectors[row], images[row], scratch)
+        multiply(
+            FlatNetwork(widths, weights[b], curvature), own, vectors[row], images[row], scratch
+        )
 
 
 @numba.njit(nogil=True, cache=True)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplin.kernels.hessian import Frame, Network, find_frame, multiply, transport, turns
+from deeplin.kernels.hessian import FlatNetwork, Frame, find_frame, multiply, transport, turns
 from deeplin.kernels.tracking import (
     AGE,
     DONE,
@@ -106,7 +106,7 @@ def along_kernel(sources: str):
         for b in range(members[0], members[1]):
             one = (state[0][b], state[1][b], state[2][b], state[3][b], state[4][b])
             for t in range(len(weights)):
-                network = Network(widths, weights[t, b], curvature)
+                network = FlatNetwork(widths, weights[t, b], curvature)
                 record(network, readouts[t, b], optimum, tolerance, one, scratch)
                 number, count = one[3], one[4]
                 value[t, b] = number[VALUE]
@@ -119,7 +119,7 @@ def along_kernel(sources: str):
                 back = (one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy(), one[4].copy())
                 for before in range(t - 1, max(t - 2 * LOOK_EVERY, -1), -1):
                     back[4][AGE] = 0
-                    network = Network(widths, weights[before, b], curvature)
+                    network = FlatNetwork(widths, weights[before, b], curvature)
                     record(network, readouts[before, b], optimum, tolerance, back, scratch)
                     products[before, b] += back[4][PRODUCTS]
                     if not back[3][VALUE] > value[before, b]:

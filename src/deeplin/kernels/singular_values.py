@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplin.kernels.compiling import call, digest
+from deeplin.kernels.compiling import call, kernel_digest
 from deeplin.kernels.lanes import (
     LANES,
     any_outside,
@@ -104,7 +104,7 @@ def _rotated(matrices: np.ndarray, vectors: bool) -> tuple[np.ndarray, np.ndarra
     m, n = matrices.shape[-2:]
     flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
     count = len(flat)
-    kept, rotate = count if vectors else 0, _kernel(digest())
+    kept, rotate = count if vectors else 0, _kernel(kernel_digest())
     found = np.empty((count, 2)), np.zeros((kept, m)), np.zeros((kept, n))
     cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), GROUP))
     pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]

@@ -18,7 +18,7 @@ ROWS = 4
 FLAGS = {"reassoc", "contract", "nsz", "arcp"}
 
 
-class Network(NamedTuple):
+class Moving(NamedTuple):
     """Layers one after another, and the velocity of the heavy ball likewise (empty without)."""
 
     weights: np.ndarray

@@ -20,7 +20,7 @@ from deeplin.problems.tables import Piece, Table
 
 MULTIPLIERS = min(4, max(1, CORES // 2))
 """Threads that multiply; each holds a chunk."""
-PATIENCE = 10.0
+CONNECT_SECONDS = 10.0
 """Seconds to wait for a dask scheduler."""
 Sum = tuple[Moments | None, int]
 """Moments of the complete rows, if there are any, and the number of other rows."""
@@ -210,7 +210,7 @@ def _client(cluster: Any) -> Iterator[Any]:
             "reading on a cluster needs dask; install it with: pip install 'deeplin[cluster]'."
         ) from error
     try:
-        client = Client(cluster, timeout=PATIENCE)
+        client = Client(cluster, timeout=CONNECT_SECONDS)
     except (OSError, ValueError) as error:
         raise InputError(f"no dask scheduler answers at {cluster!r}: {error}") from error
     with client:

@@ -244,14 +244,6 @@ class Problem:
                 "Pass one column of Y."
             )
 
-    def require_full_rank(self, quantity: str) -> None:
-        """Raise where Σ̂ is singular."""
-        if self.rank < self.dimension:
-            raise InputError(
-                f"{quantity} needs Σ̂ of full rank; its rank is {self.rank} with "
-                f"{self.dimension} inputs. Remove dependent columns or add samples."
-            )
-
     def require_data(self, quantity: str) -> tuple[np.ndarray, np.ndarray]:
         """Return X and Y (n×q), or raise where only moments are known."""
         if self.inputs is None or self.targets is None:

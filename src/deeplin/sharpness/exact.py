@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deeplin.kernels.compiling import call, digest
+from deeplin.kernels.compiling import call, kernel_digest
 from deeplin.kernels.exact_sharpness import CLEAR, exact_kernel
 from deeplin.networks import Network, products
 from deeplin.problems import Problem
@@ -161,7 +161,7 @@ def _widths(weights: list[np.ndarray]) -> list[int]:
 
 @cache
 def _kernel():
-    return exact_kernel(digest())
+    return exact_kernel(kernel_digest())
 
 
 def _norms(items) -> np.ndarray:

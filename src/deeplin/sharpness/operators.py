@@ -141,8 +141,8 @@ class ReducedHessian:
         weights, readouts = map(np.atleast_2d, flat_weights(networks))
         self.dtype = weights.dtype
         widths = np.array(networks.widths)
-        curvature, optimum = moments(problem, self.dtype)
-        self.networks = kernel.Network(widths, weights, curvature)
+        curvature, optimum = curvature_and_optimum(problem, self.dtype)
+        self.networks = kernel.FlatNetwork(widths, weights, curvature)
         left, right = np.empty((2, len(weights), widths.sum()), self.dtype)
         lengths = np.empty((len(weights), 2, len(widths)), self.dtype)
         self.frame = kernel.Frame(left, right, lengths)
@@ -204,7 +204,7 @@ def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:
     return weights, readouts
 
 
-def moments(problem: Problem, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+def curvature_and_optimum(problem: Problem, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
     """2Σ̂ and w*, as the kernels take them."""
     return 2 * problem.covariance.astype(dtype), problem.optimum.reshape(-1).astype(dtype)
 

@@ -24,7 +24,7 @@ import numpy as np
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
 from deeplin.kernels import hessian
-from deeplin.kernels.compiling import call, digest, thread_count
+from deeplin.kernels.compiling import call, kernel_digest, thread_count
 from deeplin.kernels.sharpness_along import along_kernel, pursuit
 from deeplin.kernels.tracking import (
     AGE,
@@ -46,9 +46,9 @@ from deeplin.sharpness.operators import (
     AutodiffHessian,
     as_batch,
     check_subject,
+    curvature_and_optimum,
     flat_weights,
     has_reduced_hessian,
-    moments,
     parameters,
 )
 from deeplin.sharpness.result import HessianSpectrum, Tracked
@@ -205,8 +205,8 @@ class _Networks:
         if self.state is None:
             self.state = tuple(pursuit(shape[1], widths, dtype))
         found = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(shape, np.int64)
-        curvature, optimum = moments(self.problem, dtype)
-        networks = hessian.Network(widths, weights, curvature)
+        curvature, optimum = curvature_and_optimum(self.problem, dtype)
+        networks = hessian.FlatNetwork(widths, weights, curvature)
         data = networks, readouts, optimum, self.tolerance, self.state
         parts = max(1, min(thread_count(), shape[1], shape[0] * shape[1] // THREAD))
         cuts = np.linspace(0, shape[1], parts + 1).astype(np.int64)
@@ -285,4 +285,4 @@ def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
 
 @cache
 def _kernel():
-    return along_kernel(digest())
+    return along_kernel(kernel_digest())

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from deeplin.networks.products import squared_distance
 from deeplin.theory.benign_overfitting import (
     RiskBound,
     RiskSplit,
@@ -48,7 +49,7 @@ def excess_risk(context: Interpolation) -> Check:
     """Of the trained map; it is between 0 and λ_1‖Θ − Θ*‖²."""
     population = context.require_population()
     theta = context.backward[0][-1]
-    distance = np.sum((theta - population.optimum) ** 2, axis=(-1, -2))
+    distance = squared_distance(theta - population.optimum)
     return Check(
         np.atleast_1d(population.risk(theta))[None],
         (population.spectrum[0] * distance)[None],
