@@ -46,4 +46,6 @@ def test_examples_run(path, tmp_path, monkeypatch):
         folder = tmp_path / str(number)
         folder.mkdir()
         monkeypatch.chdir(folder)
-        exec(compile(code, f"the example of {name} in {path}", "exec"), {"__name__": "example"})
+        names = {"__name__": "example"}
+        exec(compile(code, f"the example of {name} in {path}", "exec"), names)
+        assert set(names) - {"__name__", "__builtins__"}, f"the example of {name} does nothing"

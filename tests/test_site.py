@@ -45,4 +45,14 @@ def test_explorer_can_be_tried_in_the_documentation(site, browser):
     page.get_by_title("The explorer").scroll_into_view_if_needed()
     inside = page.frame_locator("iframe[title='The explorer']").locator("#verdict")
     inside.get_by_text("All 5 runs converged").wait_for()
+    assert inside.is_visible()
+    page.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("page_name", ["index.html", "exact-results.html", "how-to/pytorch.html"])
+def test_formulas_code_and_pictures_stay_within_a_phone(site, browser, page_name):
+    page = browser.new_page(viewport={"width": 390, "height": 800})
+    page.goto((site / page_name).as_uri())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.close()

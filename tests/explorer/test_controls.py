@@ -21,10 +21,11 @@ def slider(visitor, name):
     return visitor.page.locator(f"input[type=range][name={name}]")
 
 
-def wait_for_link(visitor, name, value):
-    visitor.wait(
-        f"new URLSearchParams(location.hash.slice(1)).get('{name}') === {json.dumps(value)}"
-    )
+def link_after(visitor, name, value):
+    """What the link says of an input, once it says `value`."""
+    said = f"new URLSearchParams(location.hash.slice(1)).get('{name}')"
+    visitor.wait(f"{said} === {json.dumps(value)}")
+    return visitor.page.evaluate(said)
 
 
 @pytest.mark.parametrize("page", ["training", "wide"])
@@ -40,7 +41,8 @@ def test_every_slider_draws_and_changes_the_link(visit, page):
         shown = visitor.page.locator(f"#exact-{name}").input_value()
         assert float(shown) != DEFAULT[name] or name in ("seeds",)
         assert slider(visitor, name).get_attribute("aria-valuetext") == shown
-        wait_for_link(visitor, name, None if float(shown) == DEFAULT[name] else shown)
+        expected = None if float(shown) == DEFAULT[name] else shown
+        assert link_after(visitor, name, expected) == expected
 
 
 def test_every_menu_and_box_draws_and_changes_the_link(visit):
@@ -52,10 +54,14 @@ def test_every_menu_and_box_draws_and_changes_the_link(visit):
             for option in [*given["options"]][::-1]:
                 if place.input_value() != option and place.is_visible():
                     visitor.drawn(lambda place=place, option=option: place.select_option(option))
-                    wait_for_link(visitor, name, None if option == given["default"] else option)
+                    expected = None if option == given["default"] else option
+                    assert link_after(visitor, name, expected) == expected
+                    assert place.input_value() == option
         if given["kind"] == "flag":
             visitor.drawn(lambda place=place: place.click())
-            wait_for_link(visitor, name, "no" if given["default"] else "yes")
+            expected = "no" if given["default"] else "yes"
+            assert link_after(visitor, name, expected) == expected
+            assert place.is_checked() != given["default"]
 
 
 def test_drawing_follows_a_dragged_slider(visit):
@@ -305,3 +311,5 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
 def test_theorems_refuse_what_they_do_not_speak_about(visit):
     visitor = visit("#tab=theorems&weight_decay=0.1")
     visitor.wait("document.getElementById('message').textContent.includes('without weight decay')")
+    assert visitor.page.locator("#message").is_visible()
+    assert "weight decay" in visitor.page.locator("#message").text_content()

@@ -128,7 +128,8 @@ def test_a_header_cannot_disturb_the_counts(finished, copy):
 
 def test_a_folder_in_place_of_a_journal_is_left_alone(finished, copy):
     (copy.sessions / "notes.jsonl").mkdir()
-    resume(copy, finished[1])
+    assert resume(copy, finished[1]).reused == 4
+    assert (copy.sessions / "notes.jsonl").is_dir()
 
 
 @pytest.mark.parametrize("payload", [b"{", b"\xff\xfe", b"[]", b"", b'{"unit": ["a"]}'])

@@ -1,27 +1,12 @@
 // Horizontal bars with their values.
 import { palette } from "./colors.js";
 import { format } from "./scales.js";
-import { drawOn } from "./surface.js";
+import { Drawing } from "./surface.js";
 
 const LEFT = 148;
 const RIGHT = 64;
 
-export class Bars {
-  constructor(canvas, tooltip) {
-    this.canvas = canvas;
-    this.tooltip = tooltip;
-    this.picture = null;
-  }
-
-  show(picture) {
-    this.picture = picture;
-    this.draw();
-  }
-
-  draw() {
-    if (this.picture) drawOn(this.canvas, (pen, width, height) => this.paint(pen, width, height));
-  }
-
+export class Bars extends Drawing {
   paint(pen, width, height) {
     const colors = palette();
     const { bars } = this.picture;

@@ -1,7 +1,7 @@
 // One line chart on a canvas: curves, bands, level lines, a playhead, values on hover.
 import { palette } from "./colors.js";
 import { extent, format, scale } from "./scales.js";
-import { drawOn } from "./surface.js";
+import { Drawing } from "./surface.js";
 
 const MARGIN = { left: 50, right: 12, top: 8, bottom: 34 };
 const FONT = "11px system-ui, sans-serif";
@@ -11,26 +11,15 @@ const FONT = "11px system-ui, sans-serif";
  * width?}], bands: [{name, color, low, high, x?}], levels: [{name, color, value, dash?}], ranges:
  * [{name, color, low, high}]}. Colors are names of the palette, or CSS colors.
  */
-export class Chart {
+export class Chart extends Drawing {
   constructor(canvas, tooltip) {
-    this.canvas = canvas;
-    this.tooltip = tooltip;
-    this.picture = null;
+    super(canvas, tooltip);
     this.hovered = null;
     this.playhead = null;
     canvas.addEventListener("pointermove", (event) => this._hover(event));
     canvas.addEventListener("pointerleave", () => this._leave());
     canvas.addEventListener("blur", () => this._leave());
     canvas.addEventListener("keydown", (event) => this._key(event));
-  }
-
-  show(picture) {
-    this.picture = picture;
-    this.draw();
-  }
-
-  draw() {
-    if (this.picture) drawOn(this.canvas, (pen, width, height) => this.paint(pen, width, height));
   }
 
   /** Draw with any pen that knows the canvas' verbs (the screen's, a PNG's, an SVG's). */

@@ -1,7 +1,7 @@
 // A heat map with a curve over it, a color bar, a framed cell, values on hover and click.
 import { heat, palette } from "./colors.js";
 import { format, scale } from "./scales.js";
-import { drawOn } from "./surface.js";
+import { Drawing } from "./surface.js";
 
 export const CRITICAL = "#00805c";
 export const LOST = "#d04a00"; // diverged; the same on both papers, apart from the ramp
@@ -16,11 +16,9 @@ function edges(centers, logarithmic) {
 }
 
 /** Shows {columns, rates, values[column][rate] (NaN: diverged), critical, labels, cell}. */
-export class HeatMap {
+export class HeatMap extends Drawing {
   constructor(canvas, tooltip) {
-    this.canvas = canvas;
-    this.tooltip = tooltip;
-    this.picture = null;
+    super(canvas, tooltip);
     this.onopen = () => {};
     this.onmove = () => {};
     canvas.addEventListener("pointermove", (event) => this._hover(event));
@@ -30,15 +28,6 @@ export class HeatMap {
       if (cell) this.onopen(cell);
     });
     canvas.addEventListener("keydown", (event) => this._key(event));
-  }
-
-  show(picture) {
-    this.picture = picture;
-    this.draw();
-  }
-
-  draw() {
-    if (this.picture) drawOn(this.canvas, (pen, width, height) => this.paint(pen, width, height));
   }
 
   paint(pen, width, height) {

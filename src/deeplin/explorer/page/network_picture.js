@@ -2,17 +2,15 @@
 import { layerColor, palette } from "./colors.js";
 import { singularValues } from "./linear_algebra.js";
 import { format } from "./scales.js";
-import { drawOn } from "./surface.js";
+import { Drawing } from "./surface.js";
 
 const SIDE = 14;
 const BOTTOM = 22;
 
 /** Shows {widths, weights, alignment, step}: one box for each layer. */
-export class NetworkPicture {
+export class NetworkPicture extends Drawing {
   constructor(canvas, tooltip) {
-    this.canvas = canvas;
-    this.tooltip = tooltip;
-    this.picture = null;
+    super(canvas, tooltip);
     this.playhead = null;
     canvas.addEventListener("pointermove", (event) => this._hover(event));
     canvas.addEventListener("pointerleave", () => tooltip.hide());
@@ -26,12 +24,7 @@ export class NetworkPicture {
       at += m * n;
       return found;
     });
-    this.picture = { ...picture, values };
-    this.draw();
-  }
-
-  draw() {
-    if (this.picture) drawOn(this.canvas, (pen, width, height) => this.paint(pen, width, height));
+    super.show({ ...picture, values });
   }
 
   paint(pen, width, height) {
