@@ -56,14 +56,15 @@ def from_arrays(
         inputs_first: Whether the matrices are (inputs, outputs).
 
     ```python
-    import deeplin as dl
-    from deeplin.networks.bridges import from_arrays
+    import numpy as np
+    from deeplin import from_arrays
 
     kernels = [[[1.0, 0.5]], [[2.0], [1.0]]]          # one input, two hidden units, one output
     network = from_arrays(kernels, inputs_first=True)
     assert network.widths == (1, 2, 1)
     shifted = from_arrays(kernels, biases=[[3.0, 4.0], None], inputs_first=True)
-    assert shifted([[1.0, 1.0]])[0, 0] == network([[1.0]])[0, 0] + 2 * 3.0 + 1 * 4.0
+    moved = shifted(np.ones((1, 2))) - network(np.ones((1, 1)))
+    assert moved[0, 0] == 2 * 3.0 + 1 * 4.0
     ```
     """
     if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
