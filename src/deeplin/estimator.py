@@ -17,6 +17,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.reduction import reduce
 from deeplin.networks import Network
+from deeplin.networks.products import product
 from deeplin.problems import Problem
 from deeplin.problems.moments import Moments
 from deeplin.theory import decayed_minimum
@@ -149,9 +150,9 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             network = self._train(problem)
             self.weights_ = tuple(np.asarray(weight) for weight in network.weights)
             self.readout_ = None if network.readout is None else np.asarray(network.readout)
-            product = np.asarray(network.product).reshape(problem.dimension, -1)
-        intercept = mean_y - mean_x @ product
-        self.coef_ = product[:, 0] if single else product.T
+        theta = product(self.weights_, self.readout_)  # NumPy: nothing to compile
+        intercept = mean_y - mean_x @ theta
+        self.coef_ = theta[:, 0] if single else theta.T
         self.intercept_ = float(intercept[0]) if single else intercept
         return self
 

@@ -206,11 +206,11 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
     """
     rng = np.random.default_rng(seed_number(seed))
     sizes = [dimension, *[width] * (depth - 1), 1]
-    draws = (
-        Network([rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)])
-        for _ in range(DRAWS)
-    )
-    return 1 / (32 * depth * math.sqrt(max(initialization_scale(draw) for draw in draws)))
+    draws = [
+        [rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)] for _ in range(DRAWS)
+    ]
+    batch = Network([np.stack(layers) for layers in zip(*draws, strict=True)])
+    return 1 / (32 * depth * math.sqrt(max(initialization_scale(batch))))
 
 
 def _scale_obstacle(problem: Problem, readout: Any) -> str | None:
