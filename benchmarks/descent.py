@@ -109,24 +109,26 @@ def independence_of_samples() -> dict:
 
 
 SHAPES = {
-    (20, 10): (500, 4500),
-    (50, 10): (200, 1700),
-    (100, 10): (100, 600),
-    (300, 10): (10, 60),
-    (500, 10): (4, 24),
-    (100, 50): (20, 120),
+    (20, 10, 20): (500, 4500),
+    (50, 10, 50): (200, 1700),
+    (50, 10, 1000): (20, 170),
+    (50, 50, 50): (40, 340),
+    (100, 10, 100): (100, 600),
+    (100, 50, 100): (20, 120),
+    (300, 10, 300): (10, 60),
+    (500, 10, 500): (4, 24),
 }
-"""Width and depth of a single network, and two numbers of steps whose difference is timed."""
+"""Width, depth and inputs of a single network, and two numbers of steps to tell apart."""
 
 
 def wide_against_plain() -> dict[str, dict]:
     """Seconds of a step of one network over those of plain JAX: a jitted loop of value_and_grad."""
     results = {}
-    for (width, depth), steps in SHAPES.items():
+    for (width, depth, inputs), steps in SHAPES.items():
         rng = np.random.default_rng(0)
-        X = rng.normal(size=(2 * width, width))
-        problem = dl.Problem.from_data(X, X @ rng.normal(size=width) / np.sqrt(width))
-        sizes = (width,) * depth + (1,)
+        X = rng.normal(size=(2 * inputs, inputs))
+        problem = dl.Problem.from_data(X, X @ rng.normal(size=inputs) / np.sqrt(inputs))
+        sizes = (inputs, *(width,) * (depth - 1), 1)
         net = dl.Network(
             [rng.normal(size=(m, n)) / np.sqrt(n) for n, m in itertools.pairwise(sizes)]
         )
@@ -137,7 +139,8 @@ def wide_against_plain() -> dict[str, dict]:
             calls.append(partial(dl.gradient_descent, problem, net, 1e-6, count))
         times = interleaved_all(calls)
         plain, ours = times[2] - times[0], times[3] - times[1]
-        results[f"descent, one network of width {width}, depth {depth}, over plain JAX"] = {
+        shape = f"width {width}, depth {depth}, {inputs} inputs"
+        results[f"descent, one network of {shape}, over plain JAX"] = {
             "ratio": ours / plain,
             "target": 1.0,
             "at_most": True,

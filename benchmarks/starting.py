@@ -1,0 +1,97 @@
+"""Starting: CPU seconds of fresh processes, which no neighbour on the machine changes.
+
+Caches on disk are warm: every command runs once before it is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import subprocess
+import sys
+
+REPETITIONS = 3
+COMMAND = "import sys; from deeplin.cli import main; sys.argv = {}; main()"
+DATA = """
+import numpy as np
+X = np.random.default_rng(0).normal(size=(100, 5))
+y = X @ np.arange(5.0) + np.random.default_rng(1).normal(size=100)
+"""
+FIT = """
+from deeplin import DeepLinearRegressor
+import time
+began = time.process_time()
+DeepLinearRegressor(depth=3, random_state=0).fit(X, y)
+print(time.process_time() - began)
+"""
+DIAGNOSE = """
+import deeplin as dl
+dl.diagnose(dl.Problem.from_data(X, y))
+"""
+SEARCH = """
+from sklearn.model_selection import GridSearchCV
+from deeplin import DeepLinearRegressor
+search = GridSearchCV(DeepLinearRegressor(), {"depth": [2, 3]}, cv=3, n_jobs=2)
+search.fit(X, y)
+from joblib.externals.loky import get_reusable_executor
+get_reusable_executor().shutdown(wait=True)
+"""
+
+
+def processor_seconds(code: str) -> float:
+    """CPU seconds of a fresh Python with this code, and of the processes it waited for."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    _, _, used = os.wait4(process.pid, 0)
+    return used.ru_utime + used.ru_stime
+
+
+def printed(code: str) -> float:
+    """The number that a fresh Python prints."""
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    return float(answer.stdout)
+
+
+def interleaved(measures) -> list[float]:
+    """Median of each measure, taken in turns, after one round that fills the caches."""
+    rounds = [[measure() for measure in measures] for _ in range(REPETITIONS + 1)][1:]
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def command(*words: str) -> str:
+    return COMMAND.format(["deeplin", *words])
+
+
+def measure() -> dict[str, dict]:
+    codes = {
+        "python with NumPy and typer": "import numpy, typer",
+        "deeplin --help": command("--help"),
+        "deeplin cite": command("cite"),
+        "a wrong file name": command("diagnose", "nothing.csv", "--target", "y"),
+        "import deeplin": "import deeplin",
+        "first diagnose": DATA + DIAGNOSE,
+        "a worker of a grid search": DATA + SEARCH,
+    }
+    measures = [lambda code=code: processor_seconds(code) for code in codes.values()]
+    plain, *others, first_fit = interleaved([*measures, lambda: printed(DATA + FIT)])
+    seconds = dict(zip([*codes][1:], others, strict=True)) | {"first fit": first_fit}
+    seconds["a worker of a grid search"] /= 2
+    against_python = {
+        f"starting: {name} over Python with NumPy and typer": (seconds[name] / plain, 2.5)
+        for name in ("deeplin --help", "deeplin cite", "a wrong file name")
+    }
+    alone = {
+        f"starting: {name}, seconds of CPU": (seconds[name], target)
+        for name, target in {
+            "import deeplin": 1.0,
+            "first fit": 2.0,
+            "first diagnose": 2.0,
+            "a worker of a grid search": 5.0,
+        }.items()
+    }
+    details = {"python": plain} | seconds
+    return {
+        name: {"ratio": ratio, "target": target, "at_most": True, "details": details}
+        for name, (ratio, target) in (against_python | alone).items()
+    }
