@@ -89,6 +89,7 @@ def test_map_names_functions_and_tests_that_exist():
     for line in (DOCS / "map.md").read_text().splitlines():
         for path, name in re.findall(r"`((?:tests|src)/[\w/]+\.py)(?:::(\w+))?`", line):
             assert (root / path).exists(), path
+            assert name or not line.startswith("|"), line
             assert not name or f"def {name}(" in (root / path).read_text(), (path, name)
 
 
