@@ -238,3 +238,23 @@ def test_the_critical_rate_is_known_for_several_targets(diabetes):
     problem = dl.Problem.from_data(X - X.mean(axis=0), Y - Y.mean(axis=0))
     expected = 2 / dl.theory.minimal_sharpness(problem, 2).exact
     assert model.critical_learning_rate_ == pytest.approx(expected, rel=1e-9)
+
+
+def test_too_strong_weight_decay_gives_the_zero_network_and_says_so(diabetes):
+    X, target = diabetes
+    with pytest.warns(UserWarning, match="zero network"):
+        model = DeepLinearRegressor(3, weight_decay=1e6).fit(X, np.stack([target, -target], axis=1))
+    assert not np.any(model.coef_)
+    assert model.critical_learning_rate_ == pytest.approx(1e-6, rel=1e-12)  # 2/(2λ)
+
+
+def test_trained_with_weight_decay_it_is_the_decayed_minimum():
+    """From this start the risk falls below that of the minimum before the weights are there."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(20, 3)), 10 * rng.normal(size=(20, 3))
+    settings = {"depth": 3, "weight_decay": 1.0, "random_state": 0}
+    trained = DeepLinearRegressor(**settings).fit(X, Y)
+    assert trained.status_ == "converged"
+    exact = DeepLinearRegressor(solver="closed_form", **settings).fit(X, Y)
+    # the objective is that of the minimum to 1e-8, so the map to its root
+    np.testing.assert_allclose(trained.coef_, exact.coef_, atol=1e-3 * np.abs(exact.coef_).max())

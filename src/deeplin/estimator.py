@@ -23,8 +23,8 @@ from deeplin.problems.moments import Moments
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 from deeplin.training import Optimizer, advise, default_width, descend, starting_network
-from deeplin.training.recipe import goal
 
+COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
 SOLVERS = ("descent", "flow", "closed_form")
 
 
@@ -185,11 +185,17 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = "converged", 0, 0.0, None
         signal = problem.rank > 0 and problem.optimum_norm > 0
         self._optimizer = Optimizer(weight_decay=self.weight_decay)
-        self.critical_learning_rate_ = self._critical(problem) if signal else None
+        self.critical_learning_rate_ = (
+            advise(problem, self.depth, self._optimizer).critical_learning_rate if signal else None
+        )
         width = default_width(problem) if self.width is None else self.width
+        if self.weight_decay and signal:
+            minimum = decayed_minimum(problem, self.depth, self.weight_decay)
+            if minimum.collapsed:
+                warnings.warn(COLLAPSED.format(self.weight_decay), stacklevel=4)
+            if minimum.collapsed or self.solver == "closed_form":
+                return minimum.attaining(width)
         if self.solver == "closed_form" or not signal:
-            if self.weight_decay and signal:
-                return decayed_minimum(problem, self.depth, self.weight_decay).attaining(width)
             return balanced_network(problem, self.depth, width)
         key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
         start = starting_network(
@@ -215,12 +221,6 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             warnings.warn(self._advice(run), ConvergenceWarning, stacklevel=3)
         return run.network if reduction is None else reduction.lift(run.network)
 
-    def _critical(self, problem: Problem) -> float | None:
-        try:
-            return advise(problem, self.depth, self._optimizer).critical_learning_rate
-        except InputError:  # weight decay with several targets, on data that are not white
-            return None
-
     def _run(self, problem: Problem, start: Network) -> Run:
         if self.solver == "flow":
             gap = self.tolerance * problem.zero_gap
@@ -231,7 +231,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.learning_rate,
             self.max_steps,
             optimizer=self._optimizer,
-            gap=goal(problem, start, self._optimizer, self.tolerance),
+            tolerance=self.tolerance,
         )
 
     def _advice(self, run: Run) -> str:

@@ -18,11 +18,14 @@ from deeplin.networks.starts import STARTS, default_width, start_by_name
 from deeplin.problems import Problem
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
+from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.advice import Optimizer, advise
 
 INITIALIZATIONS = (*STARTS, "balanced")
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
+SETTLED = 1e-8
+"""Part of the objective up to which one with weight decay is that of the minimum."""
 RETRIES = 20
 """How often an automatic learning rate that diverged is halved."""
 
@@ -107,6 +110,7 @@ def descend(
     optimizer: Optimizer | None = None,
     key: Any = None,
     announce: Callable[[float], None] = lambda rate: None,
+    tolerance: float = TOLERANCE,
     **options: Any,
 ) -> Run:
     """Descent with a given rate, or with "auto": the advised one, halved while it diverges.
@@ -114,7 +118,8 @@ def descend(
     Rates are in the units of the optimizer's loss. `run.evidence["halvings"]` says how often an
     automatic rate was halved, because the start was far sharper than where training ends.
     `announce` is told every rate that is tried. Without a `gap` or `loss_target` of its own in
-    `options` a run ends when R is as good as at the minimum (`goal`).
+    `options` a run ends when R is as good as at the minimum (`goal`), to this `tolerance`; with
+    weight decay it takes all steps where the objective is not as good then.
     """
     chosen = optimizer or Optimizer()
     rates = [learning_rate]
@@ -122,31 +127,54 @@ def descend(
         readout = None if network.readout is None else np.asarray(network.readout)
         first = advise(problem, network.depth, chosen, readout=readout).learning_rate
         rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
-    if not {"gap", "loss_target"} & options.keys():
-        options["gap"] = goal(problem, network, chosen)
+    minimum = _minimum(problem, network, chosen)
+    own_goal = {"gap", "loss_target"} & options.keys()
+    if not own_goal:
+        options["gap"] = goal(problem, minimum, tolerance)
     settings = chosen.settings(problem, key)
     factor = chosen.loss_factor(problem)
+
+    def descent(rate: float) -> Run:
+        return gradient_descent(problem, network, rate * factor, steps, **settings, **options)
+
     for rate in rates:
         announce(rate)
-        run = gradient_descent(problem, network, rate * factor, steps, **settings, **options)
+        run = descent(rate)
         if run.status != "diverged":
             break
+    if minimum is not None and not own_goal and run.status != "diverged":
+        if not _reached(problem, run, minimum) and options.pop("gap") is not None:
+            run = descent(rate)
+        if _reached(problem, run, minimum):
+            run = replace(run, status="converged")
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
 
+def _minimum(problem: Problem, network: Network, optimizer: Optimizer) -> DecayedMinimum | None:
+    """Where training with weight decay goes (X-9)."""
+    if not optimizer.weight_decay:
+        return None
+    readout = None if network.readout is None else np.asarray(network.readout)
+    decay = optimizer.weight_decay / optimizer.loss_factor(problem)
+    return decayed_minimum(problem, network.depth, decay, readout)
+
+
+def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
+    """Whether the objective is that of the minimum: R alone passes its value on the way there."""
+    risk = problem.minimal_risk + float(run.evidence["gap"])
+    penalty = sum(float(np.sum(np.asarray(weight) ** 2)) for weight in run.network.weights)
+    above = risk + minimum.weight_decay * penalty - minimum.objective
+    return above <= SETTLED * (problem.target_moment + minimum.objective)
+
+
 def goal(
-    problem: Problem, network: Network, optimizer: Optimizer, tolerance: float = TOLERANCE
+    problem: Problem, minimum: DecayedMinimum | None, tolerance: float = TOLERANCE
 ) -> float | None:
     """The gap R − R_min at which training is done: that of the minimum it goes to, nearly.
 
-    With weight decay that is the decayed minimum (X-9); None where it is not known.
+    None where that is the zero network: networks far from zero have its risk, too.
     """
-    there = 0.0
-    if optimizer.weight_decay:
-        readout = None if network.readout is None else np.asarray(network.readout)
-        decay = optimizer.weight_decay / optimizer.loss_factor(problem)
-        minimum = decayed_minimum(problem, network.depth, decay, readout)
-        if not minimum.certified:  # training may well end in another minimum
-            return None
-        there = max(minimum.risk - problem.minimal_risk, 0.0)
+    if minimum is not None and minimum.collapsed:
+        return None
+    there = 0.0 if minimum is None else max(minimum.risk - problem.minimal_risk, 0.0)
     return there + tolerance * (problem.zero_gap - there)
