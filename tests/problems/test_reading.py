@@ -1,6 +1,7 @@
 """Tables become problems: same numbers from every format and chunking, a sentence for the rest."""
 
 import gzip
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -430,6 +431,22 @@ def test_categories_become_indicators(frame, tmp_path, kind):
     plain = read_problem(path, "y")
     assert plain.inputs == ("age",)
     assert any("--encode" in note for note in plain.notes)
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "parquet"])
+def test_a_category_that_says_missing_is_missing(frame, tmp_path, kind):
+    colours = np.array(["red", "green", "NA", "nan"])[np.arange(40) % 4]
+    if kind == "npz":
+        np.savez(tmp_path / "t.npz", age=frame["age"], colour=colours, y=frame["y"])
+    else:
+        table = pd.DataFrame({"age": frame["age"], "colour": colours, "y": frame["y"]})
+        write = table.to_parquet if kind == "parquet" else partial(table.to_csv, index=False)
+        write(tmp_path / f"t.{kind}")
+    with pytest.raises(dl.InputError, match="missing"):
+        read_problem(tmp_path / f"t.{kind}", "y", encode=True)
+    reading = read_problem(tmp_path / f"t.{kind}", "y", encode=True, missing="drop")
+    assert reading.inputs == ("age", "colour=red")
+    assert reading.problem.samples == 20
 
 
 def test_columns_with_too_many_categories_or_none_are_left_out(frame, tmp_path):

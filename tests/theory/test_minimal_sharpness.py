@@ -223,6 +223,15 @@ def test_secular_equation_gives_the_largest_eigenvalue_of_an_update(diagonal, se
     assert largest_eigenvalue_of_update(D, b**2) == pytest.approx(expected, rel=1e-12, abs=1e-15)
 
 
+def test_secular_equation_is_solved_across_hundreds_of_orders():
+    D, squares = np.array([2.0, 1.0]), np.array([1e-290, 1e-30])
+    found = largest_eigenvalue_of_update(D, squares) - 2.0
+    assert found == 0.0  # the distance, about 1e-290, is below the rounding of the eigenvalue
+    D, squares = np.array([0.0, -1.0]), np.array([1e-290, 0.999])
+    distance = largest_eigenvalue_of_update(D, squares)
+    assert squares[0] / distance + squares[1] / (distance + 1) == pytest.approx(1, rel=1e-12)
+
+
 @pytest.mark.parametrize("depth", [2, 5])
 def test_balanced_sharpness_is_that_of_the_rank_one_network(problem, depth):
     network = dl.initialize.rank_one(problem.optimum, depth)

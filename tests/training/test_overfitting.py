@@ -31,6 +31,15 @@ def test_leaving_one_out_needs_no_refitting(rng, samples, centred):
         assert errors[i] == pytest.approx(y[i] - model.predict(X[[i]])[0], rel=1e-8)
 
 
+def test_a_sample_of_zeros_is_predicted_as_zero(rng):
+    X, y = rng.normal(size=(9, 14)), rng.normal(size=9)
+    X[4] = 0
+    errors = leave_one_out_errors(dl.Problem.from_data(X, y))[:, 0]
+    assert errors[4] == y[4]
+    model = LinearRegression(fit_intercept=False).fit(X[1:], y[1:])
+    assert errors[0] == pytest.approx(y[0] - model.predict(X[:1])[0], rel=1e-8)
+
+
 @pytest.mark.parametrize(("spikes", "dimension", "epsilon"), [(10, 1000, 0.02), (0, 800, 1.0)])
 def test_the_tail_of_a_spike_is_found_from_samples(rng, spikes, dimension, epsilon):
     spectrum = [1.0] * spikes + [epsilon] * (dimension - spikes)

@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
@@ -26,6 +27,7 @@ from deeplin.checks import InputError
 
 CORES = os.cpu_count() or 1
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
+MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
 NUMBER, WHOLE, TEXT, DATE, OTHER = "numbers", "whole numbers", "text", "dates", "other values"
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
@@ -119,10 +121,10 @@ def text_of(batch: pa.RecordBatch, name: str) -> list[str | None]:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """As text, where an empty cell is a missing value."""
+    """As text, where an empty cell and its like are missing values."""
     values = values.cast(pa.string())
-    empty = pc.call_function("equal", [values, pa.scalar("")])
-    return pc.call_function("if_else", [empty, pa.scalar(None, pa.string()), values])
+    missing = pc.call_function("is_in", [values], pc.SetLookupOptions(pa.array(MISSING)))
+    return pc.call_function("if_else", [missing, pa.scalar(None, pa.string()), values])
 
 
 def _parquet_columns(path: str) -> Kinds:
@@ -278,11 +280,16 @@ def _npz_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
 
 
 def _vector(values: np.ndarray, category: str | None) -> np.ndarray:
-    return values if category is None else np.where(values == "", np.nan, values == category)
+    return (
+        values
+        if category is None
+        else np.where(np.isin(values, MISSING), np.nan, values == category)
+    )
 
 
 def _npz_texts(path: str, name: str) -> Texts:
-    yield [str(value) or None for value in _npz_arrays(path)[name]]
+    values = map(str, _npz_arrays(path)[name])
+    yield [None if value in MISSING else value for value in values]
 
 
 PARQUET = Format(_parquet_columns, _parquet_stream, _parquet_texts, _parquet_parts)

@@ -12,7 +12,8 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a function that has different signs at the ends changes sign, to the last digits."""
     from scipy.optimize import brentq  # half a second, which `import deeplin` need not wait for
 
-    found = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps)
+    # Ends that are hundreds of orders apart take as many halvings: no number of them is too large.
+    found = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=10_000)
     return float(found)  # pyright: ignore[reportArgumentType]
 
 

@@ -82,7 +82,9 @@ def leave_one_out_errors(problem: Problem, *, centered: bool = False) -> Float[n
                 f"samples of {problem.dimension} inputs, of rank {problem.rank}."
             )
         weights = left / (n * eigenvalues)
-        return (weights @ (left.T @ Y)) / np.sum(weights * left, axis=1)[:, None]
+        share = np.sum(weights * left, axis=1)[:, None]
+        found = np.divide(weights @ (left.T @ Y), share, out=Y.astype(float), where=share > 0)
+        return found  # a sample of zeros is predicted as zero, with it or without it
     leverage = np.sum(left**2, axis=1) + (1 / n if centered else 0.0)
     residual = Y - X @ problem.optimum.reshape(problem.dimension, -1)
     free = 1 - leverage
