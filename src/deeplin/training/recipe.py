@@ -24,8 +24,8 @@ from deeplin.training.advice import Optimizer, advise
 INITIALIZATIONS = (*STARTS, "balanced")
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
-SETTLED = 1e-8
-"""Part of the objective up to which one with weight decay is that of the minimum."""
+SETTLED = 1e-4
+"""Part of what there is to explain by which a map may differ from that with weight decay."""
 RETRIES = 20
 """How often an automatic learning rate that diverged is halved."""
 
@@ -119,7 +119,7 @@ def descend(
     automatic rate was halved, because the start was far sharper than where training ends.
     `announce` is told every rate that is tried. Without a `gap` or `loss_target` of its own in
     `options` a run ends when R is as good as at the minimum (`goal`), to this `tolerance`; with
-    weight decay it takes all steps where the objective is not as good then.
+    weight decay it takes all steps where the map is not that of the minimum then.
     """
     chosen = optimizer or Optimizer()
     rates = [learning_rate]
@@ -160,11 +160,14 @@ def _minimum(problem: Problem, network: Network, optimizer: Optimizer) -> Decaye
 
 
 def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
-    """Whether the objective is that of the minimum: R alone passes its value on the way there."""
-    risk = problem.minimal_risk + float(run.evidence["gap"])
-    penalty = sum(float(np.sum(np.asarray(weight) ** 2)) for weight in run.network.weights)
-    above = risk + minimum.weight_decay * penalty - minimum.objective
-    return above <= SETTLED * (problem.target_moment + minimum.objective)
+    """Whether the map is that of the minimum: R alone passes its value on the way there.
+
+    The weights need not be: what no sample sees decays at the slow pace ηλ.
+    """
+    eigenvalues, vectors, _ = problem.spectrum
+    product = np.asarray(run.network.product).reshape(minimum.product.shape)
+    apart = eigenvalues @ np.sum((vectors.T @ (product - minimum.product)) ** 2, axis=1)
+    return bool(apart <= SETTLED * problem.zero_gap)
 
 
 def goal(
