@@ -157,9 +157,9 @@ def claims(config: Interpolating, table: Table) -> list[Claim]:
             lower=1.0,
             name="interpolates",
             reason="All of them; by a solver that can.",
-            explanation=f"{table['repetition'].nunique()} data sets, {len(table)} networks; largest "
-            f"loss {number(table['loss'].max())}.",
-            known="K-18",
+            explanation=f"{table['repetition'].nunique()} data sets, {len(table)} networks; "
+            f"largest loss {number(table['loss'].max())}.",
+            known="K-29",
         ),
         Claim(
             "Trained to interpolation, the excess risk increases with α: relative increase, lower "

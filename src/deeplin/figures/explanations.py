@@ -37,7 +37,7 @@ EXPLANATIONS = {
     "K-17": "The proof of FM-L3 takes a union over a net of 5^d points. Its bounds hold, but only "
     "from a depth that grows nearly like s⁴, and they are orders of magnitude wider than what "
     "random layers do. Training converges far outside them.",
-    "K-18": "From a small first layer some ReLU networks stall: 300 steps of the solver, or the "
+    "K-29": "From a small first layer some ReLU networks stall: 300 steps of the solver, or the "
     "last that helps, leave their loss above 1e-7. The other claims take them as they ended.",
     "K-18": "The orbit of a mode (X-12) is judged by itself. In the whole network the singular "
     "vectors of modes close in size turn: errors that mix two modes grow from about half "
