@@ -163,3 +163,37 @@ def test_what_has_no_exact_answer_says_so():
     assert "all 12 samples" in advise(problem, 3, Optimizer(batch_size=50)).remarks[0]
     with pytest.raises(dl.InputError, match="'mean' or 'sum'"):
         Optimizer(reduction="max")
+
+
+@pytest.mark.parametrize("spread", [1.0, 4.0], ids=["two outputs", "layer-wise, two outputs"])
+def test_several_outputs_and_layerwise_rates_train_as_advised(spread):
+    """The advised rate is that of all layers, or the geometric mean of theirs (X-7, X-11)."""
+
+    def settles(X, Y, weights, rates, least, steps):
+        for step in range(steps):
+            slopes = gradients(X, Y.T, weights, 2 / len(X), 0.0)  # divides by the outputs
+            weights = [w - rate * g for w, rate, g in zip(weights, rates, slopes, strict=True)]
+            if not np.abs(weights[0]).max() < 1e6:
+                return False
+            if step % 200 == 199:
+                errors = X @ np.linalg.multi_dot(weights[::-1]).T - Y
+                if np.sum(errors**2) / len(X) - least < 1e-6:
+                    return True
+        return False
+
+    trained = kept = 0
+    for seed in range(6):
+        X, y = data_set(seed, 0.1)
+        Y = np.stack([y, data_set(seed + 10, 0.1)[1]], axis=1)
+        problem = dl.Problem.from_data(X, Y)
+        for depth in DEPTHS:
+            advice = advise(problem, depth)
+            shape = spread ** np.linspace(-0.5, 0.5, depth)  # of geometric mean one
+            for draw in range(2):
+                begin = start(depth, draw, 0.4)
+                begin[-1] = np.random.default_rng(draw).normal(size=(2, WIDTH)) * 0.4
+                rest = problem.minimal_risk
+                trained += settles(X, Y, begin, advice.learning_rate * shape, rest, 4000)
+                too_fast = 1.1 * advice.critical_learning_rate
+                kept += settles(X, Y, begin, too_fast * shape, rest, 600)
+    assert (trained, kept) == (36, 0)
