@@ -1,5 +1,7 @@
-"""Record the verdicts of a finished reproduction: `python docs/record.py report`.
+"""Record the verdicts of a finished reproduction: `python docs/record.py report [--also]`.
 
+`--also` keeps what was recorded beside what was found: for chaotic runs, whose verdict the last bit
+of an operation may decide.
 `deeplin reproduce` compares with them; look at every change before it is recorded. The table of the
 README is made from them too.
 """
@@ -16,14 +18,14 @@ FOLDER = ROOT / "src" / "deeplin" / "figures" / "verdicts"
 START, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 
 
-def main(report: Path) -> None:
+def main(report: Path, also: bool) -> None:
     outcomes = [json.loads(path.read_text()) for path in report.glob("*/outcome.json")]
     for preset in {outcome["preset"] for outcome in outcomes}:
         mine = [outcome for outcome in outcomes if outcome["preset"] == preset]
         found = recorded.verdicts(mine)
         for change in recorded.changes(found, recorded.read(preset)):
             print(f"{preset}: {change.claim}: {change.recorded} → {change.found}")
-        recorded.record(preset, found, FOLDER)
+        recorded.record(preset, found, FOLDER, also=also)
         recorded.record_seconds(preset, mine, FOLDER)
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -44,4 +46,4 @@ def table() -> str:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), "--also" in sys.argv[2:])

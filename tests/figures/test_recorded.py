@@ -28,6 +28,17 @@ def test_the_tally_counts_every_verdict():
     assert recorded.tally(["holds"]) == "1 of 1 claims hold"
 
 
+def test_a_chaotic_claim_has_every_verdict_that_was_seen(tmp_path):
+    recorded.record("quick", {"a/x": "holds", "a/y": "fails"}, tmp_path)
+    recorded.record("quick", {"a/x": "fails"}, tmp_path, also=True)
+    recorded.record("quick", {"a/x": "holds in part", "a/y": "fails"}, tmp_path, also=True)
+    known = json.loads((tmp_path / "quick.json").read_text())
+    assert known == {"a/x": "fails or holds in part or holds", "a/y": "fails"}
+    assert recorded.changes({"a/x": "holds", "a/y": "fails"}, known) == []
+    assert recorded.changes({"a/y": "holds"}, known) == [("a/y", "fails", "holds")]
+    assert recorded.tally(known.values()) == "0 of 2 claims hold, 2 fail"
+
+
 def test_recording_keeps_what_was_not_judged(tmp_path):
     recorded.record("quick", {"a/x": "holds"}, tmp_path)
     recorded.record("quick", {"a/y": "fails"}, tmp_path)

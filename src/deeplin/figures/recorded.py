@@ -1,7 +1,9 @@
 """The verdicts as they were last recorded, so that a change is noticed and a known failure is not.
 
 `verdicts/quick.json` and `verdicts/paper.json` hold a verdict for each claim of seed 0, under
-`panel/name`. `deeplin reproduce` compares with them. `verdicts/seconds.json` holds the time that
+`panel/name`. Runs at the edge of stability are chaotic: where kernels that differ in the last bit
+gave several verdicts, all are recorded, the weakest first and counted, as `fails or holds in part`.
+`deeplin reproduce` compares with them. `verdicts/seconds.json` holds the time that
 each study took when it was recorded, for the time left.
 """
 
@@ -17,6 +19,8 @@ from typing import Any, NamedTuple
 from deeplin.figures.claims import FAILS, HOLDS, IN_PART
 
 FOLDER = files("deeplin.figures").joinpath("verdicts")
+OR = " or "
+WEAKEST_FIRST = (FAILS, IN_PART, HOLDS)
 
 
 class Change(NamedTuple):
@@ -52,7 +56,7 @@ def verdicts(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 def changes(found: Mapping[str, str], known: Mapping[str, str]) -> list[Change]:
     """The claims whose verdict is not the recorded one, or that were never recorded."""
     rows = ((claim, known.get(claim, "not recorded"), verdict) for claim, verdict in found.items())
-    return [Change(*row) for row in rows if row[1] != row[2]]
+    return [Change(*row) for row in rows if row[2] not in row[1].split(OR)]
 
 
 def counted(preset: str, panels: Collection[str]) -> str:
@@ -63,7 +67,7 @@ def counted(preset: str, panels: Collection[str]) -> str:
 
 def tally(found: Iterable[str]) -> str:
     """`3 of 6 claims hold, 2 in part, 1 fails`, leaving out what there is none of."""
-    counts = Counter(found)
+    counts = Counter(verdict.split(OR)[0] for verdict in found)
     text = f"{counts[HOLDS]} of {sum(counts.values())} claims hold"
     if counts[IN_PART]:
         text += f", {counts[IN_PART]} in part"
@@ -81,10 +85,20 @@ def record_seconds(preset: str, outcomes: Iterable[Mapping[str, Any]], folder: P
     path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
 
 
-def record(preset: str, found: Mapping[str, str], folder: Path) -> None:
-    """Write the verdicts of a preset, keeping those of claims that were not judged now."""
+def record(preset: str, found: Mapping[str, str], folder: Path, *, also: bool = False) -> None:
+    """Write the verdicts of a preset, keeping those of claims that were not judged now.
+
+    With `also` they are recorded beside what stands there, for claims about chaotic runs.
+    """
     path = folder / f"{preset}.json"
     old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if also:
+        both = {
+            name: {verdict, *old.get(name, verdict).split(OR)} for name, verdict in found.items()
+        }
+        found = {
+            name: OR.join(v for v in WEAKEST_FIRST if v in seen) for name, seen in both.items()
+        }
     folder.mkdir(exist_ok=True)
     text = json.dumps(dict(sorted({**old, **found}.items())), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")
