@@ -1,4 +1,4 @@
-"""`python benchmarks/scale.py` prints what `docs/scale.md` tabulates: CPU time against size.
+"""`python docs/scale.py` prints what `docs/scale.md` tabulates: CPU time against size.
 
 No part of `deeplin bench`: these are costs, not ratios.
 """
