@@ -12,7 +12,8 @@ import deeplin as dl
 from deeplin.cli import main
 from deeplin.networks import Network
 from deeplin.problems.reading import read_problem
-from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
+from deeplin.report.diagnosis import as_text
+from deeplin.report.diagnosis_page import as_page, draw_diagnosis
 from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
 
 

@@ -45,7 +45,7 @@ def diagnose(
     depths, vector = table.parse_depths(depth), table.parse_readout(readout)
     table.require_source(source)
     prepare_computing()
-    from deeplin.report.diagnosis import as_page, as_text, draw_diagnosis
+    from deeplin.report.diagnosis import as_text
     from deeplin.training import Optimizer
     from deeplin.training.diagnosis import diagnose as diagnose_problem
 
@@ -67,9 +67,13 @@ def diagnose(
         seed=seed,
     )
     if html is not None:
+        from deeplin.report.diagnosis_page import as_page
+
         page = as_page(found, f"{Path(source).name}: {', '.join(reading.targets)}")
         table.write_file(html, lambda path: path.write_text(page, encoding="utf-8"))
     if plot is not None:
+        from deeplin.report.diagnosis_page import draw_diagnosis
+
         table.write_file(plot, lambda path: draw_diagnosis(found).savefig(path, dpi=160))
     if as_json:
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))

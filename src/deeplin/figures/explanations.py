@@ -46,8 +46,8 @@ EXPLANATIONS = {
     "above the critical rate descent swings too widely for it.",
     "K-20": "Inferred, not tested: at many starts the sharpness lies in the blocks between layers, "
     "which are of the size of the gradient: it falls with the gap at first, and grows later.",
-    "K-21": "The shares of two halves do not add up. Inferred, not tested: with half of the layers as "
-    "at the start the gradient stays larger, and with it the blocks between layers; from small "
+    "K-21": "The shares of two halves do not add up. Inferred, not tested: with half of the layers "
+    "as at the start the gradient stays larger, and with it the blocks between layers; from small "
     "starts either half alone then makes up for all of the growth.",
     "K-22": "The theorem is about scalar layers. With matrices a step well below the edge moves "
     "the end of the flow by little, and in either direction; over a run at the edge it falls.",

@@ -1,22 +1,14 @@
-"""A diagnosis as a picture, as text and as one self-contained page."""
+"""A diagnosis as text and as tables; `diagnosis_page` has its picture and its page."""
 
 from __future__ import annotations
 
-import io
 import textwrap
 from collections.abc import Iterable
 from typing import Any
 
-import jinja2
-import matplotlib as mpl
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
-from deeplin.figures import style
-from deeplin.training.advice import Optimizer
 from deeplin.training.diagnosis import Diagnosis
 
 HEADINGS = {
@@ -30,63 +22,6 @@ HEADINGS = {
     "largest_scale": "FM-A2 scale",
 }
 SHOWN_WEIGHTS = 12
-TICKS = (1, 2, 3, 5, 10, 20, 40, 100)
-
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1"><title>{{ title }}</title>
-<style>
-:root { color-scheme: light dark; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem; }
-.wide { overflow-x: auto; } svg { max-width: 100%; height: auto; background: #fff; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #8884; }
-</style></head><body>
-<h1>{{ title }}</h1>
-{% for heading, sentences in texts %}<h2>{{ heading }}</h2>
-<ul>{% for sentence in sentences %}<li>{{ sentence }}</li>{% endfor %}</ul>
-{% endfor %}
-<div class="wide">{{ picture | safe }}</div>
-{% for heading, table in tables %}<h2>{{ heading }}</h2>
-<div class="wide">{{ table | safe }}</div>
-{% endfor %}
-</body></html>
-"""
-
-
-def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Two panels: the spectrum of Σ̂, and the critical learning rate against depth."""
-    look: Any = dict(style.RC)
-    with mpl.rc_context(look):
-        figure = Figure(figsize=(9, 3.4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        draw_spectrum(diagnosis, left)
-        draw_rates(diagnosis, right)
-    return figure
-
-
-def draw_spectrum(diagnosis: Diagnosis, ax: Axes) -> None:
-    """Eigenvalues of Σ̂, largest first."""
-    values = diagnosis.eigenvalues
-    ax.semilogy(range(1, len(values) + 1), values, marker="o", color=style.COLOURS[0])
-    ax.set(title="Spectrum of Σ̂", xlabel="index", ylabel="eigenvalue")
-
-
-def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
-    """The critical learning rate and the one to use, against depth; the bracket of FM-T2."""
-    table = diagnosis.depths.sort_values("depth")
-    depth = table["depth"]
-    ax.plot(depth, table["critical_learning_rate"], **style.look(0), label="critical rate")
-    ax.plot(depth, table["suggested_learning_rate"], **style.look(1), label="rate to use")
-    bracket = 2 / table["upper"], 2 / table["lower"]
-    if len(diagnosis.targets) == 1 and diagnosis.optimizer == Optimizer():
-        ax.fill_between(depth, *bracket, alpha=0.2, color=style.COLOURS[0], lw=0, label="FM-T2")
-    ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
-    ax.set_title("Above the critical rate descent cannot settle")
-    ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.legend()
 
 
 def depth_table(diagnosis: Diagnosis) -> pd.DataFrame:
@@ -184,28 +119,6 @@ def as_text(diagnosis: Diagnosis, width: int = 80) -> str:
 def _bullets(heading: str, sentences: Iterable[str], width: int) -> list[str]:
     lines = [textwrap.fill(f"- {it}", width, subsequent_indent="  ") for it in sentences]
     return ["\n".join([heading, *lines] if heading else lines)] if lines else []
-
-
-def as_page(diagnosis: Diagnosis, title: str) -> str:
-    """One HTML page without any outside resource."""
-    picture = io.StringIO()
-    look: Any = {**style.RC, "svg.hashsalt": title}  # the same diagnosis gives the same page
-    with mpl.rc_context(look):
-        draw_diagnosis(diagnosis).savefig(picture, format="svg", metadata={"Date": None})
-    drawn = picture.getvalue()
-    texts = {
-        "Answer": diagnosis.summary,
-        "About the data": diagnosis.notes,
-        "Details": details(diagnosis),
-    }
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(PAGE).render(
-        title=title,
-        texts=[(heading, sentences) for heading, sentences in texts.items() if sentences],
-        picture=drawn[drawn.index("<svg") :],
-        # pandas escapes the names in its tables itself
-        tables=[(name, table.to_html(index=False, border=0)) for name, table in tables(diagnosis)],
-    )
 
 
 def _number(value: Any) -> str:
