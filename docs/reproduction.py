@@ -19,7 +19,7 @@ from deeplin.report.page import duration
 
 KEPT = Path(__file__).parent / "reproduction"
 LONGEST = 10_000
-"""Of a table with more rows only the first repetition is kept."""
+"""Of a table with more rows only the first repetition is kept, or these rows."""
 
 
 def main(report: Path, note: str = "") -> None:
@@ -42,8 +42,9 @@ def main(report: Path, note: str = "") -> None:
             shutil.copy(report / panel["files"]["png"], KEPT / f"{panel['name']}.png")
         for data in outcome["data"]:
             table = pd.read_parquet(report / data["parquet"])
-            if len(table) > LONGEST:
+            if len(table) > LONGEST and "repetition" in table:
                 table = table[table["repetition"] == 0]
+            table = table.head(LONGEST)
             table.to_csv(KEPT / "data" / f"{data['study']}.csv", index=False, float_format="%.5g")
     (KEPT / "index.md").write_text("\n".join(page(outcomes, claims, note)) + "\n")
 
@@ -60,7 +61,7 @@ def page(outcomes, claims, note):
         "of all claims with measured values and limits is [claims.csv](claims.csv); what is known "
         "about those that do not hold stands [below](#known). Times are computing time of the "
         "runs; two studies are computed side by side. The tables behind the figures are kept with "
-        "five digits (of training curves only the first repetition); the report has them in full."
+        "five digits (of long ones the first repetition or 10 000 rows); the report has them all."
     )
     if note:
         yield ""
