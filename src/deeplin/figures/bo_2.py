@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.figures.bo_1 import SCALES
 from deeplin.figures.bo_2_printed import PANEL as PRINTED
+from deeplin.figures.bo_2_printed import asymmetry_claim
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
@@ -85,16 +86,7 @@ def first_layer_claims(config: ReluSweep, table: pd.DataFrame, last: pd.DataFram
             reason="A fifth of the risk, what the printed figure shows as an increase.",
             known="K-12",
         ),
-        Claim(
-            "There is an asymmetry in the roles of α and β: increase with α less that with β, "
-            "lower end of the paired 95% interval",
-            more - apart,
-            lower=POSITIVE,
-            name="asymmetry",
-            reason="A paired interval over the data sets that excludes equal effects.",
-            explanation=f"{number(more)} ± {number(apart)}.",
-            known="K-12",
-        ),
+        asymmetry_claim(more, apart),
         Claim(
             "The network at α = 0 is trained, as it is drawn: largest number of its steps",
             dead["steps"].max(),

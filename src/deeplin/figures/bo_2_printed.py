@@ -142,6 +142,20 @@ def effects(table: Table) -> dict[str, pd.Series]:
     return found
 
 
+def asymmetry_claim(more: float, apart: float) -> Claim:
+    """The headline of BO-2, from the difference of the two effects and its half-width."""
+    return Claim(
+        "There is an asymmetry in the roles of α and β: increase with α less that with β, "
+        "lower end of the paired 95% interval",
+        more - apart,
+        lower=POSITIVE,
+        name="asymmetry",
+        reason="A paired interval over the data sets that excludes equal effects.",
+        explanation=f"{number(more)} ± {number(apart)}.",
+        known="K-12",
+    )
+
+
 def claims(config: Interpolating, table: Table) -> list[Claim]:
     """What is printed, judged on networks that do interpolate."""
     found = effects(table)
@@ -180,16 +194,7 @@ def claims(config: Interpolating, table: Table) -> list[Claim]:
             explanation=f"{number(beta)} ± {number(b_half)}.",
             known="K-15",
         ),
-        Claim(
-            "There is an asymmetry in the roles of α and β: increase with α less that with β, "
-            "lower end of the paired 95% interval",
-            more - apart,
-            lower=POSITIVE,
-            name="asymmetry",
-            reason="A paired interval that excludes equal effects.",
-            explanation=f"{number(more)} ± {number(apart)}.",
-            known="K-12",
-        ),
+        asymmetry_claim(more, apart),
     ]
 
 
