@@ -6,12 +6,12 @@ from matplotlib.figure import Figure as Canvas
 from test_benign_claims import TOP, relu_table, wide_table
 
 from deeplin.figures import bo_2
-from deeplin.figures.relu_sweep import ReluSweep
-from deeplin.figures.wide_plots import (
+from deeplin.figures.bo_1 import (
     plot_distance_against_dimension,
     plot_risk_against_dimension,
     plot_risk_against_variance,
 )
+from deeplin.figures.relu_sweep import ReluSweep
 from deeplin.figures.wide_sweep import expected_distance
 
 

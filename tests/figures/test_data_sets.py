@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from deeplin.figures import fm_4
-from deeplin.figures.critical_scales import ScaleCritical, critical_claims
+from deeplin.figures.critical_rates import ScaleCritical, critical_claims
 from deeplin.figures.data_sets import (
     DATA_SETS,
     DataSets,

@@ -9,7 +9,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from deeplin.figures.critical_rates import CRITICAL_RATES, CriticalRates
-from deeplin.figures.depth_sweep import DEPTH_SWEEP, DepthSweep
+from deeplin.figures.fm_2 import DEPTH_SWEEP, DepthSweep
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
 from deeplin.figures.talk_log import TALK_LOG_EXPERIMENT, Contrast

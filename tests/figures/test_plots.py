@@ -7,9 +7,9 @@ from matplotlib.figure import Figure as Canvas
 
 from deeplin.figures import fm_1, fm_2, fm_6, talk_log
 from deeplin.figures.critical_rates import STARTS, plot_thresholds
-from deeplin.figures.scale_plots import plot_distance, plot_divergence, plot_sharpness
+from deeplin.figures.scale_sweep import plot_distance, plot_divergence, plot_sharpness
 from deeplin.figures.style import COLOURS, draw, save
-from deeplin.figures.trajectory_plots import plot_alignment, plot_conservation, plot_training
+from deeplin.figures.trajectories import plot_alignment, plot_conservation, plot_training
 
 
 @pytest.fixture

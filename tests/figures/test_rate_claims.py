@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from deeplin.figures import critical_rates, fm_2, talk_log
-from deeplin.figures.depth_sweep import DepthSweep
+from deeplin.figures.fm_2 import DepthSweep
 
 
 @pytest.fixture

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from deeplin.figures.setting import Setting
-from deeplin.figures.trajectories import Followed, Trajectories
-from deeplin.figures.trajectory_claims import (
+from deeplin.figures.trajectories import (
+    Followed,
+    Trajectories,
     alignment_claims,
     conservation_claims,
     edge_of_stability_claims,

@@ -1,9 +1,8 @@
 """Figures of the papers, the talk and beyond: the data, the plot, and what each claims."""
 
 from deeplin.figures import recorded
-from deeplin.figures.bo_1 import BO_1
+from deeplin.figures.bo_1 import BO_1, BO_3
 from deeplin.figures.bo_2 import BO_2
-from deeplin.figures.bo_3 import BO_3
 from deeplin.figures.bo_bounds import BO_BOUNDS
 from deeplin.figures.claims import Claim
 from deeplin.figures.edge_early import EOS_EARLY
@@ -11,11 +10,9 @@ from deeplin.figures.edge_flow import EOS_FLOW
 from deeplin.figures.edge_life import EOS_LIFE
 from deeplin.figures.edge_orbits import EOS_ORBITS
 from deeplin.figures.figure import PRESETS, Figure, Panel, Study, select
-from deeplin.figures.fm_1 import FM_1
+from deeplin.figures.fm_1 import FM_1, FM_3
 from deeplin.figures.fm_2 import FM_2
-from deeplin.figures.fm_3 import FM_3
-from deeplin.figures.fm_4 import FM_4
-from deeplin.figures.fm_5 import FM_5
+from deeplin.figures.fm_4 import FM_4, FM_5
 from deeplin.figures.fm_6 import FM_6
 from deeplin.figures.fm_7 import FM_7, FM_7_NOISY
 from deeplin.figures.fm_residual import FM_RESIDUAL

@@ -15,11 +15,10 @@ from matplotlib.axes import Axes
 from scipy import linalg
 
 from deeplin.figures.claims import POSITIVE, Claim, number
-from deeplin.figures.figure import Panel, Study
+from deeplin.figures.figure import Panel, Study, Table
 from deeplin.figures.relu_sweep import DEPTH, INPUTS, OUTPUTS, WIDTH
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, look, plain_numbers
-from deeplin.figures.tables import Table
 from deeplin.networks import Network, initialize
 from deeplin.problems.synthetic import relu_teacher
 from deeplin.sweep import Experiment, Unit, coordinate_words, run_key

@@ -14,10 +14,9 @@ from deeplin.figures.bo_depth import DEPTHS, depth_claims, plot_depth
 from deeplin.figures.bo_rates import RATES, plot_rates, rate_claims
 from deeplin.figures.bo_spikes import OUTPUTS, draw, last_layer, population_of, train
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.statistics import TREND_LEVEL, trend
 from deeplin.figures.style import QUIET, look, plain_numbers
-from deeplin.figures.tables import Table
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic
 from deeplin.sweep import Experiment, Unit, run_keys

@@ -12,10 +12,9 @@ from scipy import stats
 
 from deeplin.figures.bo_spikes import ALPHA, WIDTH, draw, last_layer, population_of, train
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Study
+from deeplin.figures.figure import Study, Table
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, look, plain_numbers
-from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit, run_keys
 from deeplin.theory import random_start_bound, risk_split
 

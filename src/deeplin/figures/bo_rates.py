@@ -12,10 +12,9 @@ from scipy import stats
 
 from deeplin.figures.bo_spikes import OUTPUTS, draw, last_layer, population_of, train
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Study
+from deeplin.figures.figure import Study, Table
 from deeplin.figures.statistics import LEVEL
 from deeplin.figures.style import QUIET, look
-from deeplin.figures.tables import Table
 from deeplin.problems import population_risk
 from deeplin.sweep import Experiment, Unit, run_keys
 

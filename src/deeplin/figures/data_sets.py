@@ -11,12 +11,12 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim
+from deeplin.figures.figure import Table
 from deeplin.figures.scale_claims import LEARNED
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.scale_sweep import run_unit as run_sweep
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import INK, QUIET, look
-from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit
 
 

@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, reference_line
-from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit
 
 LEAST = 1e-7

@@ -12,10 +12,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, QUIET, reference_line
-from deeplin.figures.tables import Table
 from deeplin.sharpness import sharpness
 from deeplin.sweep import Experiment, Unit
 from deeplin.theory import network_orbit

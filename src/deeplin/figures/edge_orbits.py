@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import COLOURS, INK, QUIET, look, reference_line
-from deeplin.figures.tables import Table
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit

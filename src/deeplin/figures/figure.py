@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from matplotlib.axes import Axes
 
 from deeplin.checks import InputError
 from deeplin.figures.claims import Claim
-from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment
 
 PRESETS = ("quick", "paper")
+Table: TypeAlias = Any
+"""A `pandas.DataFrame`, one row for each run or record. Not annotated as such: type checkers take
+every selection from a DataFrame for a Series as well, and object to most that is done with it."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-"""FM-1: a deep linear network from Gaussian initialisations of many scales."""
+"""FM-1 and FM-3: a deep linear network from Gaussian initialisations of many scales."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 
-from deeplin.figures.critical_scales import (
+from deeplin.figures.critical_rates import (
     SCALE_CRITICAL,
     ScaleCritical,
     critical_claims,
@@ -14,18 +14,28 @@ from deeplin.figures.critical_scales import (
 )
 from deeplin.figures.data_sets import DATA_SETS, DataSets, general_claims, plot_data_sets
 from deeplin.figures.figure import Figure, Panel, Study
-from deeplin.figures.scale_claims import distance_claims, sharpness_claims
-from deeplin.figures.scale_plots import plot_distance, plot_sharpness
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.figures.scale_claims import distance_claims, divergence_claims, sharpness_claims
+from deeplin.figures.scale_sweep import (
+    SCALE_SWEEP,
+    Rate,
+    ScaleSweep,
+    plot_distance,
+    plot_divergence,
+    plot_sharpness,
+)
 from deeplin.figures.setting import Setting
-from deeplin.figures.trajectories import TRAJECTORIES, Followed, Trajectories
-from deeplin.figures.trajectory_claims import (
+from deeplin.figures.trajectories import (
+    TRAJECTORIES,
+    Followed,
+    Trajectories,
     alignment_claims,
     conservation_claims,
     edge_of_stability_claims,
+    plot_alignment,
+    plot_conservation,
+    plot_training,
     stable_claims,
 )
-from deeplin.figures.trajectory_plots import plot_alignment, plot_conservation, plot_training
 
 GAUSSIAN = Setting(initialization="gaussian")
 SCALES = tuple(np.linspace(0.25, 0.6, 10).tolist())
@@ -170,4 +180,23 @@ FM_1 = Figure(
     "at the last step, exact at minimisers (X-1) and certified elsewhere, the true squared norm, "
     "and the same initial weights for every learning rate. Their data set is not published; ours "
     "(seed 9 of the same recipe) also has its critical rate between 0.1 and 0.2.",
+)
+
+
+FM_3 = Figure(
+    "FM-3",
+    "Probability of divergence, Gaussian initialisation",
+    (
+        Panel(
+            "FM-3",
+            "Share of runs that diverge, with Wilson's 95% interval.",
+            SWEEP,
+            plot_divergence,
+            divergence_claims,
+        ),
+    ),
+    printed="The runs of Figures 1a and 1b. Where the probability is one, Figure 1 has no point; "
+    "where it is between 0 and 1, means are over the runs that do not diverge.",
+    as_run="The same runs. A run counts as diverged when its risk is no longer finite, or exceeds "
+    "10¹⁰ times the larger of its initial risk and the risk of the zero map.",
 )

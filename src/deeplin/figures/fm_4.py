@@ -1,4 +1,4 @@
-"""FM-4: the same as FM-1 from residual initialisations."""
+"""FM-4 and FM-5: the same as FM-1 and FM-3 from residual initialisations."""
 
 from __future__ import annotations
 
@@ -7,24 +7,39 @@ from functools import partial
 import numpy as np
 
 from deeplin.figures.claims import Claim
-from deeplin.figures.critical_scales import (
+from deeplin.figures.critical_rates import (
     SCALE_CRITICAL,
     ScaleCritical,
     critical_claims,
     plot_critical,
 )
 from deeplin.figures.data_sets import DATA_SETS, DataSets, general_claims, plot_data_sets
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS, RELATIVE_RATES
 from deeplin.figures.fm_1 import SWEEP as GAUSSIAN_SWEEP
-from deeplin.figures.scale_claims import conditioning_claim, distance_claims, sharpness_claims
-from deeplin.figures.scale_plots import plot_distance, plot_sharpness
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.figures.scale_claims import (
+    conditioning_claim,
+    distance_claims,
+    divergence_claims,
+    sharpness_claims,
+)
+from deeplin.figures.scale_sweep import (
+    SCALE_SWEEP,
+    Rate,
+    ScaleSweep,
+    plot_distance,
+    plot_divergence,
+    plot_sharpness,
+)
 from deeplin.figures.setting import Setting
-from deeplin.figures.tables import Table
-from deeplin.figures.trajectories import TRAJECTORIES, Followed, Trajectories
-from deeplin.figures.trajectory_claims import edge_of_stability_claims, stable_claims
-from deeplin.figures.trajectory_plots import plot_training
+from deeplin.figures.trajectories import (
+    TRAJECTORIES,
+    Followed,
+    Trajectories,
+    edge_of_stability_claims,
+    plot_training,
+    stable_claims,
+)
 
 RESIDUAL = Setting(initialization="residual")
 SCALES = tuple(np.linspace(0.0, 1.7, 10).tolist())
@@ -132,4 +147,21 @@ FM_4 = Figure(
     as_run="As for FM-1: float64, true squared norm, exact or certified sharpness at the end. "
     "One read-out p for all runs. At s = 0 every repetition starts from the identity, so its "
     "intervals have no width.",
+)
+
+
+FM_5 = Figure(
+    "FM-5",
+    "Probability of divergence, residual initialisation",
+    (
+        Panel(
+            "FM-5",
+            "Share of runs that diverge, with Wilson's 95% interval.",
+            SWEEP,
+            plot_divergence,
+            divergence_claims,
+        ),
+    ),
+    printed="The runs of Figures 4a and 4b.",
+    as_run="The same runs, with the criterion of FM-3.",
 )

@@ -11,14 +11,12 @@ from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.data_sets import DATA_SETS, DataSets, plot_relation, relation_claims
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.scale_claims import sharpness_claims
-from deeplin.figures.scale_plots import plot_sharpness
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_sharpness
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK
-from deeplin.figures.tables import Table
 
 UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
 SCALES = tuple(np.linspace(0.1, 0.36, 9).tolist())

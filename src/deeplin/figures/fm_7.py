@@ -8,13 +8,11 @@ from functools import partial
 import numpy as np
 
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.scale_claims import AT_THE_EDGE, edge_claims, eta, plateau_claim
-from deeplin.figures.scale_plots import plot_sharpness
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_sharpness
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.tables import Table
 
 GELU = Setting(activation="gelu", noise=0.0)
 SCALES = tuple(np.linspace(0.428, 0.7, 8).tolist())

@@ -12,7 +12,7 @@ from scipy import stats
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.residual_products import (
     PRODUCTS,
     layers,
@@ -23,7 +23,6 @@ from deeplin.figures.residual_products import (
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, look
-from deeplin.figures.tables import Table
 from deeplin.networks import Network
 from deeplin.sharpness import sharpness
 from deeplin.sweep import Experiment, Unit, coordinate_words

@@ -11,11 +11,10 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import TREND_LEVEL, trend
 from deeplin.figures.style import INK, look
-from deeplin.figures.tables import Table
 from deeplin.kernels.singular_values import extremes_of_layers
 from deeplin.networks import Network, initialize
 from deeplin.sharpness import sharpness

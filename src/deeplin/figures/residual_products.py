@@ -9,10 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Study
+from deeplin.figures.figure import Study, Table
 from deeplin.figures.statistics import share_interval
 from deeplin.figures.style import INK, QUIET, look
-from deeplin.figures.tables import Table
 from deeplin.sweep import Experiment, Unit, coordinate_words
 from deeplin.theory import (
     log_failure_probability,

@@ -12,8 +12,7 @@ from typing import Any
 
 from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.figures.claims import FAILS, HOLDS, IN_PART, Claim
-from deeplin.figures.figure import PRESETS, Figure, Panel, Study
-from deeplin.figures.tables import Table
+from deeplin.figures.figure import PRESETS, Figure, Panel, Study, Table
 from deeplin.sweep import Progress, Store, UnitsFailed, run
 from deeplin.sweep.config import digest
 

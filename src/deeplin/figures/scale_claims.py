@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 
 from deeplin.figures.claims import Claim, number
+from deeplin.figures.figure import Table
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import TREND_LEVEL, largest_difference, trend
-from deeplin.figures.tables import Table
 
 DEAD = 1e-3
 """Final sharpness, in units of 2/η, below which no unit of a network is on any more."""

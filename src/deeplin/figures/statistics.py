@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from deeplin.figures.tables import Table
+from deeplin.figures.figure import Table
 
 LEVEL = 0.95
 

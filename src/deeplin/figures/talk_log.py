@@ -10,11 +10,10 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.statistics import TREND_LEVEL, trend
 from deeplin.figures.style import INK, look
-from deeplin.figures.tables import Table
 from deeplin.networks import Network
 from deeplin.problems.synthetic import separable
 from deeplin.sweep import Experiment, Unit

@@ -6,9 +6,15 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.claims import POSITIVE, Claim, number
+from deeplin.figures.figure import Table
+from deeplin.figures.scale_sweep import SAME
 from deeplin.figures.setting import Setting
+from deeplin.figures.statistics import mean_interval
+from deeplin.figures.style import COLOURS, INK, QUIET, look, plain_numbers
 from deeplin.sweep import Experiment, Unit
 
 RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
@@ -80,3 +86,191 @@ def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
 
 
 TRAJECTORIES = Experiment("trajectories", Trajectories, units, run_unit, grid=("rates",))
+
+
+SHOWN = 0
+"""The repetition that is drawn; the claims look at all of them."""
+
+
+def plot_training(
+    config: Trajectories,
+    table: Table,
+    ax: Axes,
+    *,
+    learning_rate: float,
+    subsample: int = 1,
+    upper_bound: bool = False,
+) -> None:
+    """Squared distance (left axis) and sharpness (right axis) along one run (FM-1c, 1d, 4c, 4d)."""
+    run = _shown(table, learning_rate).iloc[::subsample]
+    right = ax.twinx()
+    right.spines["right"].set_visible(True)
+    distance, sharp = COLOURS[0], COLOURS[1]
+    ax.plot(run["step"], run["distance"], color=distance)
+    right.plot(run["step"], run["sharpness"], color=sharp)
+    flattest = config.setting.flattest
+    level = {"linewidth": 1, "zorder": 1}
+    edge = right.axhline(2 / learning_rate, color=sharp, linestyle="--", label=r"$2/\eta$", **level)
+    least = right.axhline(flattest.exact, color=INK, linestyle=":", label=r"$S_{\min}$", **level)
+    named = [edge, least]
+    if flattest.lower < SAME * flattest.exact:
+        right.axhline(flattest.lower, color=QUIET, linestyle=":", **level)
+    else:
+        least.set_label(r"$S_{\min} \approx 2La$")
+    if upper_bound:
+        bound = config.setting.upper_bound
+        style = {"color": QUIET, "linestyle": "-.", "label": r"$8L\Lambda$"}
+        named.append(right.axhline(bound, **style, **level))
+    ax.legend(
+        handles=named, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False
+    )
+    ax.set_yscale("log")
+    right.set_yscale("log")
+    plain_numbers(right.yaxis)
+    ax.set(xlabel="Gradient steps")
+    ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=distance)
+    right.set_ylabel("Sharpness", color=sharp)
+
+
+def plot_conservation(config: Trajectories, table: Table, ax: Axes) -> None:
+    """Drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow, against time ηt (FM-L1)."""
+    _against_time(config, table, ax, "conservation")
+    ax.set_yscale("log")
+    ax.set_ylabel(r"$\max_k \|D_k(t) - D_k(0)\|_F$")
+
+
+def plot_alignment(config: Trajectories, table: Table, ax: Axes) -> None:
+    """⟨v_{k+1}, u_k⟩², averaged over neighbouring layers, against time ηt (FM-L2 c)."""
+    _against_time(config, table, ax, "alignment")
+    ax.set_ylim(0, 1.02)
+    ax.set_ylabel(r"mean over $k$ of $\langle v_{k+1}, u_k\rangle^2$")
+
+
+def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> None:
+    for index, rate in enumerate(sorted(config.rates, key=lambda rate: rate.learning_rate)):
+        run = _shown(table, rate.learning_rate)
+        style = look(index) | {"marker": None, "label": rf"$\eta = {rate.learning_rate:g}$"}
+        time = run["step"] * rate.learning_rate
+        after = time > 0
+        ax.plot(time[after], run.loc[after, column], **style)
+    ax.set_xscale("log")
+    ax.set_xlabel(r"Time $\eta t$")
+    ax.legend()
+
+
+def _shown(table: Table, learning_rate: float) -> Table:
+    chosen = (table["learning_rate"] == learning_rate) & (table["repetition"] == SHOWN)
+    return table[chosen]
+
+
+def _runs(values) -> dict[str, float]:
+    """One part for each repetition."""
+    return {f"run {int(repetition)}": value for repetition, value in values.items()}
+
+
+def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
+    """A small rate does not meet the edge of stability and reaches w*."""
+    runs = table[table["learning_rate"] == learning_rate]
+    last = runs[runs["step"] == runs["step"].max()].set_index("repetition")
+    height = runs["sharpness"] * learning_rate / 2
+    late = height[runs["step"] >= 2 / 3 * runs["step"].max()].max()
+    return [
+        Claim(
+            f"η = {number(learning_rate)} does not enter the edge of stability: largest sharpness "
+            "of a run at any step, in units of 2/η",
+            _runs(height.groupby(runs["repetition"]).max()),
+            upper=1.0,
+            name="below the edge",
+            reason="The printed threshold, for the whole run.",
+            explanation=f"Over the last third of all runs the largest is {number(late)}.",
+            known="K-8",
+        ),
+        Claim(
+            f"η = {number(learning_rate)} reaches w*: final squared distance of each run",
+            _runs(last["distance"]),
+            upper=1e-6,
+            name="reaches w*",
+            reason="A millionth of ‖w*‖², first set before the runs; it stood at 1e-3 for a while.",
+            known="K-10",
+        ),
+    ]
+
+
+def edge_of_stability_claims(table: Table, learning_rate: float) -> list[Claim]:
+    """A larger rate oscillates around 2/η."""
+    runs = table[(table["learning_rate"] == learning_rate) & (table["status"] != "diverged")]
+    height = runs.assign(height=runs["sharpness"] * learning_rate / 2)
+    late = height[height["step"] >= 2 / 3 * height["step"].max()]
+    # A run that settles at the edge stops crossing: count crossings over the whole run.
+    crossings = {
+        repetition: np.count_nonzero(np.diff(run["height"].to_numpy() > 1))
+        for repetition, run in height.groupby("repetition")
+    }
+    return [
+        Claim(
+            f"η = {number(learning_rate)} enters the edge of stability: how often the sharpness of "
+            "a run crosses 2/η",
+            _runs(crossings),
+            lower=10,
+            name="enters the edge",
+            reason="An oscillation, not a passage: ten crossings in 400 steps.",
+        ),
+        Claim(
+            f"η = {number(learning_rate)} oscillates around it: mean of a run's sharpness over its "
+            "last third, in units of 2/η",
+            _runs(late.groupby("repetition")["height"].mean()),
+            lower=0.9,
+            upper=1.1,
+            name="stays around 2/η",
+            reason="A tenth on either side.",
+        ),
+    ]
+
+
+def conservation_claims(config: Trajectories, table: Table) -> list[Claim]:
+    """What flow conserves descent moves in proportion to η, and strongly at the edge."""
+    slow, middle, fast = sorted(rate.learning_rate for rate in config.rates)
+    drift = table.groupby(["learning_rate", "repetition"])["conservation"].max()
+    return [
+        Claim(
+            "Flow conserves W_{k+1}ᵀW_{k+1} − W_kW_kᵀ (FM-L1); below the edge the drift of descent "
+            f"is proportional to η: drift at {number(middle)} over that at {number(slow)}, divided "
+            "by the ratio of the rates",
+            _runs(drift[middle] / drift[slow] / (middle / slow)),
+            lower=0.8,
+            upper=1.25,
+            name="drift like η",
+            reason="A quarter, where the rates differ by ten; the next order is η².",
+        ),
+        Claim(
+            f"At the edge (η = {number(fast)}) descent leaves the conserved surface: drift "
+            f"relative to that at η = {number(middle)}, divided by the ratio of the rates",
+            _runs(drift[fast] / drift[middle] / (fast / middle)),
+            lower=2.0,
+            name="drift at the edge",
+            reason="Twice what proportionality gives.",
+        ),
+    ]
+
+
+def alignment_claims(config: Trajectories, table: Table) -> list[Claim]:
+    """Neighbouring layers align during training."""
+    slow, middle, _ = sorted(rate.learning_rate for rate in config.rates)
+    parts = {}
+    for rate in (slow, middle):
+        runs = table[table["learning_rate"] == rate].set_index("repetition")
+        ends = [runs.loc[runs["step"] == step, "alignment"] for step in (0, runs["step"].max())]
+        mean, half = mean_interval((ends[1] - ends[0]).to_numpy())
+        parts[f"η = {number(rate)}"] = mean - half
+    return [
+        Claim(
+            "Layers align (FM-L2 c): growth of ⟨v_{k+1}, u_k⟩² over training, mean over layers, "
+            "lower end of its paired 95% interval",
+            parts,
+            lower=POSITIVE,
+            name="layers align",
+            reason="A paired interval that excludes no growth.",
+            explanation="The guarantee 1 − ε/σ² of FM-L2 c is about small initialisations and "
+            "says nothing at this scale, where ε is larger than σ²; alignment grows all the same.",
+        )
+    ]

@@ -12,9 +12,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import INK, legend_below, look, plain_numbers
-from deeplin.figures.tables import Table
 from deeplin.figures.users_search import gaps, measured_rate, ratios
 from deeplin.networks import Network
 from deeplin.problems import Problem

@@ -11,10 +11,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
-from deeplin.figures.tables import Table
 from deeplin.figures.users_search import (
     agreement,
     copies_beside,

@@ -10,10 +10,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
-from deeplin.figures.tables import Table
 from deeplin.figures.users_search import agreement, copies_beside, gaps, measured_rate
 from deeplin.networks import Network
 from deeplin.sweep import Experiment, Unit, coordinate_words, run_key

@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import INK, legend_below, look
-from deeplin.figures.tables import Table
 from deeplin.figures.users_search import (
     agreement,
     copies_beside,

@@ -8,6 +8,7 @@ import numpy as np
 from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim, number
+from deeplin.figures.figure import Table
 from deeplin.figures.statistics import (
     LEVEL,
     TREND_LEVEL,
@@ -15,7 +16,6 @@ from deeplin.figures.statistics import (
     standard_errors_apart,
     trend,
 )
-from deeplin.figures.tables import Table
 from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
 
 STABLE = 1700
