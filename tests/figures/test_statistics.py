@@ -8,6 +8,7 @@ from deeplin.figures.statistics import (
     largest_difference,
     mean_interval,
     share_interval,
+    slope_interval,
     trend,
 )
 
@@ -22,6 +23,14 @@ def test_the_interval_of_a_mean_is_students(rng):
 def test_one_value_has_no_interval_and_none_is_not_a_number():
     assert mean_interval(np.array([3.0])) == (3.0, 0.0)
     assert np.isnan(mean_interval(np.array([]))).all()
+
+
+def test_the_interval_of_a_slope_is_that_of_the_normal_equations(rng):
+    x, y = rng.normal(size=(2, 9))
+    A = np.stack([x, np.ones(9)], axis=1)
+    (slope, _), (squares,), *_ = np.linalg.lstsq(A, y)
+    half = stats.t.ppf(0.975, 7) * np.sqrt(squares / 7 * np.linalg.inv(A.T @ A)[0, 0])
+    np.testing.assert_allclose(slope_interval(x, y), (slope, half), rtol=1e-10)
 
 
 @pytest.mark.parametrize(("successes", "trials"), [(0, 20), (7, 20), (20, 20)])

@@ -59,6 +59,24 @@ def test_claims_about_small_starts_can_fail(fragment, column, value, check_broke
     check_broken(fm_small.claims, fragment, STARTS, small, bad)
 
 
+def test_small_starts_meet_the_assumption_and_are_not_rank_one_by_construction():
+    config = fm_small.SmallStarts(2, (0.05,), (10, 11), path_scale=1.0)
+    rows = [fm_small.run_unit(config, unit) for unit in fm_small.units(config)]
+    table = pd.concat(rows)
+    problem = fm_small.Setting(depth=2, data_seed=10).data.problem
+    start = fm_small._start(problem, jax.random.key(0), (5, 5, 1), 0.05)
+    zero, there = (
+        float(np.mean(np.square(problem.targets[:, 0] - problem.inputs @ w)))
+        for w in (np.zeros(5), np.asarray(start.product))
+    )
+    assert there < zero
+    flipped = Network([*start.weights[:-1], -start.weights[-1]])
+    assert fm_small._allowed(problem, start)
+    assert not fm_small._allowed(problem, flipped)
+    assert (table["excess"] > 1e-3 * table["epsilon"]).all()
+    assert (table["misaligned"] > 1e-9).all()
+
+
 @pytest.fixture
 def depths():
     rows = [
@@ -94,6 +112,7 @@ def benign():
         spike_bound=2 * size,
         expected_variance=1.0,
         measured_variance=np.where(table["repetition"] == 0, 1.1, np.nan),
+        variance_error=0.1,
     )
 
 
@@ -102,13 +121,28 @@ def benign():
     [
         ("holds with one constant", "noise", lambda t: 9.0),
         ("do not grow with n", "xi", lambda t: t["samples"] / 10),
-        ("conditional variance", "measured_variance", lambda t: 3.0),
+        ("conditional variance", "measured_variance", lambda t: 1.3),
         ("approaches zero", "risk", lambda t: t["samples"]),
     ],
 )
 def test_claims_about_the_bounds_can_fail(fragment, column, factor, check_broken, benign):
     bad = benign.assign(**{column: benign[column] * factor(benign)})
     check_broken(bo_bounds.benign_claims, fragment, BENIGN, benign, bad)
+
+
+def test_the_standard_error_of_the_variance_is_that_of_many_draws():
+    config = bo_bounds.Benign((6,), repetitions=1, noises=5)
+    data = bo_bounds.draw(0, 0, 6, 15, 0.1)
+    population, X = bo_bounds.population_of(data), np.asarray(data.problem.inputs)
+    rng = np.random.default_rng(0)
+    maps = np.linalg.pinv(X) @ rng.normal(size=(4000, config.noises, 6, bo_bounds.OUTPUTS))
+    centred = maps - maps.mean(axis=1, keepdims=True)
+    traces = np.einsum("rnij,i,rnij->r", centred, data.spectrum, centred) / (config.noises - 1)
+    expected = bo_bounds.conditional_variance(data.problem, population)
+    error = bo_bounds._variance_error(config, data.problem, population)
+    # four standard errors of the mean and of the deviation of 4000 traces
+    assert np.mean(traces) == pytest.approx(expected, rel=4 * error / np.sqrt(4000))
+    assert np.std(traces) / expected == pytest.approx(error, rel=0.1)
 
 
 def relu(alpha=0.5, beta=0.0, loss=1e-8):

@@ -148,6 +148,6 @@ DEPTHS = Study(
     BO_DEPTH,
     {
         "paper": Depths((3, 5, 10, 20, 50, 100), repetitions=10),
-        "quick": Depths((3, 6, 12, 24), repetitions=2),
+        "quick": Depths((3, 6, 12, 24), repetitions=3),
     },
 )

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from scipy import stats
 
 from deeplin.figures.bo_spikes import OUTPUTS, draw, last_layer, population_of, train
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.figure import Study, Table
-from deeplin.figures.statistics import LEVEL
+from deeplin.figures.statistics import slope_interval
 from deeplin.figures.style import QUIET, look
 from deeplin.problems import population_risk
 from deeplin.sweep import Experiment, Unit, run_keys
@@ -89,8 +87,7 @@ def run_rate(config: Rates, unit: Unit) -> pd.DataFrame:
 def exponent(runs: Table) -> tuple[float, float]:
     """Slope of log mean risk against the log of the term, and half of its 95% interval."""
     means = runs.groupby("size")["risk"].mean()
-    line: Any = stats.linregress(np.log(means.index), np.log(means))
-    return line.slope, float(stats.t.ppf((1 + LEVEL) / 2, len(means) - 2) * line.stderr)
+    return slope_interval(np.log(means.index), np.log(means))
 
 
 def rate_claims(config: Rates, table: Table) -> list[Claim]:

@@ -25,6 +25,14 @@ def mean_interval(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean()), float(stats.t.ppf((1 + LEVEL) / 2, values.size - 1) * spread)
 
 
+def slope_interval(x: Any, y: Any) -> tuple[float, float]:
+    """Slope of the regression line and half-width of its 95% confidence interval (Student)."""
+    if np.ptp(y) == 0:
+        return 0.0, 0.0  # SciPy has no error for a line that fits exactly
+    line: Any = stats.linregress(x, y)
+    return float(line.slope), float(stats.t.ppf((1 + LEVEL) / 2, len(y) - 2) * line.stderr)
+
+
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
     """Wilson's 95% confidence interval of a probability."""
     interval = stats.binomtest(int(successes), int(trials)).proportion_ci(LEVEL, method="wilson")

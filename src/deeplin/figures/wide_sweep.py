@@ -35,7 +35,8 @@ class WideSweep:
     alphas: tuple[float, ...]
     betas: tuple[float, ...]
     repetitions: int = 20
-    flow_from: int = 1800
+    flow_from: int = 1600
+    """Where the first draws are past the stability limit of descent (E-11)."""
     seed: int = 0
 
 
