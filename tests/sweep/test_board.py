@@ -5,14 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
-from deeplin.sweep import Board, Unit, board
+from deeplin.sweep import Board, Unit, progress
 
 
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that moves only when it is told to."""
     now = [0.0]
-    monkeypatch.setattr(board.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now[0])
     return now
 
 

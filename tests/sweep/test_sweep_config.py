@@ -16,8 +16,7 @@ from toy_experiment import TOY, Toy
 from deeplin import sweep
 from deeplin.checks import InputError
 from deeplin.sweep import Experiment, Unit, find_experiment, from_json, run_key, run_keys, to_json
-from deeplin.sweep.config import build, canonical, portable_json
-from deeplin.sweep.keys import coordinate_words
+from deeplin.sweep.config import build, canonical, coordinate_words, portable_json
 
 
 @dataclass(frozen=True)

@@ -191,7 +191,7 @@ def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_p
 
 
 def test_a_scheduler_that_does_not_answer_is_an_input_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplin.sweep.cluster.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("deeplin.problems.gathering.CONNECT_SECONDS", 0.2)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(InputError, match="no dask scheduler answers at"):
             sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster(address))
@@ -212,7 +212,7 @@ def test_shards_are_disjoint_and_complete():
 
 
 def test_a_worker_stays_in_the_bucket_it_has_compiled():
-    tasks = [Task(str(k), "", "", "", bucket) for k, bucket in enumerate("aabbb")]
+    tasks = [Task(str(k), "", "", "", bucket, "", "") for k, bucket in enumerate("aabbb")]
     queue = _Buckets(tasks)
     assert queue.take(None).bucket == "b"  # the largest first
     assert [queue.take("a").bucket for _ in range(3)] == ["a", "a", "b"]

@@ -20,7 +20,7 @@ from deeplin.problems.tables import Piece, Table
 
 MULTIPLIERS = min(4, max(1, CORES // 2))
 """Threads that multiply; each holds a chunk."""
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 15.0
 """Seconds to wait for a dask scheduler."""
 Sum = tuple[Moments | None, int]
 """Moments of the complete rows, if there are any, and the number of other rows."""
@@ -183,7 +183,7 @@ def _refuse_no_rows(left_out: int) -> NoReturn:
 def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
     """Moments of groups of pieces, computed by dask workers, merged in the order of the table."""
     pieces = [part for piece in table.pieces for part in piece.split()]
-    with _client(cluster) as client:
+    with dask_client(cluster) as client:
         workers = max(1, len(client.nthreads()))
         groups = np.array_split(np.arange(len(pieces)), min(len(pieces), 8 * workers))
         tasks = [[pieces[i] for i in group] for group in groups]
@@ -198,7 +198,7 @@ def _sum_of(pieces: list[Piece], plan: Plan) -> Sum:
 
 
 @contextmanager
-def _client(cluster: Any) -> Iterator[Any]:
+def dask_client(cluster: Any) -> Iterator[Any]:
     """The caller's client, or a new one for the address of a scheduler."""
     if not isinstance(cluster, str):
         yield cluster
@@ -207,11 +207,14 @@ def _client(cluster: Any) -> Iterator[Any]:
         from distributed import Client
     except ImportError as error:
         raise InputError(
-            "reading on a cluster needs dask; install it with: pip install 'deeplin[cluster]'."
+            "work on a cluster needs dask; install it with: pip install 'deeplin[cluster]'."
         ) from error
     try:
-        client = Client(cluster, timeout=CONNECT_SECONDS)
+        client = Client(cluster, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError) as error:
-        raise InputError(f"no dask scheduler answers at {cluster!r}: {error}") from error
+        raise InputError(
+            f"no dask scheduler answers at {cluster} ({error}); pass its address, for example "
+            "tcp://127.0.0.1:8786."
+        ) from error
     with client:
         yield client

@@ -1,18 +1,15 @@
 """Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
 
 from deeplin.interrupt import prompt_interrupt
-from deeplin.sweep.board import Board
 from deeplin.sweep.cluster import Cluster
-from deeplin.sweep.config import from_json, to_json
+from deeplin.sweep.config import coordinate_words, from_json, run_key, run_keys, to_json
 from deeplin.sweep.engine import Outcome, UnitsFailed, run
 from deeplin.sweep.executors import Executor, ExecutorError, InProcess, Processes
-from deeplin.sweep.experiment import Experiment, Unit, find_experiment
-from deeplin.sweep.files import read_sweep
+from deeplin.sweep.experiment import Experiment, Unit, find_experiment, read_sweep
 from deeplin.sweep.functions import grid
-from deeplin.sweep.keys import coordinate_words, run_key, run_keys
-from deeplin.sweep.progress import Bar, Lines, Progress, show_progress
+from deeplin.sweep.progress import Bar, Board, Lines, Progress, show_progress
+from deeplin.sweep.resume import Status, status
 from deeplin.sweep.session import Shard, StoreError
-from deeplin.sweep.status import Status, status
 from deeplin.sweep.store import Store, read_table
 
 __all__ = [

@@ -8,13 +8,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from deeplin.checks import InputError
 from deeplin.interrupt import check_interrupt
+from deeplin.problems.gathering import dask_client
 from deeplin.sweep.executors import ExecutorError
-from deeplin.sweep.tasks import Result, Task, lost
-from deeplin.sweep.workers import Settings, execute_in_worker
+from deeplin.sweep.tasks import Result, Task, execute_in_worker, lost
 
-CONNECT_SECONDS = 15
 LOOK_SECONDS = 2.0
 """How long nothing may arrive before a look at whether there is a worker at all."""
 
@@ -32,15 +30,7 @@ class Cluster:
         """Yield results as they arrive; dask gives the units of a lost worker to another one."""
         if not tasks:
             return
-        distributed = _import_distributed()
-        try:
-            client = distributed.Client(self.address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"no dask scheduler answers at {self.address} ({error}); pass its address, "
-                "for example tcp://127.0.0.1:8786."
-            ) from error
-        with client:
+        with dask_client(self.address) as client:
             yield from self._collect(client, tasks)
 
     def _next(self, client, arrived: SimpleQueue, waiting: int):
@@ -65,12 +55,12 @@ class Cluster:
                 )
 
     def _collect(self, client, tasks: Sequence[Task]) -> Generator[Result]:
-        settings, arrived, waiting = tuple(Settings.here()), SimpleQueue(), {}
+        arrived, waiting = SimpleQueue(), {}
 
         def submit(task: Task) -> None:
             # A name of its own for each try: dask would answer a repeated one from its memory.
             name = f"deeplin-{uuid.uuid4().hex}-{task.identifier}"
-            future = client.submit(execute_in_worker, settings, tuple(task), key=name, pure=False)
+            future = client.submit(execute_in_worker, tuple(task), key=name, pure=False)
             waiting[future] = task
             future.add_done_callback(arrived.put)
 
@@ -92,13 +82,3 @@ class Cluster:
                     )
         finally:
             client.cancel(list(waiting))
-
-
-def _import_distributed():
-    try:
-        import distributed
-    except ImportError as error:
-        raise InputError(
-            "sweeping on a cluster needs dask; install it with: pip install 'deeplin[cluster]'"
-        ) from error
-    return distributed

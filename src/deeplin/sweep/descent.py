@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
@@ -20,8 +20,8 @@ from deeplin.problems import Problem, synthetic
 from deeplin.problems.reading import read_problem
 from deeplin.problems.tables import open_table
 from deeplin.sharpness import sharpness
+from deeplin.sweep.config import run_key, run_keys
 from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.sweep.keys import run_key, run_keys
 
 
 @dataclass(frozen=True)
@@ -171,21 +171,10 @@ def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
     """The problem to train on, which must be the one the unit was made for."""
     if _fingerprint(data) != fingerprint:
         raise InputError(f"{data} is not the table this sweep was begun with; sweep anew.")
+    options = asdict(data)
     if isinstance(data, TableData):
-        return read_problem(
-            data.path,
-            data.target,
-            ignore=data.ignore,
-            standardize=data.standardize,
-            intercept=data.intercept,
-        ).problem
-    return synthetic.flat_minima(
-        data.seed,
-        samples=data.samples,
-        dimension=data.dimension,
-        noise=data.noise,
-        condition_number=data.condition_number,
-    ).problem
+        return read_problem(options.pop("path"), **options).problem
+    return synthetic.flat_minima(**options).problem
 
 
 def _fingerprint(data: SyntheticData | TableData) -> str:

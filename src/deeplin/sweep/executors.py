@@ -7,15 +7,15 @@ import os
 import signal
 import threading
 from collections import Counter, defaultdict, deque
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
 from deeplin.checks import whole_number
 from deeplin.interrupt import check_interrupt
-from deeplin.sweep.tasks import Result, Task, execute, lost
-from deeplin.sweep.workers import Settings, execute_in_worker, threads_for_children
+from deeplin.sweep.tasks import Result, Task, execute, execute_in_worker, lost
 
 DEATHS = 2
 """A unit whose worker process died this often is given up."""
@@ -25,6 +25,14 @@ LOOK_SECONDS = 1.0
 """How long nothing may come before a look at the keyboard (Ctrl-C)."""
 FAREWELL_SECONDS = 10
 """How long a worker that closed its pipe may take to end by itself."""
+
+THREAD_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMBA_NUM_THREADS",
+    "NPROC",  # read by XLA
+)
 
 
 class ExecutorError(RuntimeError):
@@ -167,10 +175,10 @@ class _Worker:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(
-            target=_serve, args=(theirs, Settings.here()), daemon=True, name="deeplin-worker"
+            target=_serve, args=(theirs,), daemon=True, name="deeplin-worker"
         )
         try:
-            with threads_for_children(threads):
+            with _threads_for_children(threads):
                 self._process.start()
         except OSError as error:
             self.connection.close()
@@ -211,7 +219,22 @@ class _Worker:
         self.connection.close()
 
 
-def _serve(connection: Connection, settings: Settings) -> None:
+@contextmanager
+def _threads_for_children(count: int) -> Iterator[None]:
+    """Processes started inside use `count` threads each: workers must not fight for the cores."""
+    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
+    os.environ.update({name: str(count) for name in THREAD_VARIABLES})
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def _serve(connection: Connection) -> None:
     """What a worker process does until its end of the pipe closes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
     threading.Thread(target=_die_with_parent, daemon=True).start()
@@ -221,7 +244,7 @@ def _serve(connection: Connection, settings: Settings) -> None:
             task = connection.recv()
         except EOFError:
             return
-        connection.send(execute_in_worker(settings, task))
+        connection.send(execute_in_worker(task))
 
 
 def _die_with_parent() -> None:

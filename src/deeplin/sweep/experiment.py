@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import json
 import sys
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from deeplin.checks import InputError, whole_number
-from deeplin.sweep.config import digest, to_plain
+from deeplin.sweep.config import build, digest, to_plain
 
 BUILT_IN = {"descent": "deeplin.sweep.descent:DESCENT"}
 """Experiments that a config file may name; any other is found by its import path."""
@@ -72,7 +75,7 @@ class Experiment:
     run_unit: Callable[[Any, Unit], pd.DataFrame | Mapping[str, Any]]
     grid: tuple[str, ...] = ()
     schema: int = 1
-    home: str = field(default="")
+    home: str = ""
     """Module that holds the experiment; by default the one that defines `run_unit`."""
     rehearse: Callable[[Any, Unit], float] | None = None
     """Seconds that a unit will take, measured on a few of its steps: where units take minutes, the
@@ -117,8 +120,7 @@ class Experiment:
 
 def find_experiment(reference: str) -> Experiment:
     """The experiment with a built-in name, or at `module:attribute`."""
-    path = BUILT_IN.get(reference, reference)
-    module, _, attribute = path.partition(":")
+    module, _, attribute = BUILT_IN.get(reference, reference).partition(":")
     if not attribute:
         raise InputError(
             f"experiment is {reference!r}; pass one of {', '.join(BUILT_IN)}, or module:attribute."
@@ -130,3 +132,35 @@ def find_experiment(reference: str) -> Experiment:
     if not isinstance(found, Experiment):
         raise InputError(f"{reference!r} is a {type(found).__name__}, not an Experiment.")
     return found
+
+
+def read_sweep(path: Path) -> tuple[Experiment, Any]:
+    """The experiment and the config of a file; `experiment` is one of its fields.
+
+    Without it the built-in `descent` is meant; `module:attribute` names one of your own, which is
+    looked for beside the file too.
+    """
+    fields = _parse(path)
+    reference = fields.pop("experiment", "descent")
+    if not isinstance(reference, str):
+        raise InputError(f"experiment is {reference!r}; pass a name or module:attribute.")
+    beside = str(path.resolve().parent)
+    if reference not in BUILT_IN and beside not in sys.path:
+        sys.path.append(beside)
+    experiment = find_experiment(reference)
+    return experiment, build(experiment.config, fields, path.name)
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    parsers = {".json": json.loads, ".toml": tomllib.loads}
+    if path.suffix not in parsers:
+        raise InputError(f"{path} is neither .json nor .toml; pass a config in one of these forms.")
+    try:
+        fields = parsers[path.suffix](path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}.") from error
+    except ValueError as error:  # of either parser, or of the encoding
+        raise InputError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
+    if not isinstance(fields, dict):
+        raise InputError(f"{path} holds a {type(fields).__name__}; pass the fields of a config.")
+    return fields

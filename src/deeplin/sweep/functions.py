@@ -17,10 +17,10 @@ import numpy as np
 import pandas as pd
 
 from deeplin.checks import InputError, whole_number
+from deeplin.sweep.config import coordinate_words, run_key
 from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Executor, InProcess, Processes
 from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.sweep.keys import coordinate_words, run_key
 from deeplin.sweep.progress import Progress
 from deeplin.sweep.session import Shard
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TextIO
+from statistics import median
+from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskProgressColumn, TextColumn
 from rich.progress import Progress as RichProgress
 
 from deeplin.sweep.experiment import Unit
@@ -106,14 +108,8 @@ class Bar(Progress):
 
     @contextmanager
     def _shown(self, reused: int) -> Iterator[None]:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}"),
-        )
-        with RichProgress(*columns, console=self._console) as self._rich:
-            self._task: TaskID = self._rich.add_task(
+        with _bar(MofNCompleteColumn(), "numbers", console=self._console) as self._rich:
+            self._task = self._rich.add_task(
                 self.title, total=self._tally.total + reused, completed=reused, numbers=""
             )
             yield
@@ -122,9 +118,111 @@ class Bar(Progress):
         self._rich.print(f"{self.title}: {text}", markup=False, highlight=False)
 
 
+def _bar(count: ProgressColumn, field: str, **options: Any) -> RichProgress:
+    """A title, a bar, how much of it is done, and the words in `field`."""
+    columns = (TextColumn("{task.description}"), BarColumn(), count)
+    return RichProgress(*columns, TextColumn(f"{{task.fields[{field}]}}"), **options)
+
+
 def show_progress(title: str = "sweep") -> Progress:
     """A bar if the standard error stream is a terminal, else plain lines."""
     return Bar(title) if sys.stderr.isatty() else Lines(title)
+
+
+class Board:
+    """Sweeps side by side with the time left for all; `seconds` is what each once took.
+
+    Only the ratios of these times count: the clock is this machine's own.
+    """
+
+    def __init__(self, title: str, seconds: Mapping[str, float], console: Console | None = None):
+        self.title = title
+        self._usual = median(seconds.values()) if seconds else 1.0
+        self._seconds = dict(seconds)
+        self._parts: list[_Part] = []
+        self._console = console or Console(stderr=True)
+        self._lock = threading.Lock()
+        self._started = self._spoke = time.perf_counter()
+        # The answer goes to the standard output, which this bar must leave alone.
+        options = {"console": self._console, "transient": True, "redirect_stdout": False}
+        self._rich = _bar(TaskProgressColumn(), "left", **options)
+        self._task = self._rich.add_task(title, total=1.0, left="")
+
+    def part(self, name: str) -> Progress:
+        """The progress of one sweep, to be told of its units."""
+        self._parts.append(_Part(self, name, self._seconds.get(name, self._usual)))
+        return self._parts[-1]
+
+    def __enter__(self) -> Board:
+        if self._console.is_terminal:
+            self._rich.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._console.is_terminal:
+            self._rich.stop()
+
+    def say(self, text: str) -> None:
+        """A piece of the answer on the standard output, above the bar."""
+        with self._lock:
+            self.__exit__()
+            print(text, flush=True)
+            self.__enter__()
+
+    def note(self, text: str) -> None:
+        """A line about the work, beside the answer."""
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def moved(self) -> None:
+        """A unit came."""
+        share, left = self.share, self.left()
+        text = "" if left is None else f"about {duration(left)} left"
+        self._rich.update(self._task, completed=share, left=text)
+        with self._lock:
+            if self._console.is_terminal or time.perf_counter() - self._spoke < LOG_SECONDS:
+                return
+            self._spoke = time.perf_counter()
+        self.note(f"{self.title}: {share:.0%} done, {text}")
+
+    @property
+    def share(self) -> float:
+        """What is done of that which was to be computed, by the time it takes."""
+        parts = [(part.done, part.weight) for part in self._parts]
+        return sum(done * weight for done, weight in parts) / (sum(w for _, w in parts) or 1.0)
+
+    def left(self) -> float | None:
+        """Seconds, from those that the done share took; None before the first unit."""
+        share = self.share
+        elapsed = time.perf_counter() - self._started
+        return elapsed * (1 - share) / share if share else None
+
+
+class _Part(Progress):
+    """One sweep of a board."""
+
+    def __init__(self, board: Board, name: str, seconds: float):
+        self._board, self._name, self._seconds = board, name, seconds
+        self.weight = seconds
+        """Seconds that its units once took: of the new ones, once these are known."""
+        self.done = 0.0
+        """Share of the new units that came."""
+
+    def advance(self, identifier: str, error: str = "") -> None:
+        """Move the bar."""
+        super().advance(identifier, error)
+        self.done = self._tally.share
+        self._board.moved()
+
+    @contextmanager
+    def _shown(self, reused: int) -> Iterator[None]:
+        total, self.done = self._tally.total, self._tally.share
+        if reused:
+            self.weight = self._seconds * total / (total + reused)
+            self._say(f"{total} unit(s) to compute, {reused} finished before")
+        yield
+
+    def _say(self, text: str) -> None:
+        self._board.note(f"{self._name}: {text}")
 
 
 class Tally:

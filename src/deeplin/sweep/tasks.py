@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeplin.checks import InputError
+from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.config import from_json
+from deeplin.sweep.environment import own_version, precision
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
 
 
@@ -30,6 +33,8 @@ class Task(NamedTuple):
     config: str
     unit: str
     bucket: str
+    precision: str
+    version: str
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,8 @@ class Result:
 def make_task(identifier: str, reference: str, config: str, unit: Unit) -> Task:
     """The task of one unit."""
     fields = {"coordinates": unit.coordinates, "runs": unit.runs, "steps": unit.steps}
-    return Task(identifier, reference, config, json.dumps(fields), unit.bucket)
+    how = (precision(), own_version())
+    return Task(identifier, reference, config, json.dumps(fields), unit.bucket, *how)
 
 
 def execute(task: Task) -> Result:
@@ -70,6 +76,17 @@ def execute(task: Task) -> Result:
         )
     seconds = time.perf_counter() - started
     return Result(task.identifier, seconds, machine, payload, describe_columns(table.schema))
+
+
+def execute_in_worker(task: Task) -> Result:
+    """Compute a unit in a process that was not set up for it, as the one that asks would."""
+    task = Task(*task)
+    if task.version != own_version():
+        why = f"the worker has deeplin {own_version()}, the sweep {task.version}; install one"
+        return lost(task, why)
+    jax.config.update("jax_enable_x64", task.precision == "float64")
+    share_compiled_code()
+    return execute(task)
 
 
 def lost(task: Task, why: str) -> Result:
