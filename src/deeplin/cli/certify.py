@@ -10,7 +10,7 @@ import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
-from deeplin.cli.table_options import AsJson
+from deeplin.cli.options import AsJson
 
 STARTS = ("small", "gaussian", "residual")
 SMALL = 0.05

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from deeplin.cli import optimizer_options
-from deeplin.cli import table_options as table
+from deeplin.cli import options as table
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 
 

@@ -14,7 +14,7 @@ import numpy as np
 import typer
 
 from deeplin.checks import InputError, finite_array
-from deeplin.cli import table_options as table
+from deeplin.cli import options as table
 from deeplin.cli.app import app
 from deeplin.files import whole_file
 

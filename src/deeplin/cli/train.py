@@ -12,7 +12,7 @@ import typer
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.cli import optimizer_options
-from deeplin.cli import table_options as table
+from deeplin.cli import options as table
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.interrupt import prompt_interrupt
 
