@@ -66,3 +66,12 @@ def reference(source: dict[str, str]) -> str:
     pages = source.get("pages", "").replace("--", "–")
     where = ", ".join(filter(None, [" ".join(filter(None, [place, volume])), pages]))
     return f"{' and '.join(people)}: {source['title']}. {where}, {source['year']}."
+
+
+def bibtex(source: dict[str, str], note: str) -> str:
+    """One BibTeX entry."""
+    fields = {name: value for name, value in source.items() if name not in ("key", "type")}
+    notes = [entry for entry in (fields.pop("note", ""), note) if entry]
+    fields |= {"note": "; ".join(notes)} if notes else {}
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items()]
+    return "\n".join([f"@{source['type']}{{{source['key']},", *lines, "}"])

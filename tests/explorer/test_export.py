@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import deeplin.explorer.certificates as certificates
-from deeplin.cli.explore import write_page
+from deeplin.cli.app import write_page
 from deeplin.explorer.build import PAGE, bundle, inputs, page, presets
 
 

@@ -1,4 +1,4 @@
-"""`deeplin certify`: every statement of the papers, evaluated on a saved run or a fresh one."""
+"""`deeplin certify` and `deeplin cite`: the statements of the papers, evaluated and cited."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.cli.options import AsJson
+from deeplin.sources import bibtex, source_of
 
 STARTS = ("small", "gaussian", "residual")
 SMALL = 0.05
@@ -77,3 +78,20 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
         return problem, gradient_flow(problem, network, until=50.0, record_every=1.0)
     rate = positive_number("learning_rate", learning_rate)
     return problem, gradient_descent(problem, network, rate, 5000, record_every=50)
+
+
+@app.command()
+def cite(
+    identifiers: Annotated[
+        list[str] | None, typer.Argument(help="Ids such as FM-2 or X-2; none means the library.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of BibTeX.")] = False,
+) -> None:
+    """Print the BibTeX entry behind a figure, a statement or the library itself."""
+    wanted = identifiers or ["deeplin"]
+    sources = [(identifier, source_of(identifier)) for identifier in wanted]
+    if as_json:
+        typer.echo(json.dumps([{"id": i, **s} for i, s in sources], ensure_ascii=False, indent=2))
+        return
+    for identifier, source in sources:
+        typer.echo(bibtex(source, "" if identifier == "deeplin" else f"cited for {identifier}"))

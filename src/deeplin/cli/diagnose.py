@@ -8,42 +8,41 @@ from typing import Annotated
 
 import typer
 
-from deeplin.cli import optimizer_options
-from deeplin.cli import options as table
+from deeplin.cli import options
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 
 
 @app.command()
 def diagnose(
-    source: table.Source,
-    target: table.Target,
+    source: options.Source,
+    target: options.Target,
     depth: Annotated[str, typer.Option(help="Depths: 10, or 2,5,10, or 2..40.")] = "2,3,5,10,20,40",
     readout: Annotated[
         str | None, typer.Option(help="Fixed read-out p: its entries 1,0,0, or its norm.")
     ] = None,
     width: Annotated[int | None, typer.Option(help="Hidden width of the scales reported.")] = None,
-    momentum: optimizer_options.Momentum = 0.0,
-    nesterov: optimizer_options.Nesterov = False,
-    batch_size: optimizer_options.BatchSize = None,
-    weight_decay: optimizer_options.WeightDecay = 0.0,
-    reduction: optimizer_options.Reduction = "mean",
-    half: optimizer_options.Half = False,
-    ignore: table.Ignore = None,
-    keep: table.Keep = None,
-    encode: table.Encode = False,
-    standardize: table.Standardize = False,
-    intercept: table.Intercept = False,
-    missing: table.Missing = "refuse",
-    memory: table.Memory = 128,
-    cluster: table.Cluster = None,
+    momentum: options.Momentum = 0.0,
+    nesterov: options.Nesterov = False,
+    batch_size: options.BatchSize = None,
+    weight_decay: options.WeightDecay = 0.0,
+    reduction: options.Reduction = "mean",
+    half: options.Half = False,
+    ignore: options.Ignore = None,
+    keep: options.Keep = None,
+    encode: options.Encode = False,
+    standardize: options.Standardize = False,
+    intercept: options.Intercept = False,
+    missing: options.Missing = "refuse",
+    memory: options.Memory = 128,
+    cluster: options.Cluster = None,
     seed: Annotated[int, seed_option("Seed of the initialisations drawn for FM-A2.")] = 0,
-    as_json: table.AsJson = False,
+    as_json: options.AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Write the diagnosis as one page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,
 ) -> None:
     """Say which learning rates can work on a table, and whether interpolation is benign."""
-    depths, vector = table.parse_depths(depth), table.parse_readout(readout)
-    table.require_source(source)
+    depths, vector = options.parse_depths(depth), options.parse_readout(readout)
+    options.require_source(source)
     prepare_computing()
     from deeplin.report.diagnosis import as_text
     from deeplin.training import Optimizer
@@ -51,7 +50,7 @@ def diagnose(
 
     optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
 
-    reading = table.read(
+    reading = options.read(
         source, target, ignore=ignore, keep=keep, encode=encode, standardize=standardize,
         intercept=intercept, missing=missing, memory=memory, cluster=cluster,
     )  # fmt: skip
@@ -70,11 +69,11 @@ def diagnose(
         from deeplin.report.diagnosis_page import as_page
 
         page = as_page(found, f"{Path(source).name}: {', '.join(reading.targets)}")
-        table.write_file(html, lambda path: path.write_text(page, encoding="utf-8"))
+        options.write_file(html, lambda path: path.write_text(page, encoding="utf-8"))
     if plot is not None:
         from deeplin.report.diagnosis_page import draw_diagnosis
 
-        table.write_file(plot, lambda path: draw_diagnosis(found).savefig(path, dpi=160))
+        options.write_file(plot, lambda path: draw_diagnosis(found).savefig(path, dpi=160))
     if as_json:
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
     else:

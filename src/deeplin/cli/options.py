@@ -1,4 +1,4 @@
-"""Options of the commands that read a user's table, and how their values are understood."""
+"""Options that several commands have, and how their values are understood."""
 
 from __future__ import annotations
 
@@ -45,6 +45,21 @@ Cluster = Annotated[
 Memory = Annotated[
     int, typer.Option("--memory", help="MiB of a table to keep; of a larger one its moments are.")
 ]
+Momentum = Annotated[float, typer.Option("--momentum", help="Heavy-ball coefficient β.")]
+Nesterov = Annotated[bool, typer.Option("--nesterov", help="Nesterov's form of the momentum.")]
+BatchSize = Annotated[
+    int | None, typer.Option("--batch-size", help="Rows of a mini-batch; none: all rows.")
+]
+WeightDecay = Annotated[
+    float,
+    typer.Option(
+        "--weight-decay", help="λ of the penalty λΣ‖W‖² (half of PyTorch's weight_decay)."
+    ),
+]
+Reduction = Annotated[
+    str, typer.Option("--reduction", help="The loss over the samples: mean or sum.")
+]
+Half = Annotated[bool, typer.Option("--half", help="The loss has a factor ½.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 

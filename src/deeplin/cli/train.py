@@ -1,23 +1,28 @@
-"""`deeplin train`: train a deep linear network on a table and see whether the theory was right."""
+"""`deeplin train` and `deeplin predict`: a deep linear network for a table, and for new rows."""
 
 from __future__ import annotations
 
+import csv
 import json
+import sys
 from dataclasses import asdict
+from io import TextIOWrapper
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import numpy as np
 import typer
 
-from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.cli import optimizer_options
-from deeplin.cli import options as table
+from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.cli import options
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
+from deeplin.files import whole_file
 from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
     from deeplin.dynamics import Run
+    from deeplin.problems.formats import Column
     from deeplin.problems.reading import Reading
     from deeplin.training import Optimizer
 
@@ -28,8 +33,8 @@ KEPT = 2**25
 
 @app.command()
 def train(
-    source: table.Source,
-    target: table.Target,
+    source: options.Source,
+    target: options.Target,
     depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
     initialization: Annotated[
@@ -37,31 +42,31 @@ def train(
     ] = "gaussian",
     scale: Annotated[float | None, typer.Option(help="Scale of the initialisation.")] = None,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
-    momentum: optimizer_options.Momentum = 0.0,
-    nesterov: optimizer_options.Nesterov = False,
-    batch_size: optimizer_options.BatchSize = None,
-    weight_decay: optimizer_options.WeightDecay = 0.0,
-    reduction: optimizer_options.Reduction = "mean",
-    half: optimizer_options.Half = False,
+    momentum: options.Momentum = 0.0,
+    nesterov: options.Nesterov = False,
+    batch_size: options.BatchSize = None,
+    weight_decay: options.WeightDecay = 0.0,
+    reduction: options.Reduction = "mean",
+    half: options.Half = False,
     steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
-    ignore: table.Ignore = None,
-    keep: table.Keep = None,
-    encode: table.Encode = False,
-    standardize: table.Standardize = False,
-    intercept: table.Intercept = False,
-    missing: table.Missing = "refuse",
-    memory: table.Memory = 128,
-    cluster: table.Cluster = None,
+    ignore: options.Ignore = None,
+    keep: options.Keep = None,
+    encode: options.Encode = False,
+    standardize: options.Standardize = False,
+    intercept: options.Intercept = False,
+    missing: options.Missing = "refuse",
+    memory: options.Memory = 128,
+    cluster: options.Cluster = None,
     seed: Annotated[int, seed_option("Seed of the initialisation.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
-    as_json: table.AsJson = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Train on a table, watch loss and sharpness against 2/η, and keep the run.
 
     The exit code is 1 when training did not settle or the prediction did not come true.
     """
-    table.require_source(source)
+    options.require_source(source)
     prepare_computing()
     from deeplin.dynamics.saved import check_run_path, save_run
     from deeplin.report.training import as_text
@@ -72,7 +77,7 @@ def train(
     optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
-        reading = table.read(
+        reading = options.read(
             source, target, ignore=ignore, keep=keep, encode=encode, standardize=standardize,
             intercept=intercept, missing=missing, memory=memory, cluster=cluster,
         )  # fmt: skip
@@ -166,3 +171,76 @@ def _train(
 def _each(reading: Reading, values: np.ndarray | None) -> dict[str, float]:
     """One value for each target by its name."""
     return {} if values is None else dict(zip(reading.targets, values.tolist(), strict=True))
+
+
+class Model(NamedTuple):
+    """The linear map that a run learned, in the units of its options."""
+
+    columns: tuple[Column, ...]
+    targets: tuple[str, ...]
+    coefficients: np.ndarray
+    intercepts: np.ndarray
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run saved by `deeplin train`.")],
+    source: options.Source,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file to write; none: standard output.")
+    ] = None,
+) -> None:
+    """Predict the targets of new rows, as CSV, from the inputs that the run was trained on."""
+    options.require_source(source)
+    model = read_model(run)
+    from deeplin.problems.reading import stream_rows
+
+    chunks = stream_rows(source, model.columns)
+    first = next(chunks, None)
+    if first is None:
+        raise InputError(f"{source!r} holds no row; pass a table with at least one.")
+
+    def write_rows(file: TextIO) -> None:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(model.targets)
+        for rows in chain([first], chunks):
+            writer.writerows((rows @ model.coefficients + model.intercepts).tolist())
+
+    def write(path: Path) -> None:
+        # Whole or not at all: a bad row far down must not cost an older file.
+        with whole_file(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
+            write_rows(text)
+
+    if out is None:
+        write_rows(sys.stdout)
+    else:
+        options.write_file(out, write)
+
+
+def read_model(run: Path) -> Model:
+    """What `deeplin train` wrote beside the run; a damaged file gets one sentence."""
+    from deeplin.problems.formats import Column
+
+    path = run.with_suffix(".json")
+    try:
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        columns = tuple(Column(str(name), category) for name, category in found["columns"])
+        targets = tuple(map(str, found["targets"]))
+        coefficients = finite_array("coefficients", found["coefficients"], (2,)).T
+        intercepts = finite_array("intercepts", found["intercepts"], (1,))
+    except OSError as error:
+        raise InputError(
+            f"cannot read {str(path)!r} ({error.strerror}); `deeplin train` writes it beside the "
+            "run, pass one that has it."
+        ) from error
+    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
+        raise InputError(
+            f"{str(path)!r} does not describe a trained table ({error}); pass a run saved by "
+            "`deeplin train`."
+        ) from error
+    if coefficients.shape != (len(columns), len(targets)) or len(intercepts) != len(targets):
+        raise InputError(
+            f"{str(path)!r} has {coefficients.shape} coefficients for {len(columns)} inputs and "
+            f"{len(targets)} targets; pass a run saved by `deeplin train`."
+        )
+    return Model(columns, targets, coefficients, intercepts)

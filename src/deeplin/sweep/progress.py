@@ -11,7 +11,13 @@ from statistics import median
 from typing import Any, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, ProgressColumn, TaskProgressColumn, TextColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    ProgressColumn,
+    TaskProgressColumn,
+    TextColumn,
+)
 from rich.progress import Progress as RichProgress
 
 from deeplin.sweep.experiment import Unit
