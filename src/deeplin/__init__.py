@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from deeplin.estimator import DeepLinearRegressor
     from deeplin.networks import Network, initialize
     from deeplin.networks.bridges import from_arrays, from_torch
-    from deeplin.problems import Population, Problem
-    from deeplin.problems.population import population_risk
+    from deeplin.problems import Population, Problem, population_risk
     from deeplin.problems.reading import read_problem
     from deeplin.sharpness import hessian_spectrum, sharpness, sharpness_along
     from deeplin.theory import certify
@@ -69,28 +68,20 @@ __all__ = [
 
 _ROOMS = ("networks", "problems", "sweep", "theory", "training")
 _HOMES = {
-    "DeepLinearRegressor": "deeplin.estimator",
-    "Gap": "deeplin.dynamics",
-    "Network": "deeplin.networks",
-    "Population": "deeplin.problems",
-    "Problem": "deeplin.problems",
-    "central_flow": "deeplin.dynamics",
-    "certify": "deeplin.theory",
-    "diagnose": "deeplin.training",
-    "from_arrays": "deeplin.networks.bridges",
-    "from_torch": "deeplin.networks.bridges",
-    "gradient_descent": "deeplin.dynamics",
-    "gradient_flow": "deeplin.dynamics",
-    "hessian_spectrum": "deeplin.sharpness",
-    "initialize": "deeplin.networks",
-    "load_run": "deeplin.dynamics.saved",
-    "population_risk": "deeplin.problems.population",
-    "read_problem": "deeplin.problems.reading",
-    "reduce": "deeplin.dynamics",
-    "save_run": "deeplin.dynamics.saved",
-    "sharpness_along": "deeplin.sharpness",
-    "simulate_wide": "deeplin.dynamics",
-    "train": "deeplin.training",
+    name: f"deeplin.{room}"
+    for room, names in {
+        "dynamics": "Gap central_flow gradient_descent gradient_flow reduce simulate_wide",
+        "dynamics.saved": "load_run save_run",
+        "estimator": "DeepLinearRegressor",
+        "networks": "Network initialize",
+        "networks.bridges": "from_arrays from_torch",
+        "problems": "Population Problem population_risk",
+        "problems.reading": "read_problem",
+        "sharpness": "hessian_spectrum sharpness_along",
+        "theory": "certify",
+        "training": "diagnose train",
+    }.items()
+    for name in names.split()
 }
 """Where each public name lives; imported when it is first asked for."""
 

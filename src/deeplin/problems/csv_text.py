@@ -6,8 +6,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -15,34 +14,22 @@ import pyarrow as pa
 import pyarrow.csv
 
 from deeplin.checks import InputError
-from deeplin.problems.formats import (
-    Chunks,
-    Columns,
-    Format,
-    Kinds,
-    Part,
-    Texts,
-    cut,
-    kinds_of,
-    text_of,
-)
+from deeplin.problems.formats import Batches, Columns, Kinds, Part, kinds_of, of_batches
 
 BLOCK = 1 << 20  # bytes of text read at a time; column types are inferred from the first block
 SEPARATORS = "\t;|,"
 """In this order: a comma may also be the decimal mark beside any of the others."""
 LOOKED_AT = 100
 """Records from which separator and decimal mark are found."""
-NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
-
-
 CATEGORIES = 50
 """A column of text with more different values than this is no set of categories."""
 SURVEYED = 100_000
 """Values after which a column that is mostly no numbers is known well enough."""
-DECIMALS = [
-    re.compile(rf"\s*[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
-    for mark in ".,"
-]
+POINT, COMMA, NUMBER = (
+    re.compile(rf"\s*[+-]?(\d+([{mark}]\d*)?|[{mark}]\d+)([eE][+-]?\d+)?\s*")
+    for mark in (".", ",", ".,")
+)
+"""Numbers with a decimal point, with a decimal comma, with either."""
 REMEDY = "Correct it, or leave the cell empty if it is missing."
 
 
@@ -83,7 +70,7 @@ def survey(texts: Iterable[str | None], *, everything: bool = False) -> Survey:
         values += 1
         if len(categories) <= CATEGORIES:
             categories.add(value)
-        for k, decimal in enumerate(DECIMALS):
+        for k, decimal in enumerate((POINT, COMMA)):
             if decimal.fullmatch(value):
                 numbers[k] += 1
             elif not firsts[k][0]:
@@ -103,15 +90,11 @@ class Layout(NamedTuple):
     """Whether a name holds a line break."""
     remark: str | None
 
-    def read_options(self) -> pyarrow.csv.ReadOptions:
-        """Blocks, and the names if the file has none."""
-        return pyarrow.csv.ReadOptions(block_size=BLOCK, column_names=self.names)
-
     def open(self, path: str, **convert) -> pyarrow.csv.CSVStreamingReader:
         """The file as a stream of record batches."""
         return pyarrow.csv.open_csv(
             path,
-            read_options=self.read_options(),
+            read_options=pyarrow.csv.ReadOptions(block_size=BLOCK, column_names=self.names),
             parse_options=pyarrow.csv.ParseOptions(
                 delimiter=self.separator, newlines_in_values=self.newlines
             ),
@@ -125,7 +108,7 @@ def layout_of(path: str) -> Layout:
     best = max(SEPARATORS, key=lambda separator: _evenness(_records(sample, separator)))
     first, *rest = _records(sample, best)
     decimal = _decimal(rest or [first])
-    if not all(NUMBER.fullmatch(value) for value in first):
+    if not all(map(NUMBER.fullmatch, first)):
         return Layout(best, decimal, None, any("\n" in name for name in first), None)
     counted = [str(k) for k in range(len(first))]
     if len(first) > 2 and [value.strip() for value in first] == counted:
@@ -174,7 +157,7 @@ def _columns(path: str) -> Kinds:
         return kinds_of(reader.schema)
 
 
-def _stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
+def _batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
     layout = layout_of(path)
     with layout.open(path) as reader:
         seen = {field.name: field.type for field in reader.schema}
@@ -184,30 +167,17 @@ def _stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
         truth = pa.types.is_boolean(seen[name])
         kinds[name] = pa.string() if category is not None else [pa.float64(), pa.bool_()][truth]
     options = {"column_types": kinds, "include_columns": list(kinds), "strings_can_be_null": True}
-    with _numbers_expected(path, list(seen)), layout.open(path, **options) as reader:
-        for batch in reader:
-            yield from cut(batch, columns, rows)
-
-
-@contextmanager
-def _numbers_expected(path: str, names: list[str]) -> Iterator[None]:
-    """A value further on that is no number, though all of the first block are: say which."""
     try:
-        yield
+        with layout.open(path, **options) as reader:
+            yield from reader
     except pa.ArrowInvalid as error:
         place = re.search(r"column #(\d+).*conversion error", str(error))
-        if place is None:
+        name = list(seen)[int(place[1])] if place else None
+        if name is None or kinds[name] == pa.string():
             raise
-        name = names[int(place[1])]
-        found = survey(value for block in _texts(path, name) for value in block)
+        # No number, though all of the first block are: say which.
+        found = survey(value for block in CSV.texts(path, name) for value in block)
         raise InputError(f"column {name!r} of {path!r}: {found}. {REMEDY}") from error
-
-
-def _texts(path: str, name: str) -> Texts:
-    options = {"column_types": {name: pa.string()}, "include_columns": [name]}
-    with layout_of(path).open(path, **options) as reader:
-        for batch in reader:
-            yield text_of(batch, name)
 
 
 def _notes(path: str) -> list[str]:
@@ -216,4 +186,4 @@ def _notes(path: str) -> list[str]:
     return commas + ([layout.remark] if layout.remark else [])
 
 
-CSV = Format(_columns, _stream, _texts, notes=_notes)
+CSV = of_batches(_columns, _batches, notes=_notes)

@@ -95,29 +95,35 @@ def _kind(kind: pa.DataType) -> str:
     return TEXT if types.is_string(kind) or types.is_large_string(kind) else OTHER
 
 
-def cut(batch: pa.RecordBatch, columns: Columns, rows: int) -> Chunks:
-    """Cut a record batch into chunks of at most so many rows."""
-    for start in range(0, len(batch), rows):
-        part = batch.slice(start, rows)
-        yield Chunk(len(part), partial(_matrix, part, columns))
+def of_batches(
+    columns: Callable[[str], Kinds], batches: Callable[[str, Part, Columns, int], Batches], **more
+) -> Format:
+    """A format that Arrow reads: `batches` of some columns, as text where they have a category."""
+
+    def stream(path: str, part: Part, wanted: Columns, rows: int) -> Chunks:
+        for batch in batches(path, part, wanted, rows):
+            for start in range(0, len(batch), rows):
+                some = batch.slice(start, rows)
+                yield Chunk(len(some), partial(_matrix, some, wanted))
+
+    def texts(path: str, name: str) -> Texts:
+        for batch in batches(path, None, [Column(name, "")], 1 << 16):
+            yield _text(batch.column(name)).to_pylist()
+
+    return Format(columns, stream, texts, **more)
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
     """A matrix whose columns are contiguous, as Arrow keeps them."""
     matrix = np.empty((len(batch), len(columns)), order="F")
     for j, column in enumerate(columns):
-        values = batch.column(batch.schema.get_field_index(column.name))
+        values = batch.column(column.name)
         if column.category is not None:
             values = pc.call_function("equal", [_text(values), pa.scalar(column.category)])
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
         matrix[:, j] = values.to_numpy(zero_copy_only=False)
     return matrix
-
-
-def text_of(batch: pa.RecordBatch, name: str) -> list[str | None]:
-    """The values of one column as text."""
-    return _text(batch.column(batch.schema.get_field_index(name))).to_pylist()
 
 
 def _text(values: pa.Array) -> pa.Array:
@@ -136,9 +142,8 @@ def _parquet_parts(path: str) -> list[Part]:
     return list(pairwise(range(groups + 1)))
 
 
-def _parquet_batches(
-    path: str, part: Part, names: list[str], rows: int
-) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
+    names = list(dict.fromkeys(column.name for column in columns))
     # A small buffer and no pre-buffering: a row group is decoded as it is used, never held whole.
     with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False) as file:
         groups = range(*part) if part else None
@@ -147,18 +152,8 @@ def _parquet_batches(
         yield from file.iter_batches(rows, **options)
 
 
-def _parquet_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
-    names = list(dict.fromkeys(column.name for column in columns))
-    for batch in _parquet_batches(path, part, names, rows):
-        yield from cut(batch, columns, rows)
-
-
-def _parquet_texts(path: str, name: str) -> Texts:
-    for batch in _parquet_batches(path, None, [name], 1 << 16):
-        yield text_of(batch, name)
-
-
-def _arrow_batches(path: str) -> Batches:
+def _arrow_batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
+    text = any(column.category is not None for column in columns)
     with pa.memory_map(path) as source:
         if source.read(6) == b"ARROW1":
             file = pa.ipc.open_file(source)
@@ -167,26 +162,15 @@ def _arrow_batches(path: str) -> Batches:
             source.seek(0)
             batches = iter(pa.ipc.open_stream(source))
         for batch in batches:
-            batch.validate()
+            batch.validate(full=text)  # offsets of damaged text would point anywhere
             yield batch
 
 
 def _arrow_columns(path: str) -> Kinds:
-    first = next(_arrow_batches(path), None)
+    first = next(_arrow_batches(path, None, (), 0), None)
     if first is None:
         raise InputError(f"{path!r} holds no rows.")
     return kinds_of(first.schema)
-
-
-def _arrow_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
-    for batch in _arrow_batches(path):
-        yield from cut(batch, columns, rows)
-
-
-def _arrow_texts(path: str, name: str) -> Texts:
-    for batch in _arrow_batches(path):
-        batch.validate(full=True)  # offsets of damaged text would point anywhere
-        yield text_of(batch, name)
 
 
 # --- NumPy's formats ---------------------------------------------------------------------------
@@ -227,10 +211,6 @@ def _npy_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
     for start in range(first, last, rows):
         block = array[start : min(start + rows, last)]
         yield Chunk(len(block), lambda block=block: np.asarray(block, dtype=float)[:, chosen])
-
-
-def _no_texts(path: str, name: str) -> Texts:
-    return iter(())
 
 
 def _npz_arrays(path: str) -> dict[str, np.ndarray]:
@@ -280,11 +260,9 @@ def _npz_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
 
 
 def _vector(values: np.ndarray, category: str | None) -> np.ndarray:
-    return (
-        values
-        if category is None
-        else np.where(np.isin(values, MISSING), np.nan, values == category)
-    )
+    if category is None:
+        return values
+    return np.where(np.isin(values, MISSING), np.nan, values == category)
 
 
 def _npz_texts(path: str, name: str) -> Texts:
@@ -292,7 +270,7 @@ def _npz_texts(path: str, name: str) -> Texts:
     yield [None if value in MISSING else value for value in values]
 
 
-PARQUET = Format(_parquet_columns, _parquet_stream, _parquet_texts, _parquet_parts)
-ARROW = Format(_arrow_columns, _arrow_stream, _arrow_texts)
-NPY = Format(_npy_columns, _npy_stream, _no_texts, _npy_parts)
+PARQUET = of_batches(_parquet_columns, _parquet_batches, parts=_parquet_parts)
+ARROW = of_batches(_arrow_columns, _arrow_batches)
+NPY = Format(_npy_columns, _npy_stream, lambda path, name: iter(()), _npy_parts)
 NPZ = Format(_npz_columns, _npz_stream, _npz_texts)

@@ -138,7 +138,7 @@ class Population:
     """
 
     optimum: np.ndarray
-    covariance: Any
+    covariance: Covariance
     noise: float = 1.0
     drawn: bool = False
     """The data were drawn from it: centred Gaussian x and ω, independent (BO-A1 to BO-A4)."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
 import numpy as np
 
 from deeplin.checks import InputError
-from deeplin.problems.choosing import listed
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
 
@@ -89,7 +88,11 @@ def prepare(
     centred = standardize or intercept
     fixed = columns.constant if centred else columns.zero
     if np.any(fixed & ~is_input):
-        _refuse_constant_target(names[fixed & ~is_input][0], centred)
+        beyond = " beyond the intercept" if centred else ""
+        raise InputError(
+            f"the target {names[fixed & ~is_input][0]!r} is constant: there is nothing to explain"
+            f"{beyond}. Pass a target that varies."
+        )
     rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
     counting = np.zeros_like(is_input)
     counting[0] = may_count and len(inputs) > 1 and columns.counts_rows(0, rows)
@@ -108,14 +111,6 @@ def prepare(
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
     return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem, centred)
-
-
-def _refuse_constant_target(name: str, centred: bool) -> NoReturn:
-    beyond = " beyond the intercept" if centred else ""
-    raise InputError(
-        f"the target {name!r} is constant: there is nothing to explain{beyond}. Pass a target "
-        "that varies."
-    )
 
 
 def _require_representable(columns: Columns, names: np.ndarray) -> None:
@@ -180,6 +175,12 @@ def _require_resolved_scales(problem: Problem) -> None:
 
 
 # --- sentences ---------------------------------------------------------------------------------
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool):
