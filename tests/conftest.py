@@ -27,6 +27,7 @@ import pytest
 from hypothesis import settings
 
 import deeplin as dl
+from deeplin.cli import main
 from deeplin.kernels.compiling import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
@@ -59,6 +60,20 @@ def wide_problem(rng):
     """Six samples of ten inputs: underdetermined, interpolation possible."""
     X = rng.normal(size=(6, 10))
     return dl.Problem.from_data(X, X @ rng.normal(size=10) + rng.normal(size=6))
+
+
+@pytest.fixture
+def command(capsys):
+    """`deeplin ARGUMENTS` in this process: exit code, standard output and error; no traceback."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as stop:
+            main([str(argument) for argument in arguments])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return stop.value.code, captured.out, captured.err
+
+    return run
 
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

@@ -1,46 +1,77 @@
+"""The command line as a whole: quick to start, one sentence for bad input, an answer or silence."""
+
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from deeplin.cli import main
 from deeplin.cli.bench import load_benchmarks, reached
 
-
-def run(capsys, *arguments):
-    """Exit code, standard output and standard error of `deeplin ARGUMENTS`."""
-    with pytest.raises(SystemExit) as stop:
-        main(list(arguments))
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
+EXAMPLES = Path(__file__).parents[2] / "examples"
+CITE = [sys.executable, "-m", "deeplin", "cite"]
 
 
 def test_a_real_process_answers_with_its_version():
-    answer = subprocess.run(
-        [sys.executable, "-m", "deeplin", "--version"], capture_output=True, text=True, check=True
-    )
+    answer = subprocess.run([*CITE[:-1], "--version"], capture_output=True, text=True, check=True)
     assert answer.stdout.startswith("deeplin 0.")
 
 
-def test_cite_names_the_paper_behind_an_id(capsys):
-    code, out, _ = run(capsys, "cite", "FM-2", "BO-1")
+def test_cite_names_the_paper_behind_an_id(command):
+    code, out, _ = command("cite", "FM-2", "BO-1")
     assert code == 0
     assert "Marion, Pierre and Chizat" in out
     assert "Chatterji" in out
-    code, out, _ = run(capsys, "cite", "X-2", "--json")
+    code, out, _ = command("cite", "X-2", "--json")
     assert code == 0
     assert json.loads(out)[0]["key"] == "deeplin"
 
 
-def test_bad_input_exits_with_2_one_sentence_and_no_traceback(capsys):
-    code, out, err = run(capsys, "cite", "Nobody-1")
-    assert code == 2
-    assert out == ""
+def test_bad_input_exits_with_2_and_one_sentence(command):
+    code, out, err = command("cite", "Nobody-1")
+    assert (code, out) == (2, "")
     assert err.startswith("deeplin: 'Nobody-1' has no known source")
-    assert "Traceback" not in err
-    assert run(capsys, "no-such-command")[0] == 2
+    assert command("no-such-command")[0] == 2
 
+
+@pytest.mark.parametrize("seed", ["-1", str(2**70)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["certify"],
+        ["diagnose", "table.csv", "--target", "y"],
+        ["train", "table.csv", "--target", "y"],
+        ["reproduce"],
+        ["sweep", "sweep.toml"],
+    ],
+)
+def test_impossible_seeds_are_refused_by_every_command(command, arguments, seed):
+    code, _, err = command(*arguments, "--seed", seed)
+    assert code == 2
+    assert err.startswith(f"deeplin: seed is {seed}; pass a whole number")
+
+
+# --- where the answer goes may be full or gone ---------------------------------------------------
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_a_full_device_gets_one_sentence():
+    with open("/dev/full", "w") as full:
+        answer = subprocess.run(CITE, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert answer.returncode == 2
+    assert answer.stderr == "deeplin: cannot write the answer: No space left on device.\n"
+
+
+def test_a_closed_pipe_ends_quietly():
+    answer = subprocess.Popen(CITE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    answer.stdout.close()  # before anything can be written
+    assert answer.stderr.read() == ""
+    answer.stderr.close()
+    answer.wait()
+
+
+# --- the benchmarks ------------------------------------------------------------------------------
 
 BENCHMARK = """
 def measure():
@@ -50,36 +81,93 @@ def measure():
 
 
 @pytest.mark.parametrize(("ratio", "expected"), [("1.0", 0), ("1.5", 1)])
-def test_bench_exits_with_1_when_a_ratio_misses_its_target(capsys, tmp_path, ratio, expected):
+def test_bench_exits_with_1_when_a_ratio_misses_its_target(command, tmp_path, ratio, expected):
     (tmp_path / "toy.py").write_text(BENCHMARK % ratio)
     out = tmp_path / "bench.json"
-    code, printed, _ = run(capsys, "bench", "--folder", str(tmp_path), "--out", str(out), "--json")
+    bench = ["bench", "--folder", tmp_path, "--out", out]
+    code, printed, _ = command(*bench, "--json")
     assert code == expected
     document = json.loads(out.read_text())
     assert document == json.loads(printed)
     assert document["environment"]["versions"]["jax"]
     assert reached(document["results"]["small enough"]) == (expected == 0)
-    code, table, _ = run(
-        capsys, "bench", "--folder", str(tmp_path), "--out", str(out), "--compare", str(out)
-    )
+    code, table, _ = command(*bench, "--compare", out)
     assert code == expected
     assert "earlier" in table
 
 
-def test_bench_refuses_a_missing_folder_an_unknown_name_and_a_foreign_file(capsys, tmp_path):
-    assert run(capsys, "bench", "--folder", str(tmp_path / "none"))[0] == 2
+def test_bench_refuses_a_missing_folder_an_unknown_name_and_a_foreign_file(command, tmp_path):
+    assert command("bench", "--folder", tmp_path / "none")[0] == 2
     (tmp_path / "toy.py").write_text(BENCHMARK % "1.0")
-    assert run(capsys, "bench", "other", "--folder", str(tmp_path))[0] == 2
-    foreign = tmp_path / "foreign.json"
-    foreign.write_text("[]")
-    code, _, err = run(capsys, "bench", "--folder", str(tmp_path), "--compare", str(foreign))
+    assert command("bench", "other", "--folder", tmp_path)[0] == 2
+    (tmp_path / "foreign.json").write_text("[]")
+    code, _, err = command("bench", "--folder", tmp_path, "--compare", tmp_path / "foreign.json")
     assert code == 2
     assert "not a file written by" in err
 
 
 def test_every_benchmark_of_the_checkout_can_be_loaded(pytestconfig):
     folder = pytestconfig.rootpath / "benchmarks"
-    modules = load_benchmarks(folder, [])
-    assert {module.__name__ for module in modules} == {
-        f"bench_{path.stem}" for path in folder.glob("*.py")
-    }
+    names = {module.__name__ for module in load_benchmarks(folder, [])}
+    assert names == {f"bench_{path.stem}" for path in folder.glob("*.py")}
+
+
+# --- what need not wait for JAX does not import it -----------------------------------------------
+
+SLOW = ("jax", "pandas", "scipy", "numba", "equinox", "pyarrow", "sklearn", "matplotlib")
+
+
+def modules_after(code: str) -> set[str]:
+    """The slow packages that are imported in a new process after running `code`."""
+    report = f"{code}\nimport sys\nprint(*(name for name in {SLOW!r} if name in sys.modules))"
+    answer = subprocess.run([sys.executable, "-c", report], capture_output=True, text=True)
+    assert answer.returncode == 0, answer.stderr
+    return set(answer.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["cite"],
+        ["train", "--help"],
+        ["diagnose", "no-such.csv", "--target", "y"],
+        ["certify", "no-such.npz"],
+        ["sweep", "--config", "no-such.toml"],
+    ],
+)
+def test_nothing_slow_is_imported_for(arguments):
+    code = f"from deeplin.cli import main\ntry:\n    main({arguments!r})\nexcept SystemExit: pass"
+    assert modules_after(code) == set()
+
+
+def test_the_package_itself_imports_nothing_slow():
+    assert modules_after("import deeplin") == set()
+
+
+def test_every_public_name_is_there_whichever_is_asked_for_first():
+    code = (
+        "import deeplin as dl\n"
+        "dl.gradient_descent\n"
+        "import deeplin.sharpness.lanczos\n"
+        "assert callable(dl.sharpness), dl.sharpness\n"
+        "for name in dl.__all__: getattr(dl, name)\n"
+    )
+    assert "jax" in modules_after(code)
+
+
+def test_figures_and_the_estimator_alone_need_matplotlib_and_scikit_learn():
+    code = (
+        "import sys\n"
+        "sys.modules |= {'matplotlib': None, 'sklearn': None}  # as if they were not installed\n"
+        "import deeplin as dl, jax\n"
+        "jax.config.update('jax_enable_x64', True)\n"
+        f"reading = dl.read_problem({str(EXAMPLES / 'data.csv')!r}, 'y')\n"
+        "run = dl.train(reading.problem, depth=2)\n"
+        "dl.certify(reading.problem, run)\n"
+        "dl.sharpness(reading.problem, run.network)\n"
+        "from deeplin.report.diagnosis import as_text\n"
+        "as_text(dl.diagnose(reading.problem, [2]))\n"
+        "sys.modules = {k: v for k, v in sys.modules.items() if v is not None}\n"
+    )
+    assert not modules_after(code) & {"matplotlib", "sklearn"}

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import LocalCluster
-from toy_experiment import TOY, Toy, computed
+from toy_experiment import TOY, Toy, computed, troubled
 
 from deeplin import sweep
 from deeplin.checks import InputError
@@ -86,9 +86,7 @@ def test_two_shards_in_one_folder_give_the_same_table(tmp_path, reference):
 
 def test_shards_work_at_the_same_time(tmp_path):
     """Each waits in its first unit until the other has begun one."""
-    log, trouble = tmp_path / "log", tmp_path / "trouble"
-    trouble.write_text("0 meet\n1 meet\n")
-    config = Toy(count=4, per_unit=1, log=str(log), trouble=str(trouble))
+    config = troubled(tmp_path, "0 meet\n1 meet\n", count=4, per_unit=1)
 
     def work(k):
         return sweep.run(TOY, config, tmp_path / "sweep", shard=sweep.Shard(k, 2))
@@ -96,7 +94,7 @@ def test_shards_work_at_the_same_time(tmp_path):
     with ThreadPoolExecutor(2) as pool:
         outcomes = list(pool.map(work, (1, 2)))
     assert [(outcome.computed, outcome.failed) for outcome in outcomes] == [(2, {}), (2, {})]
-    assert sorted(computed(log)) == [0, 1, 2, 3]
+    assert sorted(computed(config.log)) == [0, 1, 2, 3]
     assert sweep.status(tmp_path / "sweep").complete
 
 
@@ -108,13 +106,11 @@ def test_runs_do_not_depend_on_how_they_are_grouped(tmp_path, reference):
 
 
 def test_a_killed_cluster_worker_does_not_stop_the_sweep(tmp_path, cluster):
-    log, trouble = tmp_path / "log", tmp_path / "trouble"
-    trouble.write_text("5 die-once\n")
-    config = Toy(count=12, per_unit=1, log=str(log), trouble=str(trouble))
+    config = troubled(tmp_path, "5 die-once\n", count=12, per_unit=1)
     executor = sweep.Cluster(cluster.scheduler_address)
     outcome = sweep.run(TOY, config, tmp_path / "cluster", executor=executor)
     assert outcome.complete, outcome.failed
-    assert computed(log).count(5) == 2
+    assert computed(config.log).count(5) == 2
     undisturbed = sweep.run(TOY, Toy(count=12, per_unit=1), tmp_path / "here")
     pd.testing.assert_frame_equal(outcome.table(), undisturbed.table(), check_exact=True)
 
@@ -158,14 +154,8 @@ def test_a_result_that_is_lost_with_its_worker_is_computed_again(tmp_path, monke
 
 
 def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_path, cluster):
-    trouble = tmp_path / "trouble"
-    trouble.write_text("3 raise\n")
-    outcome = sweep.run(
-        TOY,
-        Toy(trouble=str(trouble)),
-        tmp_path / "sweep",
-        executor=sweep.Cluster(cluster.scheduler_address),
-    )
+    config, executor = troubled(tmp_path, "3 raise\n"), sweep.Cluster(cluster.scheduler_address)
+    outcome = sweep.run(TOY, config, tmp_path / "sweep", executor=executor)
     assert list(outcome.failed.values()) == ["RuntimeError: trouble in 3"]
     assert "toy_experiment.py" in outcome.store.failures()[0]["trace"]
     assert outcome.computed == 3

@@ -1,4 +1,4 @@
-"""What is said about a sweep while it runs."""
+"""What is said about a sweep, or several on one board, while they run."""
 
 import io
 
@@ -11,23 +11,28 @@ from deeplin.sweep import engine
 from deeplin.sweep import progress as module
 
 
-class Clock:
-    """Time that passes only when told to."""
-
-    def __init__(self, monkeypatch):
-        self.now = 100.0
-        monkeypatch.setattr(module.time, "perf_counter", lambda: self.now)
-
-
 @pytest.fixture
 def clock(monkeypatch):
-    return Clock(monkeypatch)
+    """Time that passes only when told to."""
+    now = [0.0]
+    monkeypatch.setattr(module.time, "perf_counter", lambda: now[0])
+    return now
 
 
 @pytest.fixture
 def four_units():
-    config = Toy()
-    return TOY.identify(config, units(config), "float64")
+    return TOY.identify(Toy(), units(Toy()), "float64")
+
+
+@pytest.fixture
+def terminal():
+    """A terminal, and a log, that keep what was written."""
+    return Console(file=io.StringIO(), force_terminal=True, width=120)
+
+
+@pytest.fixture
+def log():
+    return Console(file=io.StringIO(), width=120)
 
 
 def test_rates_and_time_left_follow_the_work_done(clock, four_units):
@@ -35,18 +40,18 @@ def test_rates_and_time_left_follow_the_work_done(clock, four_units):
     assert tally.sentence() == "0 runs/s, 0 failed"
     names = list(four_units)
     tally.add(names[0], "")
-    clock.now += 2.0
+    clock[0] += 2.0
     assert tally.sentence() == "1.5 runs/s, 5 steps/s, 0:06 left, 0 failed"
     for name in names[1:]:
         tally.add(name, "an error")
-    clock.now += 2.0
+    clock[0] += 2.0
     assert tally.sentence() == "3 runs/s, 10 steps/s, 3 failed"
 
 
 def test_time_left_weighs_units_by_their_steps(clock):
     tally = module.Tally({"a": sweep.Unit({}, steps=100), "b": sweep.Unit({}, steps=9900)})
     tally.add("a", "")
-    clock.now += 100.0
+    clock[0] += 100.0
     assert "2:45:00 left" in tally.sentence()
 
 
@@ -58,16 +63,15 @@ def test_large_numbers_are_short(number, text):
     assert module._short(number) == text
 
 
-def test_a_log_gets_plain_lines_now_and_then_and_for_every_failure(clock, four_units):
-    log = io.StringIO()
-    lines = sweep.Lines("toy", log)
+def test_a_log_gets_plain_lines_now_and_then_and_for_every_failure(clock, four_units, log):
+    lines = sweep.Lines("toy", log.file)
     names = list(four_units)
     with lines.over(four_units, reused=2, aside={"x.parquet": "damaged"}):
         lines.advance(names[0])
-        clock.now += 11.0
+        clock[0] += 11.0
         lines.advance(names[1])
         lines.advance(names[2], "RuntimeError: no")
-    assert log.getvalue().splitlines() == [
+    assert log.file.getvalue().splitlines() == [
         "toy: 4 unit(s) to compute, 2 finished before",
         "toy: set aside x.parquet: damaged",
         "toy: 2 of 4: 0.545 runs/s, 1.82 steps/s, 0:11 left, 0 failed",
@@ -76,27 +80,20 @@ def test_a_log_gets_plain_lines_now_and_then_and_for_every_failure(clock, four_u
     ]
 
 
-def test_a_terminal_gets_a_bar_with_the_numbers(four_units):
-    terminal = io.StringIO()
-    console = Console(file=terminal, force_terminal=True, width=120)
-    bar = sweep.Bar("toy", console)
+def test_a_terminal_gets_a_bar_with_the_numbers(four_units, terminal):
+    bar = sweep.Bar("toy", terminal)
     with bar.over(four_units, reused=2, aside={"x.parquet": "damaged"}):
         for name in four_units:
             bar.advance(name, "RuntimeError: [no]" if name == list(four_units)[1] else "")
-    shown = terminal.getvalue()
-    assert "6/6" in shown
-    assert "1 failed" in shown
-    assert "RuntimeError: [no]" in shown
-    assert "set aside x.parquet" in shown
+    for said in ("6/6", "1 failed", "RuntimeError: [no]", "set aside x.parquet"):
+        assert said in terminal.file.getvalue()
 
 
-def test_the_expected_time_is_said_before_the_first_unit(four_units):
-    log, terminal = io.StringIO(), io.StringIO()
-    console = Console(file=terminal, force_terminal=True, width=120)
-    with sweep.Lines("toy", log).over(four_units, expected=5400.0):
-        assert "toy: expected to take about 1:30:00 on this machine" in log.getvalue()
-    with sweep.Bar("toy", console).over(four_units, expected=5400.0):
-        assert "toy: expected to take about 1:30:00 on this machine" in terminal.getvalue()
+def test_the_expected_time_is_said_before_the_first_unit(four_units, log, terminal):
+    shown = {log: sweep.Lines("toy", log.file), terminal: sweep.Bar("toy", terminal)}
+    for where, progress in shown.items():
+        with progress.over(four_units, expected=5400.0):
+            assert "toy: expected to take about 1:30:00 on this machine" in where.file.getvalue()
 
 
 @pytest.mark.parametrize(("worth", "expected"), [(31, 0.0), (30, 3 * 7.0)])
@@ -127,3 +124,66 @@ def test_the_bar_is_for_terminals_only(monkeypatch):
 def test_a_sweep_is_silent_unless_asked(tmp_path, capfd):
     sweep.run(TOY, Toy(), tmp_path)
     assert capfd.readouterr() == ("", "")
+
+
+# --- several sweeps on one board -----------------------------------------------------------------
+
+
+def sized(*steps):
+    return {str(k): sweep.Unit({"k": k}, runs=1, steps=size) for k, size in enumerate(steps)}
+
+
+def test_time_left_follows_the_work_that_was_recorded(clock):
+    shown = sweep.Board("reproduce", {"small": 10.0, "large": 30.0})
+    small, large = shown.part("small"), shown.part("large")
+    assert shown.left() is None
+    with small.over(sized(1, 1)):
+        clock[0] = 4.0
+        small.advance("0")  # half of a quarter
+    assert shown.share == 1 / 8
+    assert shown.left() == 28.0
+    with large.over(sized(1, 3)):
+        small.advance("1")
+        large.advance("1")  # three quarters of three quarters
+    assert shown.share == 1 / 4 + 9 / 16
+
+
+def test_what_was_finished_before_is_no_work(clock, log):
+    shown = sweep.Board("reproduce", {"first": 10.0, "second": 10.0}, log)
+    first = shown.part("first")
+    shown.part("second")
+    with first.over(sized(1), reused=3):  # a quarter of ten seconds is new
+        clock[0] = 1.0
+        first.advance("0")
+    assert shown.share == 2.5 / 12.5
+    assert shown.left() == pytest.approx(4.0)
+    assert "first: 1 unit(s) to compute, 3 finished before" in log.file.getvalue()
+
+
+def test_a_sweep_without_a_record_counts_as_a_usual_one():
+    for seconds, usual in (({"a": 2.0, "b": 4.0, "c": 60.0}, 4.0), ({}, 1.0)):
+        assert sweep.Board("reproduce", seconds).part("new").weight == usual
+
+
+def test_a_log_gets_a_line_now_and_then(clock, log):
+    shown = sweep.Board("reproduce", {"only": 1.0}, log)
+    only = shown.part("only")
+    with shown, only.over(sized(1, 1, 1, 1)):
+        for step in range(4):
+            clock[0] += 6.0
+            only.advance(str(step))
+    assert log.file.getvalue().splitlines() == [
+        "reproduce: 50% done, about 0:12 left",
+        "reproduce: 100% done, about 0:00 left",
+    ]
+
+
+def test_the_answer_stays_on_the_standard_output_beside_a_bar(capsys, terminal):
+    shown = sweep.Board("reproduce", {}, terminal)
+    only = shown.part("only")
+    with shown, only.over(sized(1, 1)):
+        only.advance("0", "it broke")
+        shown.say("the answer")
+    assert capsys.readouterr().out == "the answer\n"
+    assert "only: unit 0 failed: it broke" in terminal.file.getvalue()
+    assert "50%" in terminal.file.getvalue()

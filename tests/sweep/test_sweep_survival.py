@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 import psutil
 import pytest
-from toy_experiment import SAFETY_SECONDS, TOY, Toy, computed, wait_until
+from toy_experiment import SAFETY_SECONDS, TOY, Toy, computed, troubled, wait_until
 
 from deeplin import sweep
 from deeplin.checks import InputError
@@ -41,11 +42,11 @@ def started(command, tmp_path):
 
 def write_config(tmp_path, trouble, **fields):
     """The toy as a config file; returns the config."""
-    (tmp_path / "trouble").write_text(trouble)
-    paths = {"log": str(tmp_path / "log"), "trouble": str(tmp_path / "trouble")}
-    text = json.dumps({"experiment": "toy_experiment:TOY", **paths, **fields})
-    (tmp_path / "mine.json").write_text(text)
-    return Toy(**paths, **fields)
+    config = troubled(tmp_path, trouble, **fields)
+    (tmp_path / "mine.json").write_text(
+        json.dumps({"experiment": "toy_experiment:TOY", **asdict(config)})
+    )
+    return config
 
 
 def test_a_running_sweep_keeps_others_out_and_ctrl_c_ends_it_with_its_workers(tmp_path):
@@ -73,15 +74,15 @@ def test_a_running_sweep_keeps_others_out_and_ctrl_c_ends_it_with_its_workers(tm
 
 
 @pytest.fixture(scope="module")
-def troubled(tmp_path_factory):
+def sick(tmp_path_factory):
     """A sweep in which units raise, return other columns, and kill their worker every time."""
     folder = tmp_path_factory.mktemp("troubled")
-    config = write_config(folder, "3 raise\n6 die\n9 columns\n", count=15, per_unit=3)
+    config = troubled(folder, "3 raise\n6 die\n9 columns\n", count=15, per_unit=3)
     return config, sweep.run(TOY, config, folder / "sweep", executor=sweep.Processes(2))
 
 
-def test_units_that_fail_are_recorded_and_the_rest_completes(troubled):
-    config, outcome = troubled
+def test_units_that_fail_are_recorded_and_the_rest_completes(sick):
+    config, outcome = sick
     assert (outcome.computed, len(outcome.failed), outcome.complete) == (2, 3, False)
     status = sweep.status(outcome.store.folder)
     failures = {failure["coordinates"]["first"]: failure for failure in status.failures}
@@ -93,8 +94,8 @@ def test_units_that_fail_are_recorded_and_the_rest_completes(troubled):
     assert sorted(computed(config.log)) == [0, 3, 6, 6, 9, 12]
 
 
-def test_a_second_call_tries_only_what_failed(troubled):
-    config, first = troubled
+def test_a_second_call_tries_only_what_failed(sick):
+    config, first = sick
     Path(config.trouble).write_text("3 raise\n")
     before = len(computed(config.log))
     outcome = sweep.run(TOY, config, first.store.folder)
@@ -149,7 +150,7 @@ def test_a_system_that_starts_no_process_ends_the_sweep_with_a_sentence(tmp_path
 
 
 def test_units_that_all_fail_alike_raise_one_error_and_are_tried_again(tmp_path):
-    config = write_config(tmp_path, "0 raise\n3 raise\n6 raise\n", count=9)
+    config = troubled(tmp_path, "0 raise\n3 raise\n6 raise\n", count=9)
     with pytest.raises(sweep.UnitsFailed, match="all 3 units failed alike: RuntimeError: trouble"):
         sweep.run(TOY, config, tmp_path / "sweep")
     (tmp_path / "trouble").write_text("0 raise\n6 raise\n")
@@ -158,9 +159,9 @@ def test_units_that_all_fail_alike_raise_one_error_and_are_tried_again(tmp_path)
 
 
 def test_units_that_fail_for_different_reasons_are_an_outcome(tmp_path):
-    config = write_config(tmp_path, "0 raise\n3 raise-other\n", count=6)
+    config = troubled(tmp_path, "0 raise\n3 raise-other\n", count=6)
     assert len(sweep.run(TOY, config, tmp_path / "sweep").failed) == 2
-    config = write_config(tmp_path, "0 raise\n", count=3)
+    config = troubled(tmp_path, "0 raise\n", count=3)
     assert len(sweep.run(TOY, config, tmp_path / "alone").failed) == 1
 
 

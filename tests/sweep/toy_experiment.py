@@ -107,6 +107,12 @@ def _trouble(config: Toy, first: int) -> str:
     return next((kind for where, kind in lines if int(where) == first), "")
 
 
+def troubled(folder: Path, trouble: str, **fields: Any) -> Toy:
+    """A config with trouble, which a file in the folder tells, and a log beside it."""
+    (folder / "trouble").write_text(trouble)
+    return Toy(log=str(folder / "log"), trouble=str(folder / "trouble"), **fields)
+
+
 TOY = Experiment("toy", Toy, units, run_unit, grid=("count", "per_unit", "log", "trouble"))
 
 
@@ -129,8 +135,3 @@ def squares(up_to: int) -> dict[str, np.ndarray]:
 def key_bits(center: float, key: object, repetition: int) -> int:
     """For `sweep.grid`: a number alone."""
     return int(jax.random.key_data(key)[1]) + 0 * repetition
-
-
-def unlucky(center: float) -> float:
-    """For `sweep.grid`: fails always."""
-    raise ZeroDivisionError(f"division of {center} by zero")

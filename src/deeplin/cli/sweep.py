@@ -85,6 +85,8 @@ def sweep(
     Exit code 0 when all units are finished, 1 when one failed (the next call tries it again).
     """
     config = _chosen(file, config)
+    if cluster and workers:
+        raise InputError("both --workers and --cluster are given; pass one of them.")
     prepare_computing()
     from deeplin import sweep as engine
 
@@ -96,14 +98,20 @@ def sweep(
     options = {"--workers": workers or None, "--cluster": cluster, "--shard": shard, "--seed": seed}
     for name, value in options.items():
         command += [] if value is None else [name, str(value)]
-    outcome = run_resumably(
-        experiment,
-        chosen,
-        folder,
-        command,
-        executor=choose_executor(workers, cluster),
-        shard=engine.Shard.parse(shard) if shard else None,
-    )
+    resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
+    here = engine.Processes(workers) if workers else engine.InProcess()
+    part = engine.Shard.parse(shard) if shard else None
+    progress = engine.show_progress(experiment.name)
+    executor = engine.Cluster(cluster) if cluster else here
+    try:
+        with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):
+            outcome = engine.run(
+                experiment, chosen, folder, executor=executor, shard=part, progress=progress
+            )
+    except (engine.StoreError, engine.ExecutorError, engine.UnitsFailed) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        typer.echo(f"deeplin: {reason}. {resume}", err=True)
+        raise typer.Exit(1) from None
     _print(outcome, as_json)
     if not outcome.complete:
         raise typer.Exit(1)
@@ -125,46 +133,6 @@ def _chosen(file: Path | None, config: Path | None) -> Path:
     if not chosen.exists():
         raise InputError(f"there is no file {str(chosen)!r}; pass a sweep as JSON or TOML.")
     return chosen
-
-
-def choose_executor(workers: int, cluster: str | None) -> engine.Executor:
-    """The executor behind `--workers` and `--cluster`."""
-    from deeplin import sweep as engine
-
-    if cluster and workers:
-        raise InputError("both --workers and --cluster are given; pass one of them.")
-    if cluster:
-        return engine.Cluster(cluster)
-    return engine.Processes(workers) if workers else engine.InProcess()
-
-
-def run_resumably(
-    experiment: engine.Experiment,
-    config: Any,
-    folder: Path,
-    command: list[str],
-    *,
-    executor: engine.Executor,
-    shard: engine.Shard | None = None,
-) -> engine.Outcome:
-    """`deeplin.sweep.run` for a command: progress, prompt Ctrl-C, and how to go on after it."""
-    from deeplin import sweep as engine
-
-    resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
-    try:
-        with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):
-            return engine.run(
-                experiment,
-                config,
-                folder,
-                executor=executor,
-                shard=shard,
-                progress=engine.show_progress(experiment.name),
-            )
-    except (engine.StoreError, engine.ExecutorError, engine.UnitsFailed) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        typer.echo(f"deeplin: {reason}. {resume}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _reseed(config: Any, seed: int) -> Any:

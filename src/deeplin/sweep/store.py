@@ -66,16 +66,7 @@ class Inventory:
 
 
 class Store:
-    """Read access to the folder of a sweep, finished or not; changes nothing.
-
-    ```python
-    import deeplin as dl
-    from deeplin.sweep.descent import DESCENT, DescentSweep
-    config = DescentSweep(scales=(0.2,), learning_rates=(0.02,), repetitions=2, steps=100)
-    dl.sweep.run(DESCENT, config, "results/mine")
-    table = dl.sweep.Store("results/mine").table()
-    ```
-    """
+    """Read access to the folder of a sweep, finished or not; changes nothing."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
