@@ -1,9 +1,12 @@
-"""Every code block of the README and the documentation runs; every public name is documented."""
+"""Every example runs, every public name is documented, and a first guess leads to its file."""
 
+import ast
 import inspect
 import re
 import shlex
 import shutil
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,12 @@ import pytest
 import deeplin as dl
 from deeplin.cli import main
 from deeplin.problems.reading import read_problem
+from deeplin.theory import registry
 from deeplin.training import diagnose
 
 ROOT = Path(__file__).parent.parent
+SOURCE = ROOT / "src"
+ROOMS = ("problems", "networks", "sharpness", "dynamics", "theory", "training", "sweep")
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # Commands that set up the machine, need a terminal or never end are tested elsewhere.
@@ -56,6 +62,51 @@ def test_commands_run(script, tmp_path, monkeypatch, capsys):
         assert ended.value.code == 0, f"{command}\n{capsys.readouterr()}"
 
 
+# --- docstrings: each example by itself, as a reader who copies it would run it ------------------
+
+
+def examples(path):
+    """(name, code) of each example in the docstrings of one file."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+            name = getattr(node, "name", "module")
+            for match in BLOCK.finditer(ast.get_docstring(node) or ""):
+                if match[1] == "python":
+                    yield name, match[2]
+
+
+FILES = [path for path in sorted(SOURCE.rglob("*.py")) if any(examples(path))]
+
+
+def test_examples_are_found():
+    assert sum(len(list(examples(path))) for path in FILES) > 40
+
+
+@pytest.fixture
+def _only_true_statements():
+    """Take back the statement that an example registers."""
+    yield
+    registry._STATEMENTS.pop("MINE", None)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.usefixtures("_only_true_statements")
+def test_examples_run(path, tmp_path, monkeypatch):
+    for number, (name, code) in enumerate(examples(path)):
+        if "torch" in code and find_spec("torch") is None:
+            continue
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        monkeypatch.chdir(folder)
+        names = {"__name__": "example"}
+        exec(compile(code, f"the example of {name} in {path}", "exec"), names)
+        assert set(names) - {"__name__", "__builtins__"}, f"the example of {name} does nothing"
+
+
+# --- pages ---------------------------------------------------------------------------------------
+
+
 def test_every_public_name_has_a_docstring_that_says_more_than_its_name():
     for name in dl.__all__:
         thing = getattr(dl, name)
@@ -77,3 +128,48 @@ def test_the_answer_quoted_in_the_readme_is_the_one_given():
     reading = read_problem(ROOT / "examples" / "data.csv", "y")
     answer = diagnose(reading.problem, [10]).answer
     assert answer in " ".join((ROOT / "README.md").read_text().split())
+
+
+def shown():
+    """The modules whose members the reference shows."""
+    pages = (ROOT / "docs" / "reference").glob("*.md")
+    return {name for page in pages for name in re.findall(r"^::: (\S+)", page.read_text(), re.M)}
+
+
+@pytest.mark.parametrize("package", ["deeplin", *(f"deeplin.{room}" for room in ROOMS)])
+def test_every_public_name_is_in_the_reference(package):
+    pages = shown()
+    room = import_module(package)
+    missing = []
+    for name in room.__all__:
+        thing = getattr(room, name)
+        if inspect.isclass(thing) or inspect.isfunction(thing):
+            home = thing.__module__
+            if home not in pages and home.rpartition(".")[0] not in pages:
+                missing.append(f"{home}.{name}")
+    assert missing == []
+
+
+def concepts():
+    """The table of CONTRIBUTING.md: what is sought, the file, a name that stands there."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| `([\w/]+\.py)` \| `(\w+)` \|$", text, re.M)
+    return [pytest.param(*row[1:], id=row[0]) for row in rows]
+
+
+def test_ten_concepts_are_listed():
+    assert len(concepts()) == 10
+
+
+@pytest.mark.parametrize(("file", "name"), concepts())
+def test_a_concept_is_where_the_first_guess_looks(file, name):
+    text = (ROOT / "src" / "deeplin" / file).read_text()
+    assert re.search(rf"(def|class) {name}\b|^{name}\b", text, re.M)
+
+
+def test_the_way_of_a_table_names_files_that_exist_and_call_each_other():
+    page = (ROOT / "docs" / "from-table-to-certificate.md").read_text()
+    files = re.findall(r"^\| \d+ \| `([\w/]+\.py)`", page, re.M)
+    assert 0 < len(files) <= 12
+    for file in files:
+        assert (ROOT / "src" / "deeplin" / file).is_file(), file
