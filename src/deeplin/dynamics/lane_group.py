@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Rules
-from deeplin.kernels.lanes import LANES
+from deeplin.kernels.lanes import LANES, zero_lanes
 from deeplin.kernels.moving import Lanes
 from deeplin.networks import Network
 
@@ -27,7 +27,7 @@ class Group:
         self.widths = np.array(network.widths)
         self.weights = packed(network.weights, members)
         dtype, count = self.weights.dtype, len(members)
-        self.was, self.now = np.zeros((2, *self.weights.shape), dtype)
+        self.was, self.now = (zero_lanes(len(self.weights), dtype) for _ in range(2))
         self.now[:] = self.weights
         self.velocity = packed(velocity, members) if velocity else self.weights[:0].copy()
         self.readout = _readout(network, members)
@@ -89,7 +89,7 @@ class Group:
 def packed(layers: tuple[Any, ...], members: np.ndarray) -> np.ndarray:
     """Layers (batch, m, n) of the members as rows j·m + i, layer after layer, and lanes."""
     rows = [np.asarray(layer)[members].T.reshape(-1, len(members)) for layer in layers]
-    array = np.zeros((sum(map(len, rows)), LANES), rows[0].dtype)
+    array = zero_lanes(sum(map(len, rows)), rows[0].dtype)
     array[:, : len(members)] = np.concatenate(rows)
     return array
 

@@ -17,7 +17,7 @@ from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, kernel_digest, thread_count
-from deeplin.kernels.lanes import LANES
+from deeplin.kernels.lanes import LANES, zero_lanes
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
 from deeplin.kernels.rows import BLOCK, Rows, Scratch, rows_kernel
@@ -119,10 +119,10 @@ def _linear(objective: Objective, orders: _Orders, network: Network, square: int
     data = Quadratic(*arrays, *nothing)
 
     def descend(group: Group, clock: int, until: int) -> int:
-        vectors = np.zeros((3, outputs, size, LANES), dtype)
-        vectors[0, :, -network.widths[-1] :] = group.readout.reshape(outputs, -1, LANES)
-        flat = vectors.reshape(-1, LANES)
-        return call(kernel, group.lanes(), data, orders.motion, flat, clock, until)
+        vectors = zero_lanes(3 * outputs * size, dtype)
+        first = vectors.reshape(3, outputs, size, LANES)[0]
+        first[:, -network.widths[-1] :] = group.readout.reshape(outputs, -1, LANES)
+        return call(kernel, group.lanes(), data, orders.motion, vectors, clock, until)
 
     return descend
 
@@ -136,7 +136,7 @@ def _rows(objective: Objective, orders: _Orders, network: Network, square: int) 
 
     def descend(group: Group, clock: int, until: int) -> int:
         counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
-        scratch = Scratch(*(np.zeros((count, LANES), inputs.dtype) for count in counts))
+        scratch = Scratch(*(zero_lanes(count, inputs.dtype) for count in counts))
         return call(kernel, group.lanes(), data, orders.motion, scratch, clock, until)
 
     return descend

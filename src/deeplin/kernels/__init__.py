@@ -42,7 +42,7 @@ TABLE = (
         "descent, ReLU of 50 units over JAX",
     ),
     Kernel(
-        "GELU and ReLU with their slopes, and the exponential, in lanes",
+        "GELU and ReLU with their slopes, and powers of two, in lanes",
         "activations",
         "tests/dynamics/test_kernels.py::test_gelu_and_its_slope_are_accurate_to_rounding",
         "descent, GELU",

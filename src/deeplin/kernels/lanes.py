@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import extending, types
+from numba import extending, njit, types
 from numba.core import cgutils
 from numba.core.typing import templates
 from numba.core.typing.templates import signature as typed_as
@@ -46,6 +46,21 @@ class _LaneModel(models.PrimitiveModel):
 
 
 # --- memory ----------------------------------------------------------------------------------
+
+
+def zero_lanes(rows: int, dtype: Any) -> np.ndarray:
+    """An array of `rows` lanes, all zero, that begins where a line of the cache does.
+
+    A lane of float64 fills a line; one that straddles two costs two accesses, an eighth of a step.
+    """
+    size = rows * LANES * np.dtype(dtype).itemsize
+    memory = np.zeros(size + _LINE, np.uint8)
+    start = -memory.ctypes.data % _LINE
+    return memory[start : start + size].view(dtype).reshape(rows, LANES)
+
+
+_LINE = 64
+"""Bytes in a line of the cache."""
 
 
 @intrinsic
@@ -181,29 +196,33 @@ def any_outside(typing_context, value, low, high) -> Any:
     return types.boolean(value, low, high), build
 
 
-@intrinsic
-def nearest_power(typing_context, x, factor) -> Any:
-    """The whole number k nearest to x·factor, as a float, and 2^k; both must be normal numbers.
+@njit(nogil=True, forceinline=True)
+def nearest_whole(x):
+    """The whole number k nearest to x, and x + 1.5·2^m, with m the bits of a mantissa.
 
-    Adding 1.5·2^m, with m bits of mantissa, rounds to a whole number and leaves it in the lowest
-    bits of the sum; from there it moves to the exponent of the floating-point number 1.0.
+    The sum has no room for a fraction, and k stands in its lowest bits.
     """
-    bits = x.dtype.bitwidth
+    shift = fill(x, by_precision(x, 1.5 * 2.0**52, 1.5 * 2.0**23))
+    marked = x + shift
+    return marked - shift, marked
+
+
+@intrinsic
+def times_power(typing_context, a, marked) -> Any:
+    """a·2^k, with k in the lowest bits of `marked`; a and the result must be normal numbers.
+
+    These bits are added to the exponent of a.
+    """
+    bits = a.dtype.bitwidth
     mantissa = np.finfo(f"float{bits}").nmant
-    one = int(np.ones(1, f"float{bits}").view(f"int{bits}")[0])
-    pair = types.UniTuple(x, 2)
 
     def build(context, builder, signature, arguments):
-        floats, integers = arguments[0].type, ir.VectorType(ir.IntType(bits), LANES)
-        shift = ir.Constant(floats, [1.5 * 2.0**mantissa] * LANES)
-        rounded = vector_function("fmuladd")(context, builder, signature, (*arguments, shift))
-        low_bits = builder.bitcast(rounded, integers)
-        moved = builder.shl(low_bits, ir.Constant(integers, [mantissa] * LANES))
-        scaled = builder.add(moved, ir.Constant(integers, [one] * LANES))
-        power = builder.bitcast(scaled, floats)
-        return context.make_tuple(builder, pair, (builder.fsub(rounded, shift), power))
+        integers = ir.VectorType(ir.IntType(bits), LANES)
+        number, power = (builder.bitcast(argument, integers) for argument in arguments)
+        power = builder.shl(power, ir.Constant(integers, [mantissa] * LANES))
+        return builder.bitcast(builder.add(number, power), arguments[0].type)
 
-    return pair(x, factor), build
+    return a(a, marked), build
 
 
 @intrinsic
@@ -215,3 +234,17 @@ def by_precision(typing_context, like, double, single) -> Any:
         return arguments[chosen]
 
     return double(like, double, single), build
+
+
+@intrinsic
+def stay_apart(typing_context) -> Any:
+    """Compile the function that calls this on its own, never as a part of its callers.
+
+    Its constants then keep their registers in a loop, whatever the callers need registers for.
+    """
+
+    def build(context, builder, signature, arguments):
+        builder.function.attributes.add("noinline")
+        return context.get_dummy_value()
+
+    return types.none(), build

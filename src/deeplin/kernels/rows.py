@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplin.kernels.activations import apply_activation
+from deeplin.kernels.activations import activate
 from deeplin.kernels.batches import draw
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, multiply_add, store
 from deeplin.kernels.moving import Options, coefficients, moved, shrunk
@@ -182,8 +182,7 @@ def _forward(weights, scratch, widths, count, size, smooth):
         else:
             _apply(weights, A, Layer(start, below, m, n), count)
         if k < last:
-            for row in range(above, above + count * m):
-                apply_activation(smooth, load(A, row), A, slopes, row)
+            activate(smooth, A, slopes, above, above + count * m)
         start += m * n
         below = above
 
