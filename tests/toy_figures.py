@@ -41,8 +41,7 @@ def plot(config, table, ax):
 
 
 def study(name="toy", **options):
-    configs = {"quick": Toy((1, 2), **options), "paper": Toy((1, 2, 3), **options)}
-    return Study(name, TOY, configs)
+    return Study(name, TOY, paper=Toy((1, 2, 3), **options), quick=Toy((1, 2), **options))
 
 
 def figure(name, study, claims):

@@ -6,12 +6,8 @@ import pytest
 
 from deeplin.figures import fm_4
 from deeplin.figures.critical_rates import ScaleCritical, critical_claims
-from deeplin.figures.data_sets import (
-    DATA_SETS,
-    DataSets,
-    general_claims,
-    relation_claims,
-)
+from deeplin.figures.data_sets import DATA_SETS, DataSets, general_claims
+from deeplin.figures.fm_6 import relation_claims
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
 

@@ -30,27 +30,13 @@ def legend(ax):
 def test_the_sharpness_panel_has_the_thresholds_and_bounds(ax, sweep_config, sweep_table):
     plot_sharpness(sweep_config, sweep_table, ax, below=0.09, upper_bound=True)
     flattest = sweep_config.setting.flattest
-    expected = {
-        2 / 0.02,
-        2 / 0.07,
-        flattest.exact,
-        sweep_config.setting.upper_bound,
-    }
+    expected = {2 / 0.02, 2 / 0.07, flattest.exact, sweep_config.setting.upper_bound}
     assert flattest.lower > 0.97 * flattest.exact  # drawn as one line with S_min
     assert any("2La" in text.get_text() for text in ax.texts)
     assert expected <= levels(ax)
     assert 2 / 0.2 not in levels(ax)  # only the rates the paper draws
     assert ax.get_yscale() == "log"
     assert len(legend(ax)) == 4
-
-
-def test_the_distance_panel_shows_the_true_norm_or_the_authors_mean(ax, sweep_config, sweep_table):
-    plot_distance(sweep_config, sweep_table, ax)
-    other = Canvas().add_subplot()
-    plot_distance(sweep_config, sweep_table, other, convention="mean")
-    for norm, mean in zip(ax.lines, other.lines, strict=True):
-        np.testing.assert_allclose(norm.get_ydata(), 5 * np.asarray(mean.get_ydata()))
-    assert "mean" in other.get_ylabel()
 
 
 def test_no_point_is_drawn_where_every_run_diverged(ax, sweep_config, sweep_table):

@@ -4,10 +4,10 @@ from functools import partial
 
 import pytest
 import toy_figures
-from toy_figures import COMPUTED, TOY, Toy, study
+from toy_figures import COMPUTED, study
 
 from deeplin.checks import InputError
-from deeplin.figures import Claim, Figure, Panel, Study, reproduce
+from deeplin.figures import Claim, Figure, Panel, reproduce
 
 
 def small_numbers(config, table, upper):
@@ -78,8 +78,3 @@ def test_a_panel_may_compare_with_another_study(tmp_path):
 def test_bad_options_are_refused(tmp_path, options):
     with pytest.raises(InputError, match=next(iter(options))):
         next(reproduce([figure("A", study())], tmp_path, **options))
-
-
-def test_a_study_needs_both_presets():
-    with pytest.raises(InputError, match="quick, paper"):
-        Study("toy", TOY, {"quick": Toy((1,))})

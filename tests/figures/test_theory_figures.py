@@ -6,13 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from deeplin.figures import (
-    bo_2_printed,
-    bo_bounds,
-    bo_depth,
-    bo_rates,
-    fm_small,
-)
+from deeplin.figures import bo_2_printed, bo_bounds, bo_depth, bo_rates, fm_small
 from deeplin.networks import Network
 
 STARTS = fm_small.SmallStarts(2, (0.05, 0.01, 2e-3, 4e-4, 1e-4), (1, 2))

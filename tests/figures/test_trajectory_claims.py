@@ -68,10 +68,7 @@ BROKEN = {
     "reaches w*": (stable, lambda t: one_run(t, MIDDLE, "distance", 0.1)),
     "crosses 2/η": (edge, lambda t: one_run(t, FAST, "sharpness", 20.5)),
     "oscillates around it": (edge, lambda t: one_run(t, FAST, "sharpness", 15.0)),
-    "proportional to η": (
-        conservation_claims,
-        lambda t: one_run(t, MIDDLE, "conservation", 0.02),
-    ),
+    "proportional to η": (conservation_claims, lambda t: one_run(t, MIDDLE, "conservation", 0.02)),
     "leaves the conserved surface": (
         conservation_claims,
         lambda t: one_run(t, FAST, "conservation", 0.06),

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from deeplin.figures import users_batch, users_decay, users_layers, users_outputs
-from deeplin.figures.users_search import gaps, measured_rate, ratios
+from deeplin.figures.users_search import gaps, measured_rate
 from deeplin.networks import Network
 from deeplin.problems import Problem
 
@@ -149,8 +149,3 @@ def test_gaps_are_those_of_the_residuals():
 def test_selection_is_in_proportion_to_the_weights():
     chosen = users_batch._selected(np.random.default_rng(0), np.array([1.0, 0.0, 3.0, 4.0]))
     assert sorted(chosen.tolist()) in ([0, 2, 3, 3], [2, 2, 3, 3])
-
-
-def test_ratios_are_named_by_their_rows():
-    table = pd.DataFrame({"depth": [2], "a": [1.0], "b": [4.0]})
-    assert ratios(table, {"depth": "L = {}"}, "a", "b") == {"L = 2": 0.25}

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, legend_below, look
+from deeplin.figures.style import INK, bars, legend_below, look
 from deeplin.figures.wide_claims import (
     PUBLISHED_DISTANCES,
     dimension_claims,
@@ -19,6 +19,9 @@ from deeplin.figures.wide_claims import (
 )
 from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
 
+FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
+"""Told apart by its open markers, which the legend names once."""
+
 
 def plot_risk_against_variance(config: WideSweep, table: Table, ax: Axes, *, scale: str) -> None:
     """Excess risk against α² or β², one curve for each d, with that of Θ_min (BO-1)."""
@@ -26,8 +29,7 @@ def plot_risk_against_variance(config: WideSweep, table: Table, ax: Axes, *, sca
         runs: Any = table[table["dimension"] == dimension]
         squared = runs.assign(variance=runs[scale] ** 2)
         _dynamics(ax, squared, "variance", "risk", index, f"$d = {dimension}$")
-        first = runs.drop_duplicates("repetition")
-        level = first["interpolant_risk"].mean()
+        level = runs.drop_duplicates("repetition")["interpolant_risk"].mean()
         ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
     ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
     ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
@@ -65,9 +67,8 @@ def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -
 def _legend(ax: Axes, table: Table) -> None:
     """Below the axes, with one entry for gradient flow where it is drawn."""
     if (table["dynamics"] == "flow").any():
-        style = {"linestyle": "-.", "linewidth": 1, "marker": "o", "markerfacecolor": "none"}
-        ax.plot([], [], color=INK, label="gradient flow", **style)
-    legend_below(ax, len(ax.get_legend_handles_labels()[0]))
+        ax.plot([], [], color=INK, marker="o", label="gradient flow", **FLOW)
+    legend_below(ax)
 
 
 def _against_dimension(config: WideSweep, table: Table, ax: Axes, column: str) -> None:
@@ -79,16 +80,9 @@ def _against_dimension(config: WideSweep, table: Table, ax: Axes, column: str) -
 
 def _dynamics(ax: Axes, runs: Table, by: str, column: str, index: int, label: str) -> None:
     """Descent as a line with error bars; flow, where it was computed, as open markers."""
-    draw = partial(ax.errorbar, capsize=2, **look(index))
     for dynamics, rows in runs.groupby("dynamics"):
-        points = curve(rows, by, column)
-        spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
-        if dynamics == "descent":
-            draw(points[by], points["mean"], spread, label=label)
-        else:
-            style = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
-            # told apart by its open markers, which the legend names once
-            draw(points[by], points["mean"], spread, label=f"_{label}, flow", **style)
+        style = {"label": label} if dynamics == "descent" else FLOW | {"label": f"_{label}, flow"}
+        bars(ax, curve(rows, by, column), by, **look(index, **style))
 
 
 SCALES = tuple(np.linspace(0.0, 1e-3, 10).tolist())
@@ -98,18 +92,14 @@ DIMENSIONS = (500, 1000, 2000)
 FIRST_LAYER = Study(
     "bo-1-first-layer",
     WIDE_SWEEP,
-    {
-        "paper": WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
-        "quick": WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=4),
-    },
+    paper=WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
+    quick=WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=4),
 )
 LAST_LAYER = Study(
     "bo-1-last-layer",
     WIDE_SWEEP,
-    {
-        "paper": WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
-        "quick": WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
-    },
+    paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
+    quick=WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
 )
 
 BO_1 = Figure(
@@ -149,12 +139,8 @@ ALPHAS = (0.0, 1e-4, 1e-3)
 DIMENSION = Study(
     "bo-3-dimension",
     WIDE_SWEEP,
-    {
-        "paper": WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
-        "quick": WideSweep(
-            (200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3
-        ),
-    },
+    paper=WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
+    quick=WideSweep((200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3),
 )
 
 BO_3 = Figure(

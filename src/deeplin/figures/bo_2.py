@@ -15,7 +15,7 @@ from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Figure, Panel, Study
 from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
 from deeplin.figures.statistics import curve, mean_interval
-from deeplin.figures.style import QUIET, look
+from deeplin.figures.style import QUIET, bars, look
 from deeplin.figures.wide_sweep import LETTER
 
 QUICK = {"repetitions": 4, "learning_rate": 1e-3, "steps": 2_500, "checked": 1}
@@ -31,8 +31,7 @@ def plot_risk(config: ReluSweep, table: pd.DataFrame, ax: Axes, *, scale: str) -
     """Excess risk on fresh points against α² or β², with that of the zero predictor."""
     runs = main_runs(config, table)
     points = curve(runs.assign(variance=runs[scale] ** 2), "variance", "risk")
-    spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
-    ax.errorbar(points["variance"], points["mean"], spread, capsize=2, label="trained", **look(0))
+    bars(ax, points, "variance", **look(0, label="trained"))
     zero = runs.drop_duplicates("repetition")["zero_risk"].mean()
     dead = runs[runs["steps"] == 0]
     if len(dead):
@@ -159,18 +158,14 @@ def step_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
 FIRST_LAYER = Study(
     "bo-2-first-layer",
     RELU_SWEEP,
-    {
-        "paper": ReluSweep(SCALES, (1.0,)),
-        "quick": ReluSweep(FEWER, (1.0,), **QUICK),
-    },
+    paper=ReluSweep(SCALES, (1.0,)),
+    quick=ReluSweep(FEWER, (1.0,), **QUICK),
 )
 LAST_LAYER = Study(
     "bo-2-last-layer",
     RELU_SWEEP,
-    {
-        "paper": ReluSweep((1.0,), SCALES),
-        "quick": ReluSweep((1.0,), FEWER, **QUICK),
-    },
+    paper=ReluSweep((1.0,), SCALES),
+    quick=ReluSweep((1.0,), FEWER, **QUICK),
 )
 
 BO_2 = Figure(

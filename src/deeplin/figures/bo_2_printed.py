@@ -17,11 +17,12 @@ from scipy import linalg
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Panel, Study, Table
 from deeplin.figures.relu_sweep import DEPTH, INPUTS, OUTPUTS, WIDTH
+from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.style import QUIET, look, plain_numbers
+from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.networks import Network, initialize
 from deeplin.problems.synthetic import relu_teacher
-from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+from deeplin.sweep import Experiment, Unit, run_key
 
 TARGET = 1e-7
 """The printed loss, as the mean over the n·q entries."""
@@ -47,8 +48,8 @@ def units(config: Interpolating) -> list[Unit]:
 def run_unit(config: Interpolating, unit: Unit) -> pd.DataFrame:
     """Train every pair of scales; excess risk on fresh noise-free points."""
     k = unit.coordinates["repetition"]
-    high, low = coordinate_words(config.seed, repetition=k, part="interpolating")
-    data = relu_teacher((high << 32) | low, samples=config.samples)
+    drawn = data_seed(config.seed, repetition=k, part="interpolating")
+    data = relu_teacher(drawn, samples=config.samples)
     key = run_key(config.seed, repetition=k, part="weights")
     base = initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, alpha=1.0, beta=1.0)
     first, middle, last = (np.asarray(weight, np.float64) for weight in base.weights)
@@ -203,23 +204,16 @@ def plot(config: Interpolating, table: Table, ax: Axes) -> None:
         runs = table[table["swept"] == swept]
         means = [mean_interval(cell["risk"].to_numpy()) for _, cell in runs.groupby("scale")]
         height, half = zip(*means, strict=True)
-        ax.errorbar(
-            sorted(runs["scale"].unique()),
-            height,
-            half,
-            capsize=2,
-            label=f"${letter}$",
-            **look(index),
-        )
+        style = look(index, capsize=2, label=f"${letter}$")
+        ax.errorbar(sorted(runs["scale"].unique()), height, half, **style)
     zero = table.drop_duplicates("repetition")["zero_risk"].mean()
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     plain_numbers(ax.yaxis)
     ax.set(
         xlabel=r"$\alpha$ (with $\beta = 1$) or $\beta$ (with $\alpha = 1$)", ylabel="Excess risk"
     )
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 INTERPOLATING = Experiment(
@@ -228,12 +222,10 @@ INTERPOLATING = Experiment(
 STUDY = Study(
     "bo-2-printed",
     INTERPOLATING,
-    {
-        # The two ends decide the claims; a network takes up to a hundred factorisations of a matrix
-        # of size 1500, so six data sets.
-        "paper": Interpolating((1e-4, 1e-3), repetitions=6),
-        "quick": Interpolating((1e-4, 1e-3), repetitions=4, samples=100),
-    },
+    # The two ends decide the claims; a network takes up to a hundred factorisations of a matrix
+    # of size 1500, so six data sets.
+    paper=Interpolating((1e-4, 1e-3), repetitions=6),
+    quick=Interpolating((1e-4, 1e-3), repetitions=4, samples=100),
 )
 PANEL = Panel(
     "BO-2-printed",

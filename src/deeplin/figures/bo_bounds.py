@@ -11,21 +11,25 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.bo_depth import DEPTHS, depth_claims, plot_depth
-from deeplin.figures.bo_rates import RATES, plot_rates, rate_claims
-from deeplin.figures.bo_spikes import OUTPUTS, draw, last_layer, population_of, train
+from deeplin.figures.bo_rates import (
+    OUTPUTS,
+    RATES,
+    draw,
+    last_layer,
+    plot_rates,
+    population_of,
+    rate_claims,
+    train,
+    weight_keys,
+)
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.statistics import TREND_LEVEL, slope_interval, trend
-from deeplin.figures.style import QUIET, look, plain_numbers
+from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic
-from deeplin.sweep import Experiment, Unit, run_keys
-from deeplin.theory import (
-    conditional_variance,
-    interpolation_bound,
-    risk_split,
-    spike_bound,
-)
+from deeplin.sweep import Experiment, Unit
+from deeplin.theory import conditional_variance, interpolation_bound, risk_split, spike_bound
 
 
 @dataclass(frozen=True)
@@ -51,8 +55,7 @@ def run_benign(config: Benign, unit: Unit) -> pd.DataFrame:
     n = unit.coordinates["samples"]
     d = round(n**1.5)
     data = [draw(config.seed, k, n, d, 0.5 / np.sqrt(d)) for k in range(config.repetitions)]
-    draws = [{"repetition": k, "part": "weights"} for k in range(config.repetitions)]
-    keys = run_keys(config.seed, draws)
+    keys = weight_keys(config.seed, config.repetitions)
     wide = train(data, 3, last_layer(data[0], 3), keys)
     rows = []
     for k, source in enumerate(data):
@@ -185,22 +188,19 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
         style: dict[str, Any] = look(index) | {"marker": None}
         ax.plot(means.index, means[bound], ":", **style)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     plain_numbers(ax.xaxis)
     ax.set(xlabel="Samples $n$ ($d = n^{1.5}$)", ylabel="Excess risk and its parts")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 BO_BENIGN = Experiment("bo-benign", Benign, benign_units, run_benign, grid=("samples",))
 BENIGN = Study(
     "bo-benign",
     BO_BENIGN,
-    {
-        # n = 80 takes three minutes, n = 160 would take about eight times as long
-        "paper": Benign((10, 20, 40, 80), repetitions=10, noises=30, asked=3),
-        "quick": Benign((10, 20, 40), repetitions=3, noises=20),
-    },
+    # n = 80 takes three minutes, n = 160 would take about eight times as long
+    paper=Benign((10, 20, 40, 80), repetitions=10, noises=30, asked=3),
+    quick=Benign((10, 20, 40), repetitions=3, noises=20),
 )
 
 BO_BOUNDS = Figure(

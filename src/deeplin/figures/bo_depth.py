@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.figures.bo_spikes import ALPHA, WIDTH, draw, last_layer, population_of, train
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.bo_rates import (
+    ALPHA,
+    WIDTH,
+    draw,
+    last_layer,
+    population_of,
+    train,
+    weight_keys,
+)
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Study, Table
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.style import QUIET, look, plain_numbers
-from deeplin.sweep import Experiment, Unit, run_keys
+from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
+from deeplin.sweep import Experiment, Unit
 from deeplin.theory import random_start_bound, risk_split
 
 
@@ -42,8 +51,7 @@ def run_depth(config: Depths, unit: Unit) -> pd.DataFrame:
     sizes = config.samples, config.dimension, config.epsilon
     data = [draw(config.seed, k, *sizes) for k in range(config.repetitions)]
     beta = last_layer(data[0], max(config.depths))
-    draws = [{"repetition": k, "part": "weights"} for k in range(config.repetitions)]
-    wide = train(data, depth, beta, run_keys(config.seed, draws))
+    wide = train(data, depth, beta, weight_keys(config.seed, config.repetitions))
     rows = []
     for k, source in enumerate(data):
         population = population_of(source)
@@ -52,18 +60,8 @@ def run_depth(config: Depths, unit: Unit) -> pd.DataFrame:
         basis = source.problem.spectrum.vectors
         start = initial - basis @ (basis.T @ initial)
         split = risk_split(source.problem, population, theta)
-        printed, corrected = (
-            random_start_bound(
-                population,
-                config.samples,
-                alpha=ALPHA,
-                beta=beta,
-                depth=depth,
-                width=WIDTH,
-                corrected=which,
-            ).xi
-            for which in (False, True)
-        )
+        scales = {"alpha": ALPHA, "beta": beta, "depth": depth, "width": WIDTH}
+        bound = partial(random_start_bound, population, config.samples, **scales)
         rows.append(
             {
                 "depth": depth,
@@ -71,8 +69,8 @@ def run_depth(config: Depths, unit: Unit) -> pd.DataFrame:
                 "status": str(wide.status[k]),
                 "xi": float(split.xi),
                 "gained": float(np.sum((beside - start) ** 2)),
-                "printed": float(printed),
-                "corrected": float(corrected),
+                "printed": float(bound(corrected=False).xi),
+                "corrected": float(bound(corrected=True).xi),
             }
         )
     return pd.DataFrame(rows)
@@ -114,7 +112,7 @@ def depth_claims(config: Depths, table: Table) -> list[Claim]:
         claims.append(
             Claim(
                 f"The bound on Ξ as {form} holds with one constant at every depth: smallest c",
-                {f"L = {int(depth)}": c for depth, c in needed.items()},
+                parts("L = {}", needed),
                 upper=1.0,
                 name=f"{form} bound",
                 reason="With c = 1, which is more than enough; whether the printed one can fail is "
@@ -135,19 +133,16 @@ def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
     wide = {"color": QUIET, "linewidth": 6, "alpha": 0.4}
     ax.plot(means.index, means["printed"], label=r"bound on $\Xi$, printed", **wide)
     ax.plot(means.index, means["corrected"], "--", label=r"bound on $\Xi$, corrected", **look(3))
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     plain_numbers(ax.xaxis)
     ax.set(xlabel="Depth $L$", ylabel="Squared size")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 BO_DEPTH = Experiment("bo-depth", Depths, depth_units, run_depth, grid=("depths",))
 DEPTHS = Study(
     "bo-depth",
     BO_DEPTH,
-    {
-        "paper": Depths((3, 5, 10, 20, 50, 100), repetitions=10),
-        "quick": Depths((3, 6, 12, 24), repetitions=3),
-    },
+    paper=Depths((3, 5, 10, 20, 50, 100), repetitions=10),
+    quick=Depths((3, 6, 12, 24), repetitions=3),
 )

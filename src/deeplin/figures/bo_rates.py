@@ -1,4 +1,7 @@
-"""BO-C3.4 one term at a time: the excess risk as k/n, εd/n or n/d goes to zero alone."""
+"""BO-C3.4 one term at a time: the excess risk as k/n, εd/n or n/d goes to zero alone.
+
+With the spiked populations, and the very wide networks on them, that the bounds are asked of.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,73 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.figures.bo_spikes import OUTPUTS, draw, last_layer, population_of, train
+from deeplin.dynamics import simulate_wide
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.figure import Study, Table
+from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import slope_interval
-from deeplin.figures.style import QUIET, look
-from deeplin.problems import population_risk
+from deeplin.figures.style import QUIET, legend_beside, look
+from deeplin.problems import Population
+from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import Experiment, Unit, run_keys
+
+OUTPUTS, SPIKES, WIDTH = 2, 2, 10**6
+ALPHA = 0.05
+"""Operator norm of the first layer; entries have standard deviation α/√m (E-6)."""
+
+
+def draw(
+    seed: int,
+    repetition: int,
+    samples: int,
+    dimension: int,
+    epsilon: float,
+    *,
+    spikes: int = SPIKES,
+    noise: float = 1.0,
+) -> Synthetic:
+    """A data set of a spiked population, from its coordinates."""
+    return spiked(
+        data_seed(seed, samples=samples, repetition=repetition, part="bounds"),
+        dimension,
+        samples=samples,
+        outputs=OUTPUTS,
+        spikes=spikes,
+        epsilon=epsilon,
+        noise=noise,
+    )
+
+
+def population_of(data: Synthetic) -> Population:
+    """The population that a data set was drawn from."""
+    return Population(np.asarray(data.truth), data.spectrum, drawn=True)
+
+
+def last_layer(data: Synthetic, depth: int, *, spikes: int = SPIKES) -> float:
+    """β of BO-T3.2 with c = 1: max(1, λ_1^{1/4}√(Ln)(√‖Θ*‖λ_1^{1/4} + q^{1/4})/√s_k)."""
+    n = data.problem.samples
+    return max(1.0, np.sqrt(depth * n / data.spectrum[spikes:].sum()) * (1 + OUTPUTS**0.25))
+
+
+def weight_keys(seed: int, repetitions: int):
+    """One key for the weights on each data set."""
+    return run_keys(seed, [{"repetition": k, "part": "weights"} for k in range(repetitions)])
+
+
+def train(data: list[Synthetic], depth: int, beta: float, keys, *, alpha: float = ALPHA):
+    """Gradient flow of a network of width 10⁶ on each data set, to a mean loss of 1e-8."""
+    return simulate_wide(
+        [source.problem for source in data],
+        WIDTH,
+        depth,
+        alpha / np.sqrt(WIDTH),
+        beta / np.sqrt(WIDTH),
+        keys,
+        dynamics="flow",
+        loss_target=1e-8,
+        record_every=10**6,
+    )
+
 
 FIRST_LAYER = 1e-3
 """Operator norm of the first layer: so small that Ξ does not show (the corollary lets α choose)."""
@@ -63,15 +126,13 @@ def run_rate(config: Rates, unit: Unit) -> pd.DataFrame:
         draw(config.seed, j, n, d, epsilon, spikes=k, noise=noise)
         for j in range(config.repetitions)
     ]
-    draws = [{"repetition": j, "part": "weights"} for j in range(config.repetitions)]
-    beta = last_layer(data[0], DEPTH, spikes=k)
-    wide = train(data, DEPTH, beta, run_keys(config.seed, draws), alpha=FIRST_LAYER)
+    beta, keys = last_layer(data[0], DEPTH, spikes=k), weight_keys(config.seed, config.repetitions)
+    wide = train(data, DEPTH, beta, keys, alpha=FIRST_LAYER)
     sizes = {"k/n": OUTPUTS * (k / n + n / d), "n/d": OUTPUTS * n / d, "εd/n": epsilon * d / n}
-    risks = []
-    for source, theta in zip(data, np.asarray(wide.theta), strict=True):
-        population = population_of(source)
-        truth, spectrum = population.optimum, source.spectrum
-        risks.append(float(population_risk(theta, optimum=truth, covariance=spectrum)))
+    risks = [
+        float(population_of(source).risk(theta))
+        for source, theta in zip(data, np.asarray(wide.theta), strict=True)
+    ]
     return pd.DataFrame(
         {
             "term": term,
@@ -133,11 +194,10 @@ def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
         ax.plot(runs.groupby("size")["risk"].mean(), label=label, **look(index))
     ends = np.array([table["size"].min(), table["size"].max()])
     ax.plot(ends, ends, ":", color=QUIET, label="the term itself")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set(xlabel="Term of the bound of BO-C3.4", ylabel="Excess risk")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 BO_RATES = Experiment("bo-rates", Rates, rate_units, run_rate, grid=("repetitions",))
-RATES = Study("bo-rates", BO_RATES, {"paper": Rates(20), "quick": Rates(4)})
+RATES = Study("bo-rates", BO_RATES, paper=Rates(20), quick=Rates(4))

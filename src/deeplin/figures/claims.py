@@ -118,6 +118,19 @@ class Claim:
         }
 
 
+def parts(text: str, values: Any) -> dict[str, float]:
+    """The parts of a claim from a series or mapping, named by its keys: `parts("depth {}", means)`.
+
+    Numbers are written for people; a key of several words fills several places.
+    """
+
+    def name(key: Any) -> str:
+        words = key if isinstance(key, tuple) else (key,)
+        return text.format(*(word if isinstance(word, str) else number(word) for word in words))
+
+    return {name(key): value for key, value in values.items()}
+
+
 def number(value: float) -> str:
     """A number for people: four significant digits, powers of ten written ×10ⁿ."""
     if not math.isfinite(value):

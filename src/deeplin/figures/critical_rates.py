@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import INK, legend_below, look
@@ -94,7 +94,7 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
     ax.set_xticks(config.depths, [str(depth) for depth in config.depths])
     ax.minorticks_off()
     ax.set(xlabel="Depth", ylabel="Critical rate relative to the exact one")
-    legend_below(ax, 4)
+    legend_below(ax)
 
 
 def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
@@ -110,7 +110,7 @@ def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
         Claim(
             "Started next to the flattest minimiser, descent settles up to 2/S_min at every depth: "
             "measured critical rate over the exact one",
-            _depths(ratio.loc["flattest"]),
+            parts("depth {}", ratio.loc["flattest"]),
             lower=0.98,
             upper=1.01,
             name="flattest start",
@@ -121,7 +121,7 @@ def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
         Claim(
             "Started from residual initialisations the threshold of every depth agrees with "
             "2/S_min: upper end of its 95% interval over the exact one",
-            _depths(highest),
+            parts("depth {}", highest),
             lower=1.0,
             name="residual start",
             reason="The interval must contain the exact value.",
@@ -133,14 +133,14 @@ def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
         Claim(
             f"What is missing there shrinks with the steps ({min(config.steps)} to "
             f"{max(config.steps)}): its ratio",
-            _depths(missing),
+            parts("depth {}", missing),
             upper=0.9,
             name="more steps",
             reason="Four times the steps must close a tenth of the difference at least.",
         ),
         Claim(
             "No start settles above 2/S_min: measured critical rate over the exact one",
-            {f"{start}, depth {depth}": value for (start, depth), value in ratio.items()},
+            parts("{}, depth {}", ratio),
             upper=1.01,
             name="none above",
             reason="The resolution of the bisection.",
@@ -154,10 +154,6 @@ def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
             reason="The exact values on these data have slope −0.99; 1% in each rate is 0.02.",
         ),
     ]
-
-
-def _depths(values) -> dict[str, float]:
-    return {f"depth {depth}": value for depth, value in values.items()}
 
 
 CRITICAL_RATES = Experiment(
@@ -196,23 +192,18 @@ def run_scale(config: ScaleCritical, unit: Unit) -> pd.DataFrame:
     exact = setting.flattest.critical_learning_rate()
     low, high = measured.interval
     row = {"scale": scale, "ratio": measured.value / exact, "low": low / exact}
-    return pd.DataFrame([row | {"high": high / exact, "settled": _settled(measured)}])
-
-
-def _settled(measured) -> int:
-    """Starts that settled at some rate."""
-    return int(np.count_nonzero(np.isfinite(np.atleast_1d(measured.rates))))
+    settled = int(np.count_nonzero(np.isfinite(np.atleast_1d(measured.rates))))  # at some rate
+    return pd.DataFrame([row | {"high": high / exact, "settled": settled}])
 
 
 def critical_claims(config: ScaleCritical, table: Table) -> list[Claim]:
     """The scale does not move the critical rate."""
-    parts = {f"scale {number(row.scale)}": row.ratio for row in table.itertuples()}
     counts = ", ".join(f"{row.settled} of {config.starts}" for row in table.itertuples())
     return [
         Claim(
             "The critical rate does not depend on the scale: measured by bisection, over the exact "
             "2/S_min",
-            parts,
+            parts("scale {}", table.set_index("scale")["ratio"]),
             lower=0.95,
             upper=1.01,
             name="the same critical rate",

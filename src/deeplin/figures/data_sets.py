@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
-import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from scipy import stats
 
-from deeplin.figures.claims import POSITIVE, Claim
+from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Table
 from deeplin.figures.scale_claims import LEARNED
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.scale_sweep import run_unit as run_sweep
 from deeplin.figures.setting import Setting
-from deeplin.figures.style import INK, QUIET, look
+from deeplin.figures.style import INK, look
 from deeplin.sweep import Experiment, Unit
 
 
@@ -68,10 +65,6 @@ def run_unit(config: DataSets, unit: Unit) -> pd.DataFrame:
 DATA_SETS = Experiment("data-sets", DataSets, units, run_unit, grid=("data_seeds",))
 
 
-def _parts(values) -> dict[str, float]:
-    return {f"data set {int(seed)}": value for seed, value in values.items()}
-
-
 def general_claims(config: DataSets, table: Table) -> list[Claim]:
     """What FM says about any regression, on each data set."""
     by = table["data_seed"]
@@ -84,7 +77,7 @@ def general_claims(config: DataSets, table: Table) -> list[Claim]:
         Claim(
             "On every data set the runs that survive below 2/S_min end at w*: largest squared "
             "distance",
-            _parts(survivors["distance"].groupby(by).max()),
+            parts("data set {}", survivors["distance"].groupby(by).max()),
             upper=LEARNED,
             name="survivors learn",
             reason="As in FM-1a.",
@@ -92,7 +85,7 @@ def general_claims(config: DataSets, table: Table) -> list[Claim]:
         ),
         Claim(
             "On every data set none settles above it: share of the runs that do",
-            _parts((table["status"] == "converged")[above].groupby(by).mean()),
+            parts("data set {}", (table["status"] == "converged")[above].groupby(by).mean()),
             upper=0.0,
             name="fails above",
             reason="No minimiser is stable there (FM-crit with X-2).",
@@ -100,7 +93,7 @@ def general_claims(config: DataSets, table: Table) -> list[Claim]:
         Claim(
             "On every data set no run below 2/S_min ends above 2/η: largest final sharpness in "
             "units of 2/η",
-            _parts(height[below & settled].groupby(by).max()),
+            parts("data set {}", height[below & settled].groupby(by).max()),
             upper=1.0,
             name="not above 2/η",
             reason="The printed threshold itself.",
@@ -108,7 +101,10 @@ def general_claims(config: DataSets, table: Table) -> list[Claim]:
         ),
         Claim(
             "On every data set no minimiser found is flatter than the exact S_min: smallest ratio",
-            _parts((converged["sharpness"] / converged["minimal_sharpness"]).groupby(by).min()),
+            parts(
+                "data set {}",
+                (converged["sharpness"] / converged["minimal_sharpness"]).groupby(by).min(),
+            ),
             lower=1 - 1e-6,
             name="S_min",
             reason="A theorem; 1e-6 is how far a converged run may be from its minimiser.",
@@ -136,64 +132,3 @@ def plot_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
     ax.set_xticks(range(len(config.data_seeds)), [str(seed) for seed in config.data_seeds])
     ax.set(xlabel="Data set (seed)", ylabel=r"Sharpness after training over $S_{\min}$")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=3)
-
-
-def relation(runs: Table) -> Any:
-    """Regression of log10 generalisation gap on log10 sharpness."""
-    points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
-    points = np.log10(points[(points > 0).all(axis=1)])
-    if len(points) < 3:
-        return None
-    return stats.linregress(points["sharpness"], points["gap"])
-
-
-def relation_claims(config: DataSets, table: Table) -> list[Claim]:
-    """Sharper minima generalise worse, on each data set."""
-    settled = table[table["status"] != "diverged"]
-    lines = {f"data set {int(s)}": relation(runs) for s, runs in settled.groupby("data_seed")}
-    low = {
-        name: np.nan
-        if line is None
-        else line.slope - stats.t.ppf(0.975, len(settled) / len(lines) - 2) * line.stderr
-        for name, line in lines.items()
-    }
-    strength = {name: np.nan if line is None else line.rvalue for name, line in lines.items()}
-    return [
-        Claim(
-            "On every data set the generalisation gap grows with the sharpness: lower end of the "
-            "95% interval of the slope",
-            low,
-            lower=POSITIVE,
-            name="slope on every data set",
-            reason="An interval that excludes no relation.",
-            known="K-7",
-        ),
-        Claim(
-            "On every data set the two are strongly related: correlation of their logarithms",
-            strength,
-            lower=0.5,
-            name="correlation on every data set",
-            reason="The limit of FM-6b itself.",
-            known="K-7",
-        ),
-    ]
-
-
-def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
-    """The regression line of each data set over its range of sharpness."""
-    settled = table[table["status"] != "diverged"]
-    for index, (seed, runs) in enumerate(settled.groupby("data_seed")):
-        line = relation(runs)
-        if line is None:
-            continue
-        ends = np.log10(np.array([runs["sharpness"].min(), runs["sharpness"].max()]))
-        style = look(index) | {"marker": None, "alpha": 0.8}
-        label = f"{int(seed)}: {line.slope:.2f} ({line.rvalue:.2f})"
-        ax.plot(ends, line.intercept + line.slope * ends, label=label, **style)
-    grid = np.array(ax.get_xlim())
-    ax.plot(grid, -0.96 + 0.42 * grid, color=QUIET, linestyle="--", label="published: 0.42")
-    ax.set(
-        xlabel=r"$\log_{10}$ sharpness after training",
-        ylabel=r"$\log_{10}$ generalization gap",
-    )
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5), title="data set: slope (corr.)")

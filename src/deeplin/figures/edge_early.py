@@ -12,10 +12,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
-from deeplin.figures.style import COLOURS, QUIET, look, reference_line
+from deeplin.figures.style import COLOURS, QUIET, legend_beside, look, reference_line
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
@@ -137,15 +137,7 @@ def _rows(**columns: Any) -> pd.DataFrame:
     return pd.DataFrame(empty | columns)
 
 
-GROUPS = ["scale", "spread"]
-
-
-def _name(scale: Any, spread: Any) -> str:
-    return f"scale {number(float(scale))}, layers apart by {number(float(spread))}"
-
-
-def _parts(values: Any) -> dict[str, float]:
-    return {_name(*group): value for group, value in values.items()}
+GROUPS, START = ["scale", "spread"], "scale {}, layers apart by {}"
 
 
 def claims(config: EarlySharpening, table: Table) -> list[Claim]:
@@ -161,7 +153,7 @@ def claims(config: EarlySharpening, table: Table) -> list[Claim]:
     return [
         Claim(
             "While the gap halves the sharpness grows: share of runs in which it does",
-            _parts((runs["growth"] > 0).groupby([runs["scale"], runs["spread"]]).mean()),
+            parts(START, (runs["growth"] > 0).groupby([runs["scale"], runs["spread"]]).mean()),
             lower=0.9,
             name="sharpens early",
             reason="Nine of ten starts. The second scale was added after a trial of the first.",
@@ -171,7 +163,7 @@ def claims(config: EarlySharpening, table: Table) -> list[Claim]:
         Claim(
             "The smaller half of the layers explains it: median share of the growth of log S with "
             "only these as trained and the others as at the start",
-            _parts(shares["small"]),
+            parts(START, shares["small"]),
             lower=0.8,
             name="small layers",
             reason="A half would be no explanation; four fifths is most of it.",
@@ -180,7 +172,7 @@ def claims(config: EarlySharpening, table: Table) -> list[Claim]:
         ),
         Claim(
             "The larger half explains little: the same with only these as trained",
-            _parts(shares["large"]),
+            parts(START, shares["large"]),
             upper=0.2,
             name="large layers",
             reason="One fifth, the rest of the above.",
@@ -189,10 +181,7 @@ def claims(config: EarlySharpening, table: Table) -> list[Claim]:
         Claim(
             "On white inputs descent follows the exact curve of sharpness of a balanced mode "
             "(X-13): largest relative difference",
-            {
-                f"from {number(float(share))} of the target": value
-                for share, value in off.groupby(white["share"]).max().items()
-            },
+            parts("from {} of the target", off.groupby(white["share"]).max()),
             upper=0.05,
             name="exact curve",
             reason="The step is a hundredth of the largest inverse sharpness; while the product "
@@ -205,8 +194,9 @@ def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Growth with half of the layers trained against the whole growth, a mark a run."""
     runs = table[(table["scale"] > 0) & table["halved"]]
     for index, (group, rows) in enumerate(runs.groupby(GROUPS)):
-        marks: dict[str, Any] = look(index) | {"linestyle": "none"}
-        ax.plot(rows["growth"], rows["small"], label=_name(*group), **marks)
+        marks = look(index, linestyle="none")
+        label = START.format(*(number(size) for size in group))
+        ax.plot(rows["growth"], rows["small"], label=label, **marks)
         ax.plot(rows["growth"], rows["large"], markerfacecolor="none", **marks)
     for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
         ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
@@ -215,7 +205,7 @@ def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
         xlabel="Growth of log S while the gap halves",
         ylabel="Growth with only half of\nthe layers as trained",
     )
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 def plot_white(config: EarlySharpening, table: Table, ax: Axes) -> None:
@@ -224,8 +214,7 @@ def plot_white(config: EarlySharpening, table: Table, ax: Axes) -> None:
     for index, (share, rows) in enumerate(table[table["scale"] == 0].groupby("share")):
         label = f"from {number(float(share))} of the target"  # pyright: ignore
         ax.plot(rows["time"], rows["exact"], color=COLOURS[index], linewidth=1)
-        marks: dict[str, Any] = look(index) | {"linestyle": "none"}
-        ax.plot(rows["time"], rows["sharpness"], label=label, **marks)
+        ax.plot(rows["time"], rows["sharpness"], label=label, **look(index, linestyle="none"))
     reference_line(ax, 2 * depth * SIZE ** (2 - 2 / depth), r"$S_{\mathrm{bal}}$")
     ax.set(xlabel="Time ηk", ylabel="Sharpness")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
@@ -236,10 +225,8 @@ SETTING = Setting(depth=4)
 STUDY = Study(
     "edge-early",
     EARLY,
-    {
-        "paper": EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200),
-        "quick": EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20),
-    },
+    paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200),
+    quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20),
 )
 
 EOS_EARLY = Figure(

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, reference_line
@@ -83,20 +83,16 @@ def rises(table: Table, stride: int = 1) -> Table:
     return pd.DataFrame(rows)
 
 
-def _parts(runs: Table, values: Table, how: str) -> dict[str, float]:
-    found = getattr(values.groupby(runs["factor"]), how)()
-    return {f"{number(factor)} of the critical rate": value for factor, value in found.items()}
-
-
 def claims(config: FlowEnds, table: Table) -> list[Claim]:
     """What the theorem for scalar networks says, asked of matrices."""
     runs, second = rises(table), rises(table, stride=2)
+    rate, by = "{} of the critical rate", runs["factor"]
     risers = float((runs["share"] > 0).mean())
     return [
         Claim(
             "Descent lowers the sharpness at which the flow would end (a theorem for scalar "
             "networks): largest share of steps that raise it, over the runs",
-            _parts(runs, runs["share"], "max"),
+            parts(rate, runs.groupby("factor")["share"].max()),
             upper=0.0,
             name="monotone",
             reason=f"The theorem leaves no exception; changes below {number(LEAST)} do not count.",
@@ -106,7 +102,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
         Claim(
             "So it does from each iterate to the second next: largest share of such pairs that "
             "raise it",
-            _parts(second, second["share"], "max"),
+            parts(rate, second.groupby("factor")["share"].max()),
             upper=0.0,
             name="every second iterate",
             reason="As it was found on one run.",
@@ -116,7 +112,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
         ),
         Claim(
             "What the rising steps regain is small: largest sum of rises over sum of falls",
-            _parts(runs, runs["regained"], "max"),
+            parts(rate, runs.groupby("factor")["regained"].max()),
             upper=0.1,
             name="little is regained",
             reason="A tenth of what is lost.",
@@ -124,7 +120,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
         ),
         Claim(
             "Every run ends where the flow would end flatter than from its start: largest ratio",
-            _parts(runs, runs["last"] / runs["first"], "max"),
+            parts(rate, (runs["last"] / runs["first"]).groupby(by).max()),
             upper=1 + LEAST,
             name="flatter at the end",
             reason="No change, up to accuracy.",
@@ -132,7 +128,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
         ),
         Claim(
             "The flow from the last iterate ends below the edge: share of runs with at most 2/η",
-            _parts(runs, (runs["last"] <= 1 + LEAST).astype(float), "mean"),
+            parts(rate, (runs["last"] <= 1 + LEAST).groupby(by).mean()),
             lower=0.95,
             name="below the edge",
             reason="A run that still settles may be above: one in twenty.",
@@ -162,10 +158,8 @@ SETTING = Setting(depth=5)
 STUDY = Study(
     "edge-flow",
     FLOW_ENDS,
-    {
-        "paper": FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100),
-        "quick": FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 120, 24),
-    },
+    paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100),
+    quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 120, 24),
 )
 
 EOS_FLOW = Figure(

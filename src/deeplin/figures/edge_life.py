@@ -174,10 +174,8 @@ LIFE = Experiment("life", Life, units, run_unit)
 STUDY = Study(
     "edge-life",
     LIFE,
-    {
-        "paper": Life(Setting(depth=3), 0.3, 3, 1000, 200),
-        "quick": Life(Setting(depth=3), 0.3, 3, 300, 30),
-    },
+    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200),
+    quick=Life(Setting(depth=3), 0.3, 3, 300, 30),
 )
 RATES = {
     "below": "0.7 times the critical rate",

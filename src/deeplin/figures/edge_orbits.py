@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.style import COLOURS, INK, QUIET, look, reference_line
+from deeplin.figures.style import COLOURS, INK, QUIET, legend_beside, look, reference_line
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit
@@ -95,7 +94,7 @@ def claims(config: ModeOrbits, table: Table) -> list[Claim]:
     moving = table[table["exact"] > 0]
     apart = (moving["amplitude"] / moving["exact"] - 1).abs()
     by_rate = table.groupby("rate").first()
-    alone = by_rate[by_rate["expected"] == 1]
+    alone, several = by_rate[by_rate["expected"] == 1], by_rate[by_rate["expected"] > 1]
     listed = ", ".join(f"{threshold:.7f}" for threshold in config.thresholds)
     return [
         Claim(
@@ -109,10 +108,7 @@ def claims(config: ModeOrbits, table: Table) -> list[Claim]:
         ),
         Claim(
             "The orbit of the network has the amplitudes of X-12: largest relative difference",
-            {
-                f"σ = {number(float(target))}": value
-                for target, value in apart.groupby(moving["target"]).max().items()
-            },
+            parts("σ = {}", apart.groupby(moving["target"]).max()),
             upper=1e-8,
             name="amplitudes",
             reason="Newton's residual of 1e-12 over the slowest multiplier, 1e-3 from one.",
@@ -120,7 +116,7 @@ def claims(config: ModeOrbits, table: Table) -> list[Claim]:
         Claim(
             "While one mode oscillates the orbit is stable in the whole network: largest "
             "multiplier of two steps, from the first threshold to the second",
-            {f"η = {number(float(rate))}": row["multiplier"] for rate, row in alone.iterrows()},
+            parts("η = {}", alone["multiplier"]),
             upper=1.0,
             name="one mode is stable",
             reason="Errors beside the orbit must not grow.",
@@ -129,10 +125,7 @@ def claims(config: ModeOrbits, table: Table) -> list[Claim]:
         ),
         Claim(
             "When several modes oscillate at once the orbit is stable as well: largest multiplier",
-            {
-                f"{int(count)} modes": rows["multiplier"].min()
-                for count, rows in by_rate[by_rate["expected"] > 1].groupby("expected")
-            },
+            parts("{} modes", several.groupby("expected")["multiplier"].min()),
             upper=1.0,
             name="several modes are stable",
             reason="Errors beside the orbit must not grow; the most stable orbit of each kind. "
@@ -148,13 +141,13 @@ def plot_amplitudes(config: ModeOrbits, table: Table, ax: Axes) -> None:
         index, target = int(mode), number(float(rows["target"].iloc[0]))  # pyright: ignore
         colour = COLOURS[index]
         ax.plot(rows["rate"], rows["exact"], color=colour, linewidth=1)
-        marks: dict[str, Any] = look(index) | {"linestyle": "none"}
+        marks = look(index, linestyle="none")
         ax.plot(rows["rate"], rows["amplitude"], label=rf"$\sigma = {target}$", **marks)
         ax.axvline(config.thresholds[index], color=colour, linestyle=":", linewidth=1)
     ax.plot([], [], color=INK, linewidth=1, label="X-12")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label="threshold")
     ax.set(xlabel="Learning rate η", ylabel="Amplitude of the product of weights")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
@@ -163,8 +156,7 @@ def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
     for count, rows in by_rate.groupby("modes"):
         index = int(count)  # pyright: ignore
         label = f"{index} modes oscillate" if index != 1 else "1 mode oscillates"
-        marks: dict[str, Any] = look(index) | {"linestyle": "none"}
-        ax.plot(rows.index, rows["multiplier"], label=label, **marks)
+        ax.plot(rows.index, rows["multiplier"], label=label, **look(index, linestyle="none"))
     for threshold in config.thresholds:
         ax.axvline(threshold, color=QUIET, linestyle=":", linewidth=1)
     reference_line(ax, 1.0, "stable\nbelow")
@@ -177,10 +169,8 @@ GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
 STUDY = Study(
     "edge-orbits",
     MODE_ORBITS,
-    {
-        "paper": ModeOrbits((10.0, 9.5, 9.0), 3, GRID, steps=20_000),
-        "quick": ModeOrbits((10.0, 9.5, 9.0), 3, GRID),
-    },
+    paper=ModeOrbits((10.0, 9.5, 9.0), 3, GRID, steps=20_000),
+    quick=ModeOrbits((10.0, 9.5, 9.0), 3, GRID),
 )
 
 EOS_ORBITS = Figure(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -27,14 +27,15 @@ class Study:
 
     name: str
     experiment: Experiment
-    presets: Mapping[str, Any]
-    """Config by preset, `quick` and `paper`; each has a field `seed`."""
+    paper: Any
+    """The config of the full protocol; it has a field `seed`."""
+    quick: Any
+    """The same in seconds."""
 
-    def __post_init__(self):
-        if set(self.presets) != set(PRESETS):
-            raise InputError(
-                f"study {self.name} has presets {sorted(self.presets)}; pass {', '.join(PRESETS)}."
-            )
+    @property
+    def presets(self) -> dict[str, Any]:
+        """Config by preset."""
+        return {preset: getattr(self, preset) for preset in PRESETS}
 
 
 @dataclass(frozen=True, eq=False)

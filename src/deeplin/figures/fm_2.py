@@ -10,7 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.critical_rates import (
     CRITICAL_RATES,
     CriticalRates,
@@ -21,7 +21,7 @@ from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.scale_sweep import FLOOR
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, QUIET, look, mark_few
+from deeplin.figures.style import INK, QUIET, band, legend_beside, look
 from deeplin.networks import distance_to_optimum
 from deeplin.sweep import Experiment, Unit
 
@@ -86,19 +86,15 @@ LEARNING_RATES = tuple(np.logspace(-2, -0.3, 25).tolist())
 SWEEP = Study(
     "fm-2-rates",
     DEPTH_SWEEP,
-    {
-        "paper": DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, scale=0.25),
-        "quick": DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 8, scale=0.25),
-    },
+    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, scale=0.25),
+    quick=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 8, scale=0.25),
 )
 
 THRESHOLDS = Study(
     "fm-2-thresholds",
     CRITICAL_RATES,
-    {
-        "paper": CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000)),
-        "quick": CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000)),
-    },
+    paper=CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000)),
+    quick=CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000)),
 )
 
 
@@ -106,30 +102,20 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
     """Median squared distance against η, with the exact and the printed critical rate."""
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
-        style = look(index)
+        style = look(index, label=f"depth {depth}")
         names = ("median", "quarter", "three quarters")
-        middle, low, high = (points[name].clip(lower=FLOOR) for name in names)
-        ax.plot(points["learning_rate"], middle, label=f"depth {depth}", **style)
-        mark_few(ax, points["learning_rate"], middle, points["settled"], style["color"])
-        ax.fill_between(
-            points["learning_rate"],
-            low,
-            high,
-            color=style["color"],
-            alpha=0.18,
-            linewidth=0,
-        )
+        heights = (points[name].clip(lower=FLOOR) for name in names)
+        band(ax, points["learning_rate"], *heights, points["settled"], **style)
         flattest = config.at(depth).flattest
         exact, printed = flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
         ax.axvline(exact, color=style["color"], linestyle="--", linewidth=1)
         ax.axvline(printed, color=style["color"], linestyle=":", linewidth=1)
     ax.plot([], [], color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set_ylim(FLOOR / 3, 10)
     ax.set(xlabel="Learning rate", ylabel=r"$\|w - w^\star\|_2^2$")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 def rate_claims(config: DepthSweep, table: Table) -> list[Claim]:
@@ -138,24 +124,18 @@ def rate_claims(config: DepthSweep, table: Table) -> list[Claim]:
     runs = table.assign(critical=table["depth"].map(critical))
     learned = (runs["status"] != "diverged") & (runs["distance"] < LEARNED)
     below = runs["learning_rate"] < runs["critical"]
-    sides = {
-        side: {
-            f"depth {L}": share for L, share in learned[rows].groupby(runs["depth"]).mean().items()
-        }
-        for side, rows in (("below", below), ("above", ~below))
-    }
     return [
         Claim(
             "At every depth learning succeeds below 2/S_min: share of all runs that end at w* "
             f"(squared distance under {number(LEARNED)})",
-            sides["below"],
+            parts("depth {}", learned[below].groupby(runs["depth"]).mean()),
             lower=0.98,
             name="succeeds below",
             reason="One of the printed fifty runs may miss.",
         ),
         Claim(
             "At every depth it fails above 2/S_min: share of all runs that end at w*",
-            sides["above"],
+            parts("depth {}", learned[~below].groupby(runs["depth"]).mean()),
             upper=0.02,
             name="fails above",
             reason="One of fifty may pass by chance.",

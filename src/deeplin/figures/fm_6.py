@@ -9,14 +9,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.figures.claims import POSITIVE, Claim, number
-from deeplin.figures.data_sets import DATA_SETS, DataSets, plot_relation, relation_claims
+from deeplin.figures.claims import POSITIVE, Claim, number, parts
+from deeplin.figures.data_sets import DATA_SETS, DataSets
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.scale_claims import sharpness_claims
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_sharpness
 from deeplin.figures.setting import Setting
-from deeplin.figures.style import COLOURS, INK
+from deeplin.figures.style import COLOURS, INK, QUIET, legend_beside, look
 
 UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
 SCALES = tuple(np.linspace(0.1, 0.36, 9).tolist())
@@ -26,18 +26,16 @@ SLOWEST = 0.001
 SWEEP = Study(
     "fm-6-scales",
     SCALE_SWEEP,
-    {
-        "paper": ScaleSweep(
-            UNDERDETERMINED,
-            SCALES,
-            (Rate(SLOWEST, 40_000, 100), Rate(0.004, 10_000, 20), Rate(0.01, 4_000, 20)),
-        ),
-        "quick": ScaleSweep(
-            UNDERDETERMINED,
-            SCALES,
-            (Rate(SLOWEST, 10_000, 6), Rate(0.004, 2_500, 6), Rate(0.01, 2_000, 6)),
-        ),
-    },
+    paper=ScaleSweep(
+        UNDERDETERMINED,
+        SCALES,
+        (Rate(SLOWEST, 40_000, 100), Rate(0.004, 10_000, 20), Rate(0.01, 4_000, 20)),
+    ),
+    quick=ScaleSweep(
+        UNDERDETERMINED,
+        SCALES,
+        (Rate(SLOWEST, 10_000, 6), Rate(0.004, 2_500, 6), Rate(0.01, 2_000, 6)),
+    ),
 )
 
 
@@ -45,17 +43,21 @@ PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
 """The authors' fit with its standard errors, on their data set."""
 
 
-def fit(table: Table) -> tuple[Table, Any]:
+def fit(runs: Table) -> tuple[Table, Any]:
     """log10 of the generalisation gap and of the sharpness, with their regression line."""
-    runs = table[(table["learning_rate"] == SLOWEST) & (table["status"] != "diverged")]
     points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
     points = np.log10(points[(points > 0).all(axis=1)])
-    return points, stats.linregress(points["sharpness"], points["gap"])
+    return points, stats.linregress(points["sharpness"], points["gap"]) if len(points) > 2 else None
+
+
+def slowest(table: Table) -> Table:
+    """The runs of panel b."""
+    return table[(table["learning_rate"] == SLOWEST) & (table["status"] != "diverged")]
 
 
 def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
     """Each run one dot, and the regression line (FM-6b)."""
-    points, line = fit(table)
+    points, line = fit(slowest(table))
     ax.scatter(points["sharpness"], points["gap"], s=8, color=COLOURS[0], alpha=0.5, linewidth=0)
     ends = np.array([points["sharpness"].min(), points["sharpness"].max()])
     label = f"slope {line.slope:.2f} ± {line.stderr:.2f}, intercept {line.intercept:.2f}"
@@ -72,7 +74,7 @@ def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
 
 def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """Sharper minima generalise worse here."""
-    points, line = fit(table)
+    points, line = fit(slowest(table))
     low = line.slope - stats.t.ppf(0.975, len(points) - 2) * line.stderr
     ours = {
         "slope": (line.slope, line.stderr),
@@ -115,13 +117,58 @@ def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     ]
 
 
+def relation_claims(config: DataSets, table: Table) -> list[Claim]:
+    """Sharper minima generalise worse, on each data set."""
+    settled = table[table["status"] != "diverged"]
+    lines = {seed: fit(runs)[1] for seed, runs in settled.groupby("data_seed")}
+    quantile = stats.t.ppf(0.975, len(settled) / len(lines) - 2)
+    found = {
+        seed: (line.slope - quantile * line.stderr, line.rvalue) if line else (np.nan, np.nan)
+        for seed, line in lines.items()
+    }
+    return [
+        Claim(
+            "On every data set the generalisation gap grows with the sharpness: lower end of the "
+            "95% interval of the slope",
+            parts("data set {}", {seed: low for seed, (low, _) in found.items()}),
+            lower=POSITIVE,
+            name="slope on every data set",
+            reason="An interval that excludes no relation.",
+            known="K-7",
+        ),
+        Claim(
+            "On every data set the two are strongly related: correlation of their logarithms",
+            parts("data set {}", {seed: strength for seed, (_, strength) in found.items()}),
+            lower=0.5,
+            name="correlation on every data set",
+            reason="The limit of FM-6b itself.",
+            known="K-7",
+        ),
+    ]
+
+
+def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
+    """The regression line of each data set over its range of sharpness."""
+    settled = table[table["status"] != "diverged"]
+    for index, (seed, runs) in enumerate(settled.groupby("data_seed")):
+        _, line = fit(runs)
+        if line is None:
+            continue
+        ends = np.log10(np.array([runs["sharpness"].min(), runs["sharpness"].max()]))
+        style = look(index, marker=None, alpha=0.8)
+        label = f"{int(seed)}: {line.slope:.2f} ({line.rvalue:.2f})"
+        ax.plot(ends, line.intercept + line.slope * ends, label=label, **style)
+    grid = np.array(ax.get_xlim())
+    ax.plot(grid, -0.96 + 0.42 * grid, color=QUIET, linestyle="--", label="published: 0.42")
+    ax.set(xlabel=r"$\log_{10}$ sharpness after training", ylabel=r"$\log_{10}$ generalization gap")
+    legend_beside(ax, title="data set: slope (corr.)")
+
+
 EVERYWHERE = Study(
     "fm-6-data-sets",
     DATA_SETS,
-    {
-        "paper": DataSets(UNDERDETERMINED, DATA_SEEDS, SCALES, (0.05,), 20_000, 6),
-        "quick": DataSets(UNDERDETERMINED, DATA_SEEDS[:3], SCALES[::2], (0.05,), 10_000, 6),
-    },
+    paper=DataSets(UNDERDETERMINED, DATA_SEEDS, SCALES, (0.05,), 20_000, 6),
+    quick=DataSets(UNDERDETERMINED, DATA_SEEDS[:3], SCALES[::2], (0.05,), 10_000, 6),
 )
 
 FM_6 = Figure(

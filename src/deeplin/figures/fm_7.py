@@ -7,9 +7,9 @@ from functools import partial
 
 import numpy as np
 
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.scale_claims import AT_THE_EDGE, edge_claims, eta, plateau_claim
+from deeplin.figures.scale_claims import AT_THE_EDGE, RATE, edge_claims, plateau_claim
 from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_sharpness
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
@@ -22,13 +22,14 @@ PAPER = ScaleSweep(
 # Small scales leave their plateau only after a time ηt of some hundreds, so the quick preset keeps
 # the steps and leaves out the slowest rate, which needs most of them.
 QUICK = ScaleSweep(GELU, SCALES, (Rate(0.02, 40_000, 3), Rate(0.07, 16_000, 3)))
-NOISELESS = Study("fm-7-scales", SCALE_SWEEP, {"paper": PAPER, "quick": QUICK})
+NOISELESS = Study("fm-7-scales", SCALE_SWEEP, paper=PAPER, quick=QUICK)
 
 NOISY_GELU = replace(GELU, noise=1.0)
 NOISY = Study(
     "fm-7-noisy-scales",
     SCALE_SWEEP,
-    {"paper": replace(PAPER, setting=NOISY_GELU), "quick": replace(QUICK, setting=NOISY_GELU)},
+    paper=replace(PAPER, setting=NOISY_GELU),
+    quick=replace(QUICK, setting=NOISY_GELU),
 )
 
 
@@ -37,11 +38,11 @@ def noiseless_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     smallest = table[table["scale"] == table["scale"].min()]
     ends = curve(smallest, "learning_rate", "sharpness").set_index("learning_rate")
     low = config.setting.flattest.exact
-    counts = ", ".join(f"{int(n)} runs at {eta(rate)}" for rate, n in ends["runs"].items())
+    counts = ", ".join(f"{n} runs at η = {number(rate)}" for rate, n in ends["runs"].items())
     return [
         Claim(
             "From the smallest scale the sharpness ends below 2/η: mean in units of 2/η",
-            {eta(rate): mean * rate / 2 for rate, mean in ends["mean"].items()},
+            parts(RATE, ends["mean"] * ends.index / 2),
             upper=AT_THE_EDGE,
             name="below 2/η",
             reason="Not at 2/η, as the plateau claim counts it.",
@@ -49,7 +50,7 @@ def noiseless_claims(config: ScaleSweep, table: Table) -> list[Claim]:
         ),
         Claim(
             "There it lies between the bounds of the linear network, S_min to 8LΛ: mean over S_min",
-            {eta(rate): mean / low for rate, mean in ends["mean"].items()},
+            parts(RATE, ends["mean"] / low),
             lower=1.0,
             upper=config.setting.upper_bound / low,
             name="linear bounds",
@@ -65,12 +66,11 @@ def noisy_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     settled = table[table["status"] != "diverged"]
     height = settled.assign(height=settled["sharpness"] * settled["learning_rate"] / 2)
     cells = height.groupby(["learning_rate", "scale"])["height"].mean()
-    lowest = cells.groupby("learning_rate").min()
     return [
         Claim(
             "With noisy data the sharpness reaches 2/η for every learning rate and scale: smallest "
             "mean final sharpness of a scale, in units of 2/η",
-            {eta(rate): value for rate, value in lowest.items()},
+            parts(RATE, cells.groupby("learning_rate").min()),
             lower=AT_THE_EDGE,
             name="reaches 2/η",
             reason="The same as for the plateaus of the other figures; it stood at 0.85 here.",

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.residual_products import (
     PRODUCTS,
@@ -91,10 +91,6 @@ def constants_of(config: Displacements) -> pd.DataFrame:
     return pd.DataFrame({L: c._asdict() for L, c in found.items() if c is not None}).T
 
 
-def _depths(values) -> dict[str, float]:
-    return {f"L = {int(L)}": float(value) for L, value in values.items()}
-
-
 def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
     """FM-T4 and FM-C3: what they conclude, and whether their constants cover these runs."""
     by, limits = table["depth"], constants_of(config)
@@ -111,7 +107,7 @@ def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
         Claim(
             "From a residual start the flow converges to a minimiser, at every depth (FM-T4): "
             "share of the runs",
-            _depths((table["status"] == "converged").groupby(by).mean()),
+            parts("L = {}", (table["status"] == "converged").groupby(by).mean()),
             lower=1.0,
             name="converges",
             reason="All of them; the gap reaches rounding within the steps.",
@@ -132,7 +128,7 @@ def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
         Claim(
             "FM-T4 covers these runs with the constants of its proof: R(W(0)) − R_min over "
             "C_4λ²‖p‖²/Λ, where FM-L3 is admissible",
-            _depths(part["gap"].max() / limits["gap"]),
+            parts("L = {}", part["gap"].max() / limits["gap"]),
             upper=1.0,
             name="start within C_4",
             reason="The theorem's own hypothesis.",
@@ -142,7 +138,7 @@ def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
         ),
         Claim(
             "The gap decays at least at the rate μ of the proof: measured rate over μ",
-            _depths(faster),
+            parts("L = {}", faster),
             lower=1.0,
             name="rate",
             reason="FM-L7; although these starts do not meet the hypothesis on C_4.",
@@ -150,10 +146,7 @@ def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
         Claim(
             "They end in flat minima (FM-C3), no flatter than S_min: smallest S/S_min, and what "
             "is left below CΛ/λ (1 − its share)",
-            {
-                "S ≥ S_min": table["sharpness"].min(),
-                "S ≤ CS_minΛ/λ": 1 + float(1 - room.max()),
-            },
+            {"S ≥ S_min": table["sharpness"].min(), "S ≤ CS_minΛ/λ": 1 + float(1 - room.max())},
             lower=1 - 1e-6,
             name="flat minima",
             reason="The corollary; 1e-6 is how far a converged run may be from its minimiser.",
@@ -184,10 +177,8 @@ RESIDUAL_THETA = Experiment(
 DISPLACEMENTS = Study(
     "fm-residual-theta",
     RESIDUAL_THETA,
-    {
-        "paper": Displacements((5, 10, 20, 50, 100, 200, 500, 1000), tuple(range(10, 20)), 10),
-        "quick": Displacements((5, 20, 100, 1000), (10, 11, 12), 4),
-    },
+    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), tuple(range(10, 20)), 10),
+    quick=Displacements((5, 20, 100, 1000), (10, 11, 12), 4),
 )
 
 FM_RESIDUAL = Figure(

@@ -10,11 +10,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent, gradient_flow
-from deeplin.figures.claims import POSITIVE, Claim, number
+from deeplin.figures.claims import POSITIVE, Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import slope_interval
-from deeplin.figures.style import INK, look
+from deeplin.figures.style import INK, legend_beside, look
 from deeplin.kernels.singular_values import extremes_of_layers
 from deeplin.networks import Network, initialize
 from deeplin.problems import Problem
@@ -119,10 +119,6 @@ def _strays(problem, start: Network, run) -> float:
     return float(np.linalg.norm(difference, axis=1).max() / problem.optimum_norm)
 
 
-def _data_sets(values) -> dict[str, float]:
-    return {f"data set {int(seed)}": value for seed, value in values.items()}
-
-
 def _exponent(runs: Table) -> float:
     """Lower end of the 95% interval of the slope of log |S/S_bal − 1| against log ε."""
     apart = (runs["sharpness"] - 1).abs().clip(lower=np.finfo(float).eps)
@@ -138,14 +134,16 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
     return [
         Claim(
             "Layers are nearly rank one (FM-L2 a): largest ‖W_k‖_F² − σ_k² over ε",
-            _data_sets((table["excess"] / table["epsilon"]).groupby(by).max()),
+            parts("data set {}", (table["excess"] / table["epsilon"]).groupby(by).max()),
             upper=1.0,
             name="rank one",
             reason="The bound of the lemma, at every size of the start.",
         ),
         Claim(
             "They align (FM-L2 c): largest 1 − ⟨v_{k+1}, u_k⟩² over its bound ε/σ²",
-            _data_sets((table["misaligned"] / table["alignment_bound"]).groupby(by).max()),
+            parts(
+                "data set {}", (table["misaligned"] / table["alignment_bound"]).groupby(by).max()
+            ),
             upper=1.0,
             name="aligned",
             reason="The bound of the lemma.",
@@ -164,7 +162,7 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
         ),
         Claim(
             "As ε → 0 the sharpness tends to S_bal (X-3): |S/S_bal − 1| at the smallest start",
-            _data_sets((least["sharpness"] - 1).abs()),
+            parts("data set {}", (least["sharpness"] - 1).abs()),
             upper=1e-3,
             name="S_bal",
             reason="The square root of the smallest ε.",
@@ -172,7 +170,9 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
         Claim(
             "It gets nearer the smaller ε is: exponent of ε in |S/S_bal − 1|, lower end of its 95% "
             "interval on each data set",
-            _data_sets({seed: _exponent(runs) for seed, runs in table.groupby("data_seed")}),
+            parts(
+                "data set {}", {seed: _exponent(runs) for seed, runs in table.groupby("data_seed")}
+            ),
             lower=POSITIVE,
             name="nearer with ε",
             reason="An interval that excludes no dependence.",
@@ -181,7 +181,7 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
         Claim(
             "Flow and descent share their path from a small start: largest distance of their maps "
             f"at common times, over ‖w*‖ (η = {number(RATE)})",
-            _data_sets(table.dropna(subset=["strays"]).set_index("data_seed")["strays"]),
+            parts("data set {}", table.dropna(subset=["strays"]).set_index("data_seed")["strays"]),
             upper=0.05,
             name="one path",
             reason="A twentieth; the difference is of the order of η times the sharpness.",
@@ -205,10 +205,9 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
         ax.plot(medians["epsilon"], height, label=label, **look(index), **style)
     grid = np.sort(medians["epsilon"])
     ax.plot(grid, grid, color=INK, linestyle=":", linewidth=1, label=r"$\varepsilon$")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set(xlabel=r"Size of the start $\varepsilon$", ylabel="After training")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 SMALL_STARTS = Experiment(
@@ -219,10 +218,8 @@ SCALES = (0.1, 0.05, 0.01, 5e-4, 1e-4)
 STUDY = Study(
     "fm-small",
     SMALL_STARTS,
-    {
-        "paper": SmallStarts(3, SCALES, tuple(range(10, 20))),
-        "quick": SmallStarts(3, SCALES, (10, 11, 12)),
-    },
+    paper=SmallStarts(3, SCALES, tuple(range(10, 20))),
+    quick=SmallStarts(3, SCALES, (10, 11, 12)),
 )
 
 FM_SMALL = Figure(

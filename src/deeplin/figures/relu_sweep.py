@@ -13,10 +13,11 @@ import numpy as np
 import pandas as pd
 
 from deeplin.dynamics import Run, gradient_descent
+from deeplin.figures.setting import data_seed
 from deeplin.networks import Network, data_risk, initialize, landscape
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import Synthetic, relu_teacher
-from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+from deeplin.sweep import Experiment, Unit, run_key
 
 INPUTS, WIDTH, OUTPUTS, DEPTH = 10, 50, 3, 3
 
@@ -94,8 +95,7 @@ def rehearse(config: ReluSweep, unit: Unit) -> float:
 def _start(config: ReluSweep, unit: Unit) -> tuple[Synthetic, Network, np.ndarray]:
     """The data set of a unit, its networks, and which of them will move."""
     repetition = unit.coordinates["repetition"]
-    high, low = coordinate_words(config.seed, repetition=repetition, part="data")
-    data = relu_teacher((high << 32) | low)
+    data = relu_teacher(data_seed(config.seed, repetition=repetition, part="data"))
     initial = _networks(config.seed, repetition, unit.coordinates["pairs"])
     return data, initial, _moves(data.problem, initial)
 
@@ -136,10 +136,5 @@ def _risks(problem: Problem, networks: Network) -> np.ndarray:
 
 
 RELU_SWEEP = Experiment(
-    "relu-sweep",
-    ReluSweep,
-    units,
-    run_unit,
-    grid=("repetitions", "checked"),
-    rehearse=rehearse,
+    "relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"), rehearse=rehearse
 )

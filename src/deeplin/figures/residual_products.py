@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from deeplin.figures.claims import Claim, number
 from deeplin.figures.figure import Study, Table
 from deeplin.figures.statistics import share_interval
-from deeplin.figures.style import INK, QUIET, look
+from deeplin.figures.style import INK, QUIET, legend_beside, look
 from deeplin.sweep import Experiment, Unit, coordinate_words
 from deeplin.theory import (
     log_failure_probability,
@@ -137,7 +137,7 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
     ax.set_yscale("log")
     ax.set_ylim(0.02 / config.draws, 2)
     ax.set(xlabel=f"$u$ (depth $L = {depth}$)", ylabel="Probability that the bounds fail")
-    ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+    legend_beside(ax)
 
 
 def plot_admissible(config: Products, table: Table, ax: Axes) -> None:
@@ -149,8 +149,7 @@ def plot_admissible(config: Products, table: Table, ax: Axes) -> None:
         ax.plot(grid, depths, label=f"$d = {width}$", **style)
     ax.plot(PRINTED_SCALES, [10] * len(PRINTED_SCALES), "o", color=INK, label="FM-4")
     ax.plot([0.25] * 4, [5, 10, 20, 40], "x", color=INK, label="FM-2")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set(xlabel="Scale $s$ of the start", ylabel="Smallest admissible depth $L$")
     ax.legend(loc="upper left")
 
@@ -161,8 +160,6 @@ RESIDUAL_PRODUCTS = Experiment(
 PRODUCTS = Study(
     "fm-residual-products",
     RESIDUAL_PRODUCTS,
-    {
-        "paper": Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=2000),
-        "quick": Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=200),
-    },
+    paper=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=2000),
+    quick=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=200),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Table
 from deeplin.figures.scale_sweep import ScaleSweep
 from deeplin.figures.statistics import TREND_LEVEL, largest_difference, trend
@@ -14,13 +14,9 @@ DEAD = 1e-3
 """Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
+RATE = "η = {}"
 AT_THE_EDGE = 0.9
 """In units of 2/η: sharpness that is "at" 2/η. The rates differ by factors of 1.4 and more."""
-
-
-def eta(rate: float) -> str:
-    """The part of a claim about one learning rate."""
-    return f"η = {number(rate)}"
 
 
 def distance_claims(config: ScaleSweep, table: Table) -> list[Claim]:
@@ -36,7 +32,7 @@ def distance_claims(config: ScaleSweep, table: Table) -> list[Claim]:
         Claim(
             f"Training succeeds below the critical rate 2/S_min = {number(critical)}, whatever the "
             "scale: share of all runs that end at w*, at each scale",
-            {f"scale {number(scale)}": share for scale, share in learned.mean().items()},
+            parts("scale {}", learned.mean()),
             lower=0.95,
             name="succeeds below",
             reason="Nineteen of twenty, the printed repetitions of a cell.",
@@ -45,10 +41,7 @@ def distance_claims(config: ScaleSweep, table: Table) -> list[Claim]:
         ),
         Claim(
             "Below it every run that does not diverge ends at w*: largest squared distance",
-            {
-                eta(rate): runs["distance"].max()
-                for rate, runs in survivors.groupby("learning_rate")
-            },
+            parts(RATE, survivors.groupby("learning_rate")["distance"].max()),
             upper=LEARNED,
             name="survivors learn",
             reason="A hundredth of the zero map's distance; the slowest mode needs more steps for "
@@ -81,10 +74,7 @@ def sharpness_claims(
         Claim(
             "No minimiser found is flatter than the exact S_min (X-2): smallest final sharpness "
             "over S_min",
-            {
-                eta(r): runs["sharpness"].min() / least
-                for r, runs in settled.groupby("learning_rate")
-            },
+            parts(RATE, settled.groupby("learning_rate")["sharpness"].min() / least),
             lower=1 - 1e-6,
             name="S_min",
             reason="A theorem; 1e-6 is how far a converged run may be from its minimiser.",
@@ -135,7 +125,7 @@ def edge_claims(table: Table, known: str = "") -> list[Claim]:
         Claim(
             "Training succeeds although it starts far above 2/η (catapult): largest initial "
             "sharpness of a run that does not diverge, in units of 2/η",
-            {eta(rate): highest for rate, highest in start.groupby(by).max().items()},
+            parts(RATE, start.groupby(by).max()),
             lower=3.0,
             name="catapult",
             reason="On a quadratic every start above 1 diverges; three is far from it.",
@@ -143,7 +133,7 @@ def edge_claims(table: Table, known: str = "") -> list[Claim]:
         ),
         Claim(
             "No run ends above 2/η: largest final sharpness of a run, in units of 2/η",
-            {eta(rate): highest for rate, highest in height.groupby(by).max().items()},
+            parts(RATE, height.groupby(by).max()),
             upper=1.0,
             name="not above 2/η",
             reason="The printed threshold itself.",
@@ -154,12 +144,11 @@ def edge_claims(table: Table, known: str = "") -> list[Claim]:
     ]
 
 
-def plateau_claim(table: Table, known: str = "K-2") -> Claim:
+def plateau_claim(table: Table) -> Claim:
     """Runs that start above 2/η end at it, for every η."""
     settled = table[table["status"] != "diverged"]
     start = settled["initial_sharpness"] * settled["learning_rate"] / 2
     end = (settled["sharpness"] * settled["learning_rate"] / 2)[start > 1]
-    means = end.groupby(settled["learning_rate"]).mean()
     dead = int((end < DEAD).sum())
     told = f"{len(end)} runs start above 2/η and survive."
     if dead:
@@ -167,13 +156,13 @@ def plateau_claim(table: Table, known: str = "K-2") -> Claim:
         told += f"{number(end[end >= DEAD].mean())}."
     return Claim(
         "Runs that start above 2/η end at it, for every η: mean final sharpness in units of 2/η",
-        {eta(rate): mean for rate, mean in means.items()},
+        parts(RATE, end.groupby(settled["learning_rate"]).mean()),
         lower=AT_THE_EDGE,
         upper=1.05,
         name="plateau at 2/η",
         reason="A tenth below and half of it above, where the thresholds differ by factors.",
         explanation=told,
-        known=known,
+        known="K-2",
     )
 
 
@@ -207,23 +196,18 @@ def divergence_claims(config: ScaleSweep, table: Table) -> list[Claim]:
 
 def _growth_claim(runs: Table, by: str, within: str, sentence: str) -> Claim:
     """A trend test along `by` for each value of `within`."""
-    name = (lambda value: eta(value)) if within == "learning_rate" else _scale
-    parts = {
-        name(value): trend(cell["diverged"].to_numpy(), cell[by].to_numpy())
+    found = {
+        value: trend(cell["diverged"].to_numpy(), cell[by].to_numpy())
         for value, cell in runs.groupby(within)
     }
     return Claim(
         f"{sentence}: largest p-value of Kendall's one-sided test",
-        parts,
-        upper=TREND_LEVEL / len(parts),
+        parts(RATE if by == "scale" else "scale {}", found),
+        upper=TREND_LEVEL / len(found),
         name="grows with the scale" if by == "scale" else "grows with η",
         reason=f"Level {TREND_LEVEL} for all parts together; a flat curve has p = 1.",
         known="K-9",
     )
-
-
-def _scale(value: float) -> str:
-    return f"scale {number(value)}"
 
 
 def conditioning_claim(residual: Table, gaussian: Table) -> Claim:

@@ -15,9 +15,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.figure import Table
-from deeplin.figures.setting import Setting, select_networks
+from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import QUIET, legend_below, look, mark_few, reference_line
+from deeplin.figures.style import QUIET, band, legend_below, look, reference_line
 from deeplin.networks import Network, distance_to_optimum
 from deeplin.networks.risk import landscape
 from deeplin.problems import Problem
@@ -82,8 +82,10 @@ def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
     trained = gradient_descent(data.problem, initial, rate["learning_rate"], rate["steps"])
     settled = np.asarray(trained.status) != "diverged"
     # A diverged run takes part in no mean, so its sharpness is not needed: that of zero is cheap.
-    nothing = jax.tree.map(np.zeros_like, initial)
-    ends = select_networks(settled, trained.network, nothing)
+    ends = jax.tree.map(
+        lambda leaf: np.where(settled.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0),
+        trained.network.with_batch(),
+    )
     before, after, error = _sharpness_before_and_after(data.problem, initial, ends)
     final = {
         "distance": distance_to_optimum(data.problem, trained.network),
@@ -128,27 +130,21 @@ SCALE_SWEEP = Experiment("scale-sweep", ScaleSweep, units, run_unit, grid=("scal
 SCALE_LABEL = {"gaussian": "Scale of initialization", "residual": "Scale of initialization $s$"}
 
 
-def plot_distance(config: ScaleSweep, table: Table, ax: Axes, *, convention: str = "norm") -> None:
+def plot_distance(config: ScaleSweep, table: Table, ax: Axes) -> None:
     """Median squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
 
     A mean of numbers from 1e-32 to 1e-10 would show only its largest; below 1e-15 is rounding.
-
-    `convention="mean"` divides by d, which is what the authors' plots show (E-9).
+    The authors' plots show the mean over the d coordinates (E-9).
     """
-    divisor = config.setting.dimension if convention == "mean" else 1
     for index, rate in enumerate(config.rates):
         runs = table[table["learning_rate"] == rate.learning_rate]
         points = curve(runs, "scale", "distance")
-        style = _rate_look(index, rate)
         names = ("median", "quarter", "three quarters")
-        middle, low, high = (points[name].clip(lower=FLOOR) / divisor for name in names)
-        ax.plot(points["scale"], middle, **style)
-        ax.fill_between(points["scale"], low, high, color=style["color"], alpha=0.18, linewidth=0)
-        mark_few(ax, points["scale"], middle, points["settled"], style["color"])
+        heights = (points[name].clip(lower=FLOOR) for name in names)
+        band(ax, points["scale"], *heights, points["settled"], **_rate_look(index, rate))
     ax.set_yscale("log")
-    symbol = r"$\|w - w^\star\|_2^2$" + (" (mean over coordinates)" if divisor > 1 else "")
-    ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel=symbol)
-    legend_below(ax, len(config.rates))
+    ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel=r"$\|w - w^\star\|_2^2$")
+    legend_below(ax)
 
 
 FLOOR = 1e-15
@@ -168,33 +164,34 @@ def plot_sharpness(
 
     Only learning rates `below` a limit are drawn, as in the paper.
     """
-    _initial(ax, table)
+    # each network once: the starts are the same at every rate
+    networks = table.drop_duplicates(["scale", "repetition"]).assign(status="initial")
+    initial = curve(networks, "scale", "initial_sharpness")
+    _means(ax, initial, color=QUIET, marker="x", label="at initialization")
     drawn = [rate for rate in config.rates if rate.learning_rate < below]
     for index, rate in enumerate(drawn):
         runs = table[table["learning_rate"] == rate.learning_rate]
-        _band(ax, curve(runs, "scale", "sharpness"), 1, **_rate_look(index, rate))
+        _means(ax, curve(runs, "scale", "sharpness"), **_rate_look(index, rate))
         threshold = 2 / rate.learning_rate
         ax.axhline(threshold, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
-    flattest = config.setting.flattest
-    note = "" if linear else "\n(linear)"
-    draw_minimum(ax, flattest, note)
+    draw_minimum(ax, config.setting.flattest, "" if linear else "\n(linear)")
     if upper_bound:
         reference_line(ax, config.setting.upper_bound, r"$8L\Lambda$", color=QUIET)
     ax.set_yscale("log")
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Sharpness")
     ax.plot([], [], color=QUIET, linestyle="--", linewidth=1, label=r"$2/\eta$")
-    legend_below(ax, len(drawn) + 2)
+    legend_below(ax)
 
 
 SAME = 0.97
 """Lower bound over S_min from which both are drawn as one line."""
 
 
-def draw_minimum(ax: Axes, flattest, note: str = "", **where) -> None:
+def draw_minimum(ax: Axes, flattest, note: str) -> None:
     """S_min, and the printed lower bound 2La where it can be told from it."""
     together = flattest.lower > SAME * flattest.exact
     name = r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$, $2La$"
-    reference_line(ax, flattest.exact, name + note, **where)
+    reference_line(ax, flattest.exact, name + note)
     if not together:
         ax.axhline(flattest.lower, color=QUIET, linestyle=":", linewidth=1, zorder=1)
 
@@ -214,25 +211,12 @@ def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
         ax.errorbar(points["scale"] + shift, share, [low, high], **style)
     ax.set_ylim(-0.03, 1.03)
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel="Probability of divergence")
-    legend_below(ax, len(config.rates))
-
-
-def _initial(ax: Axes, table: Table) -> None:
-    """Sharpness at initialisation, over the networks of all rates: each is drawn once."""
-    networks = table.drop_duplicates(["scale", "repetition"]).assign(status="initial")
-    points = curve(networks, "scale", "initial_sharpness")
-    _band(ax, points, 1, color=QUIET, marker="x", label="at initialization")
+    legend_below(ax)
 
 
 def _rate_look(index: int, rate) -> dict:
-    return look(index) | {"label": rf"$\eta = {rate.learning_rate:g}$"}
+    return look(index, label=rf"$\eta = {rate.learning_rate:g}$")
 
 
-def _band(ax: Axes, points: Table, divisor: float, **style) -> None:
-    """A curve with its confidence band."""
-    scale, mean, low, high = (points[name].to_numpy() for name in ("scale", "mean", "low", "high"))
-    ax.plot(scale, mean / divisor, **style)
-    mark_few(ax, scale, mean / divisor, points["settled"], style["color"])
-    ax.fill_between(
-        scale, low / divisor, high / divisor, color=style["color"], alpha=0.18, linewidth=0
-    )
+def _means(ax: Axes, points: Table, **style) -> None:
+    band(ax, *(points[name] for name in ("scale", "mean", "low", "high", "settled")), **style)

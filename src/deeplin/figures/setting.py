@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
-import jax
 import numpy as np
 
 from deeplin.networks import Network, initialize
 from deeplin.networks.starts import start_by_name
 from deeplin.problems.synthetic import Synthetic, flat_minima
-from deeplin.sweep import run_key, run_keys
+from deeplin.sweep import coordinate_words, run_key, run_keys
 from deeplin.theory import MinimalSharpness, minimal_sharpness
 
 DATA_SEED = 9
@@ -70,15 +69,12 @@ class Setting:
         return 8 * self.depth * problem.largest_eigenvalue * factor
 
 
+def data_seed(seed: int, **coordinates: Any) -> int:
+    """The seed of a data set, from its coordinates."""
+    high, low = coordinate_words(seed, **coordinates)
+    return (high << 32) | low
+
+
 @cache
 def _data(seed: int, samples: int, dimension: int, noise: float) -> Synthetic:
     return flat_minima(seed, samples=samples, dimension=dimension, noise=noise)
-
-
-def select_networks(keep: np.ndarray, yes: Network, no: Network) -> Network:
-    """Run by run, the network of `yes` where `keep` is true, else that of `no`."""
-
-    def choose(a, b):
-        return np.where(keep.reshape(-1, *[1] * (a.ndim - 1)), a, b)
-
-    return jax.tree.map(choose, yes.with_batch(), no.with_batch())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +42,7 @@ def _quartiles(values: np.ndarray) -> np.ndarray:
     return np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else np.full(3, np.nan)
 
 
-def curve(table: Table, by: str | Sequence[str], column: str) -> Table:
+def curve(table: Table, by: str, column: str) -> Table:
     """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
 
     The interval's lower end is not drawn below the smallest value seen, which keeps it positive
@@ -52,18 +51,17 @@ def curve(table: Table, by: str | Sequence[str], column: str) -> Table:
     Diverged runs (`status`) count in `diverged` only; where all runs diverged the mean is NaN, and
     no point is drawn, as in the papers.
     """
-    keys = [by] if isinstance(by, str) else list(by)
     rows = []
-    for values, runs in table.groupby(keys, sort=True):
+    for value, runs in table.groupby(by, sort=True):
         settled = runs.loc[runs["status"] != "diverged", column].to_numpy()
         mean, half = mean_interval(settled)
         low, high = share_interval(len(runs) - len(settled), len(runs))
         rows.append(
-            dict(zip(keys, values, strict=True))
-            | {"mean": mean, "high": mean + half, "runs": len(runs), "settled": len(settled)}
+            {by: value, "mean": mean, "high": mean + half, "runs": len(runs)}
+            | {"settled": len(settled), "diverged": 1 - len(settled) / len(runs)}
             | dict(zip(("quarter", "median", "three quarters"), _quartiles(settled), strict=True))
             | {"low": max(mean - half, settled.min()) if len(settled) else np.nan}
-            | {"diverged": 1 - len(settled) / len(runs), "diverged_low": low, "diverged_high": high}
+            | {"diverged_low": low, "diverged_high": high}
         )
     return pd.DataFrame(rows)
 

@@ -65,27 +65,34 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         figure.savefig(folder / f"{name}.png", dpi=160)
 
 
-def look(index: int) -> dict[str, Any]:
-    """Colour and marker of the curve with this index."""
-    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]}
+def look(index: int, **style: Any) -> dict[str, Any]:
+    """Colour and marker of the curve with this index, and more of its `style`."""
+    return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]} | style
 
 
-def reference_line(ax: Axes, height: float, label: str, *, side: str = "out", **style: Any) -> None:
-    """A horizontal line with its name beyond its right end, or inside at the `left` or `right`."""
+def band(ax: Axes, x: Any, middle: Any, low: Any, high: Any, runs: Any, **style: Any) -> None:
+    """A curve with the band from `low` to `high`; points that stand for few `runs` are open."""
+    ax.plot(x, middle, **style)
+    ax.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
+    mark_few(ax, x, middle, runs, style["color"])
+
+
+def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
+    """The means of `statistics.curve` with their intervals."""
+    spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
+    ax.errorbar(points[by], points["mean"], spread, capsize=2, **style)
+
+
+def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
+    """A horizontal line with its name beyond its right end."""
     style = {"color": INK, "linewidth": 1.0, "linestyle": ":"} | style
     ax.axhline(height, zorder=1, **style)
-    x, alignment, offset = {
-        "out": (1, "left", (3, -3)),
-        "left": (0, "left", (4, 2)),
-        "right": (1, "right", (-4, 2)),
-    }[side]
     ax.annotate(
         label,
-        (x, height),
+        (1, height),
         xycoords=("axes fraction", "data"),
-        xytext=offset,
+        xytext=(3, -3),
         textcoords="offset points",
-        ha=alignment,
         fontsize=7.5,
         color=style["color"],
         bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
@@ -112,9 +119,15 @@ def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
             )
 
 
-def legend_below(ax: Axes, entries: int, columns: int | None = None) -> None:
-    """The legend under the axes, off the data, in one or two rows (or `columns`)."""
-    columns = columns or (entries if entries <= 3 else -(-entries // 2))
+def legend_beside(ax: Axes, **options: Any) -> None:
+    """The legend to the right of the axes."""
+    ax.legend(loc="center left", **{"bbox_to_anchor": (1, 0.5)} | options)
+
+
+def legend_below(ax: Axes) -> None:
+    """The legend under the axes, off the data, in one or two rows."""
+    entries = len(ax.get_legend_handles_labels()[0])
+    columns = entries if entries <= 3 else -(-entries // 2)
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
 
 

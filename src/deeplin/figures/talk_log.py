@@ -96,8 +96,7 @@ def plot(config: Contrast, table: Table, ax: Axes) -> None:
             clip_on=False,
         )
     ax.axvline(1, color=INK, linestyle="--", linewidth=1)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set(
         xlabel="Learning rate relative to the threshold of its problem",
         ylabel="Final loss (gap) over that at the start",
@@ -165,10 +164,8 @@ TALK_LOG = Figure(
             Study(
                 "talk-log",
                 TALK_LOG_EXPERIMENT,
-                {
-                    "paper": Contrast(RELATIVE_RATES, steps=20_000),
-                    "quick": Contrast(RELATIVE_RATES, steps=2_000),
-                },
+                paper=Contrast(RELATIVE_RATES, steps=20_000),
+                quick=Contrast(RELATIVE_RATES, steps=2_000),
             ),
             plot,
             claims,

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import POSITIVE, Claim, number
+from deeplin.figures.claims import POSITIVE, Claim, number, parts
 from deeplin.figures.figure import Table
 from deeplin.figures.scale_sweep import SAME
 from deeplin.figures.setting import Setting
@@ -149,7 +149,7 @@ def plot_alignment(config: Trajectories, table: Table, ax: Axes) -> None:
 def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> None:
     for index, rate in enumerate(sorted(config.rates, key=lambda rate: rate.learning_rate)):
         run = _shown(table, rate.learning_rate)
-        style = look(index) | {"marker": None, "label": rf"$\eta = {rate.learning_rate:g}$"}
+        style = look(index, marker=None, label=rf"$\eta = {rate.learning_rate:g}$")
         time = run["step"] * rate.learning_rate
         after = time > 0
         ax.plot(time[after], run.loc[after, column], **style)
@@ -163,11 +163,6 @@ def _shown(table: Table, learning_rate: float) -> Table:
     return table[chosen]
 
 
-def _runs(values) -> dict[str, float]:
-    """One part for each repetition."""
-    return {f"run {int(repetition)}": value for repetition, value in values.items()}
-
-
 def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
     """A small rate does not meet the edge of stability and reaches w*."""
     runs = table[table["learning_rate"] == learning_rate]
@@ -178,7 +173,7 @@ def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
         Claim(
             f"η = {number(learning_rate)} does not enter the edge of stability: largest sharpness "
             "of a run at any step, in units of 2/η",
-            _runs(height.groupby(runs["repetition"]).max()),
+            parts("run {}", height.groupby(runs["repetition"]).max()),
             upper=1.0,
             name="below the edge",
             reason="The printed threshold, for the whole run.",
@@ -187,7 +182,7 @@ def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
         ),
         Claim(
             f"η = {number(learning_rate)} reaches w*: final squared distance of each run",
-            _runs(last["distance"]),
+            parts("run {}", last["distance"]),
             upper=1e-6,
             name="reaches w*",
             reason="A millionth of ‖w*‖², first set before the runs; it stood at 1e-3 for a while.",
@@ -210,7 +205,7 @@ def edge_of_stability_claims(table: Table, learning_rate: float) -> list[Claim]:
         Claim(
             f"η = {number(learning_rate)} enters the edge of stability: how often the sharpness of "
             "a run crosses 2/η",
-            _runs(crossings),
+            parts("run {}", crossings),
             lower=10,
             name="enters the edge",
             reason="An oscillation, not a passage: ten crossings in 400 steps.",
@@ -218,7 +213,7 @@ def edge_of_stability_claims(table: Table, learning_rate: float) -> list[Claim]:
         Claim(
             f"η = {number(learning_rate)} oscillates around it: mean of a run's sharpness over its "
             "last third, in units of 2/η",
-            _runs(late.groupby("repetition")["height"].mean()),
+            parts("run {}", late.groupby("repetition")["height"].mean()),
             lower=0.9,
             upper=1.1,
             name="stays around 2/η",
@@ -236,7 +231,7 @@ def conservation_claims(config: Trajectories, table: Table) -> list[Claim]:
             "Flow conserves W_{k+1}ᵀW_{k+1} − W_kW_kᵀ (FM-L1); below the edge the drift of descent "
             f"is proportional to η: drift at {number(middle)} over that at {number(slow)}, divided "
             "by the ratio of the rates",
-            _runs(drift[middle] / drift[slow] / (middle / slow)),
+            parts("run {}", drift[middle] / drift[slow] / (middle / slow)),
             lower=0.8,
             upper=1.25,
             name="drift like η",
@@ -245,7 +240,7 @@ def conservation_claims(config: Trajectories, table: Table) -> list[Claim]:
         Claim(
             f"At the edge (η = {number(fast)}) descent leaves the conserved surface: drift "
             f"relative to that at η = {number(middle)}, divided by the ratio of the rates",
-            _runs(drift[fast] / drift[middle] / (fast / middle)),
+            parts("run {}", drift[fast] / drift[middle] / (fast / middle)),
             lower=2.0,
             name="drift at the edge",
             reason="Twice what proportionality gives.",
@@ -256,17 +251,17 @@ def conservation_claims(config: Trajectories, table: Table) -> list[Claim]:
 def alignment_claims(config: Trajectories, table: Table) -> list[Claim]:
     """Neighbouring layers align during training."""
     slow, middle, _ = sorted(rate.learning_rate for rate in config.rates)
-    parts = {}
+    growth = {}
     for rate in (slow, middle):
         runs = table[table["learning_rate"] == rate].set_index("repetition")
         ends = [runs.loc[runs["step"] == step, "alignment"] for step in (0, runs["step"].max())]
         mean, half = mean_interval((ends[1] - ends[0]).to_numpy())
-        parts[f"η = {number(rate)}"] = mean - half
+        growth[rate] = mean - half
     return [
         Claim(
             "Layers align (FM-L2 c): growth of ⟨v_{k+1}, u_k⟩² over training, mean over layers, "
             "lower end of its paired 95% interval",
-            parts,
+            parts("η = {}", growth),
             lower=POSITIVE,
             name="layers align",
             reason="A paired interval that excludes no growth.",

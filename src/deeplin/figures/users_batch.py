@@ -11,19 +11,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import INK, legend_below, look, plain_numbers
-from deeplin.figures.users_search import gaps, measured_rate, ratios
+from deeplin.figures.users_search import gaps, measured_rate, other_minimizers
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import flat_minima
 from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
-from deeplin.theory import (
-    minimal_sharpness,
-    minimal_stochastic_sharpness,
-    stochastic_sharpness,
-)
+from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stochastic_sharpness
 from deeplin.training.critical_rate import perturbed
 
 CLOSE = 1e-6
@@ -53,10 +49,8 @@ class BatchSizes:
 
 @cache
 def _data(config: BatchSizes) -> Problem:
-    drawn = flat_minima(
-        config.data_seed, samples=config.samples, dimension=config.dimension, noise=0.0
-    )
-    return drawn.problem
+    sizes = {"samples": config.samples, "dimension": config.dimension}
+    return flat_minima(config.data_seed, noise=0.0, **sizes).problem
 
 
 def units(config: BatchSizes) -> list[Unit]:
@@ -70,6 +64,7 @@ def run_unit(config: BatchSizes, unit: Unit) -> pd.DataFrame:
     full = minimal_sharpness(problem, config.depth)
     exact = minimal_stochastic_sharpness(problem, config.depth, size)
     cloud = Cloud(problem, exact.minimizer, size, config)
+    spreads = np.linspace(0.02, 1.0, config.minimizers)
     row = {
         "batch_size": size,
         "exact": 2 / exact.exact,
@@ -79,7 +74,7 @@ def run_unit(config: BatchSizes, unit: Unit) -> pd.DataFrame:
         "median": measured_rate(lambda rates: cloud.median_growth(rates) <= 0, SEARCHED),
         "others": max(
             stochastic_sharpness(problem, other, size).critical_learning_rate
-            for other in _random_minimizers(full.minimizer, config)
+            for other in other_minimizers(full.minimizer, config.seed, spreads)
         ),
     }
     return pd.DataFrame([row])
@@ -151,28 +146,15 @@ def _selected(rng: np.random.Generator, weights: np.ndarray) -> np.ndarray:
     return np.minimum(np.searchsorted(np.cumsum(weights / weights.sum()), places), len(weights) - 1)
 
 
-def _random_minimizers(network: Network, config: BatchSizes) -> list[Network]:
-    """W_{k+1}G^{-1}, GW_k with random G between neighbouring layers: the same product."""
-    rng = np.random.default_rng(coordinate_words(config.seed, part="minimizers"))
-    found = []
-    for spread in np.linspace(0.02, 1.0, config.minimizers):
-        weights = [np.asarray(weight) for weight in network.weights]
-        for k in range(len(weights) - 1):
-            G = np.eye(len(weights[k])) + spread * rng.normal(size=(len(weights[k]),) * 2) / 2
-            weights[k], weights[k + 1] = G @ weights[k], weights[k + 1] @ np.linalg.inv(G)
-        found.append(Network(weights))
-    return found
-
-
 def claims(config: BatchSizes, table: Table) -> list[Claim]:
     """X-10 against simulation, its certificate, and what single runs do."""
-    names = {"batch_size": "B = {}"}
-    full = table[table["batch_size"] == config.samples]
+    rows = table.set_index("batch_size")
+    some, full = rows[rows.index < config.samples], rows[rows.index == config.samples]
     return [
         Claim(
             "The mean square is stable exactly up to 2/S_min(B) (X-10): simulated threshold over "
             "the exact one",
-            ratios(table, names, "mean_square", "exact"),
+            parts("B = {}", rows["mean_square"] / rows["exact"]),
             lower=0.95,
             upper=1.05,
             name="mean square",
@@ -180,7 +162,7 @@ def claims(config: BatchSizes, table: Table) -> list[Claim]:
         ),
         Claim(
             "S_min(B) is known with a certificate: relative width of its interval",
-            {name: value - 1 for name, value in ratios(table, names, "highest", "exact").items()},
+            parts("B = {}", rows["highest"] / rows["exact"] - 1),
             upper=1e-6,
             name="certified",
             reason="Ten times the width that is asked for.",
@@ -195,7 +177,7 @@ def claims(config: BatchSizes, table: Table) -> list[Claim]:
         Claim(
             f"No minimiser bears a larger rate: best of {config.minimizers} random minimisers over "
             "2/S_min(B)",
-            ratios(table, names, "others", "highest"),
+            parts("B = {}", rows["others"] / rows["highest"]),
             upper=1 + 1e-9,
             name="none flatter",
             reason="Rounding.",
@@ -203,7 +185,7 @@ def claims(config: BatchSizes, table: Table) -> list[Claim]:
         Claim(
             "A single run may settle above (the mean is carried by rare excursions): rate at which "
             "the median run still settles over that of the mean square, B < n",
-            ratios(table[table["batch_size"] < config.samples], names, "median", "exact"),
+            parts("B = {}", some["median"] / some["exact"]),
             lower=1.0,
             name="single runs",
             reason="The median never grows faster than the mean.",
@@ -232,7 +214,7 @@ def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
     ax.set_xscale("log")
     ax.set(xlabel="Batch size B", ylabel=r"Critical rate relative to $2/S_{\min}$", ylim=(0, None))
     plain_numbers(ax.xaxis)
-    legend_below(ax, 4)
+    legend_below(ax)
 
 
 BATCH_SIZES = Experiment("batch-sizes", BatchSizes, units, run_unit, grid=("sizes",))
@@ -248,10 +230,8 @@ X_BATCH = Figure(
             Study(
                 "users-batch",
                 BATCH_SIZES,
-                {
-                    "paper": BatchSizes((1, 2, 3, 5, 7, 10, 14, 20), 500, 30, 100),
-                    "quick": BatchSizes((1, 2, 4, 10, 20), 200, 16, 30),
-                },
+                paper=BatchSizes((1, 2, 3, 5, 7, 10, 14, 20), 500, 30, 100),
+                quick=BatchSizes((1, 2, 4, 10, 20), 200, 16, 30),
             ),
             plot,
             claims,

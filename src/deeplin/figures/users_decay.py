@@ -10,26 +10,17 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
-from deeplin.figures.users_search import (
-    agreement,
-    copies_beside,
-    gaps,
-    measured_rate,
-    penalty,
-    ratios,
-)
+from deeplin.figures.users_search import agreement, copies_beside, gaps, measured_rate, penalty
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit, run_key
 from deeplin.theory import balanced_sharpness, critical_weight_decay, decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 
-CLOSE = 1e-4
-"""Size of the deviation from the minimiser: its square is far above rounding in the objective."""
 SEARCHED = (0.01, 100.0)
 HALVINGS = 10
 """Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
@@ -64,7 +55,7 @@ def run_unit(config: Decays, unit: Unit) -> pd.DataFrame:
     minimum = decayed_minimum(problem, depth, share * critical.value)
     exact = minimum.critical_learning_rate()
     key = run_key(config.seed, depth=depth, share=share)
-    near = copies_beside(minimum.network, key, CLOSE)
+    near = copies_beside(minimum.network, key)
     first = share == config.shares[0]
     row = {
         "depth": depth,
@@ -119,17 +110,18 @@ def claims(config: Decays, table: Table) -> list[Claim]:
     """X-9: the rate, the critical weight decay, the jump from depth 3 on, the limit λ → 0."""
     jumps = _across(config, table, "measured")
     deep = {name: jump for name, jump in jumps.items() if name != "depth 2"}
-    least = table[table["share"] == min(config.shares)]
-    collapse = table.dropna(subset=["measured_decay"])
+    rows, by_depth = table.set_index(["depth", "share"]), table.set_index("depth")
+    least = by_depth[by_depth["share"] == min(config.shares)]
+    collapse = by_depth.dropna(subset=["measured_decay"])
     return [
         agreement(
             "With weight decay descent settles up to 2/S_λ (X-9): measured rate over the exact one",
-            ratios(table, {"depth": "L = {}", "share": "λ = {:g} λ_c"}, "measured", "exact"),
+            parts("L = {}, λ = {} λ_c", rows["measured"] / rows["exact"]),
         ),
         Claim(
             "The zero network becomes the best one at λ_c: where training from w* stops being "
             "better than zero, over the exact λ_c",
-            ratios(collapse, {"depth": "L = {}"}, "measured_decay", "critical_decay"),
+            parts("L = {}", collapse["measured_decay"] / collapse["critical_decay"]),
             lower=0.99,
             upper=1.01,
             name="critical weight decay",
@@ -153,7 +145,7 @@ def claims(config: Decays, table: Table) -> list[Claim]:
         ),
         Claim(
             "As λ → 0 the rate tends to 2/S_bal (X-3): measured rate at the smallest λ over it",
-            ratios(least, {"depth": "L = {}"}, "measured", "balanced"),
+            parts("L = {}", least["measured"] / least["balanced"]),
             lower=0.95,
             upper=1.05,
             name="no decay",
@@ -180,13 +172,12 @@ def plot(config: Decays, table: Table, ax: Axes) -> None:
         style: dict[str, Any] = {"color": colour, "marker": MARKERS[index], "linestyle": ""}
         ax.plot(rows["share"], rows["measured"] / unit, label=f"depth {depth}", **style)
     ax.axvline(1, color=INK, linestyle=":", linewidth=1)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set(
         xlabel=r"Weight decay relative to the critical one, $\lambda/\lambda_c$",
         ylabel=r"Critical rate relative to $2/S_{\mathrm{bal}}$",
     )
-    legend_below(ax, len(config.depths))
+    legend_below(ax)
 
 
 DECAYS = Experiment("decays", Decays, units, run_unit, grid=("depths", "shares"))
@@ -203,10 +194,8 @@ X_DECAY = Figure(
             Study(
                 "users-decay",
                 DECAYS,
-                {
-                    "paper": Decays((2, 3, 4, 10), MANY, steps=10_000),
-                    "quick": Decays((2, 3, 4), FEW, steps=2_000),
-                },
+                paper=Decays((2, 3, 4, 10), MANY, steps=10_000),
+                quick=Decays((2, 3, 4), FEW, steps=2_000),
             ),
             plot,
             claims,

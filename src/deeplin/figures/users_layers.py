@@ -13,12 +13,18 @@ from deeplin.figures.claims import Claim
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
-from deeplin.figures.users_search import agreement, copies_beside, gaps, measured_rate
+from deeplin.figures.users_search import (
+    CLOSE,
+    agreement,
+    copies_beside,
+    gaps,
+    measured_rate,
+    settling,
+)
 from deeplin.networks import Network
 from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
 from deeplin.theory import minimal_sharpness
 
-CLOSE = 1e-4
 SEARCHED = (0.02, 1.0)
 MARGIN = 1.02
 """Runs nearer than this to the border need more steps than they get."""
@@ -111,7 +117,7 @@ def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
         ylabel=r"Rate of the second layer, $\eta_2 S_{\min}/2$",
         aspect="equal",
     )
-    legend_below(ax, 3)
+    legend_below(ax)
 
 
 @dataclass(frozen=True)
@@ -146,16 +152,9 @@ def run_spread(config: RateSpreads, unit: Unit) -> pd.DataFrame:
     places = rng.permutation(np.concatenate([[0.0, 1.0], rng.uniform(size=L - 2)]))
     shape = spread**places
     shape /= np.exp(np.mean(np.log(shape)))
-    near = copies_beside(
-        flattest.attaining(rates=shape), run_key(config.seed, **unit.coordinates), CLOSE
-    )
-
-    def settles(rates: np.ndarray) -> np.ndarray:
-        layers = tuple(rates * share for share in shape)
-        run = gradient_descent(problem, near, layers, config.steps)
-        return gaps(problem, run.network) <= gaps(problem, near)
-
-    measured = measured_rate(settles, SEARCHED)
+    key = run_key(config.seed, **unit.coordinates)
+    near = copies_beside(flattest.attaining(rates=shape), key)
+    measured = measured_rate(settling(problem, near, config.steps, layers=shape), SEARCHED)
     row = {
         "spread": spread,
         "draw": unit.coordinates["draw"],
@@ -202,14 +201,13 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     for index, (column, label) in enumerate(rows):
         ax.plot(table["spread"], table[column], linestyle="", label=label, **look(2 - index))
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    ax.loglog()
     ax.set(
         xlabel="Largest over smallest rate of a layer",
         ylabel=r"Critical value relative to $2/S_{\min}$",
     )
     plain_numbers(ax.yaxis)
-    legend_below(ax, 4)
+    legend_below(ax)
 
 
 RATE_PAIRS = Experiment("rate-pairs", RatePairs, pair_units, run_pairs)
@@ -228,10 +226,8 @@ X_LAYERS = Figure(
             Study(
                 "users-layers",
                 RATE_PAIRS,
-                {
-                    "paper": RatePairs(61, steps=20_000),
-                    "quick": RatePairs(25, steps=2_000),
-                },
+                paper=RatePairs(61, steps=20_000),
+                quick=RatePairs(25, steps=2_000),
             ),
             plot_pairs,
             pair_claims,
@@ -245,10 +241,8 @@ X_LAYERS = Figure(
             Study(
                 "users-layers-spread",
                 RATE_SPREADS,
-                {
-                    "paper": RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
-                    "quick": RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000),
-                },
+                paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
+                quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000),
             ),
             plot_spread,
             spread_claims,

@@ -9,24 +9,22 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.users_search import (
     agreement,
     copies_beside,
-    gaps,
     measured_rate,
-    ratios,
+    other_minimizers,
+    settling,
 )
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+from deeplin.sweep import Experiment, Unit, run_key
 from deeplin.theory import minimal_sharpness
 
-CLOSE = 1e-4
 SEARCHED = (0.2, 4.0)
 WIDTH = 10
 """Of the hidden layers: as many as there are digits, the largest rank of Θ*."""
@@ -66,62 +64,45 @@ def run_unit(config: Outputs, unit: Unit) -> pd.DataFrame:
     problem = digits(outputs)
     flattest = minimal_sharpness(problem, L)
     network = flattest.attaining(hidden=WIDTH)
-    near = copies_beside(network, run_key(config.seed, outputs=outputs), CLOSE)
+    near = copies_beside(network, run_key(config.seed, outputs=outputs))
 
-    def settles(rates: np.ndarray) -> np.ndarray:
-        run = gradient_descent(problem, near, rates, config.steps)
-        return gaps(problem, run.network) <= gaps(problem, near)
+    def exact_sharpness(one: Network) -> float:
+        return float(sharpness(problem, one, method="exact").value)
 
-    others = [sharpness(problem, other, method="exact").value for other in _others(network, config)]
+    spreads = np.geomspace(0.01, 1.0, config.minimizers)
+    others = other_minimizers(network, config.seed, spreads)
     last = problem if outputs == 1 else problem.only_target(outputs - 1)
     row = {
         "outputs": outputs,
         "minimal_sharpness": flattest.exact,
         "exact": flattest.critical_learning_rate(),
-        "measured": measured_rate(settles, SEARCHED),
-        "attained": float(sharpness(problem, network, method="exact").value),
-        "flattest_other": float(np.min(others)),
+        "measured": measured_rate(settling(problem, near, config.steps), SEARCHED),
+        "attained": exact_sharpness(network),
+        "flattest_other": min(exact_sharpness(other) for other in others),
         "last_alone": minimal_sharpness(last, L).critical_learning_rate(),
     }
     return pd.DataFrame([row])
 
 
-def _others(network: Network, config: Outputs) -> list[Network]:
-    """W_{k+1}G^{-1}, GW_k with G near a rotation: minimisers near and far from the flattest."""
-    rng = np.random.default_rng(coordinate_words(config.seed, part="minimizers"))
-    found = []
-    for spread in np.geomspace(0.01, 1.0, config.minimizers):
-        weights = [np.asarray(weight) for weight in network.weights]
-        for k in range(len(weights) - 1):
-            G = np.eye(WIDTH) + spread * rng.normal(size=(WIDTH, WIDTH)) / np.sqrt(WIDTH)
-            weights[k], weights[k + 1] = G @ weights[k], weights[k + 1] @ np.linalg.inv(G)
-        found.append(Network(weights))
-    return found
-
-
 def claims(config: Outputs, table: Table) -> list[Claim]:
     """X-7 on real data: the rate, who attains it, and what more outputs cost."""
     table = table.sort_values("outputs")
-    names = {"outputs": "q = {}"}
-    exact = table["exact"].to_numpy()
+    rows, exact = table.set_index("outputs"), table["exact"].to_numpy()
     return [
         agreement(
             "With q outputs descent settles up to 2/S_min (X-7): measured rate over the exact one",
-            ratios(table, names, "measured", "exact"),
+            parts("q = {}", rows["measured"] / rows["exact"]),
         ),
         Claim(
             "The network of X-7 attains S_min: |its sharpness over S_min − 1|",
-            {
-                name: abs(value - 1)
-                for name, value in ratios(table, names, "attained", "minimal_sharpness").items()
-            },
+            parts("q = {}", (rows["attained"] / rows["minimal_sharpness"] - 1).abs()),
             upper=1e-8,
             name="attained",
             reason="Rounding of an eigenvalue of size 10³ relative to its gap.",
         ),
         Claim(
             f"No minimiser is flatter: least sharpness of {config.minimizers} others over S_min",
-            ratios(table, names, "flattest_other", "minimal_sharpness"),
+            parts("q = {}", rows["flattest_other"] / rows["minimal_sharpness"]),
             lower=1 - 1e-9,
             name="none flatter",
             reason="Rounding.",
@@ -137,7 +118,7 @@ def claims(config: Outputs, table: Table) -> list[Claim]:
         Claim(
             "Together the targets bear no more than each alone: exact rate over that of the last "
             "target alone",
-            ratios(table, names, "exact", "last_alone"),
+            parts("q = {}", rows["exact"] / rows["last_alone"]),
             upper=1 + 1e-9,
             name="no more than alone",
             reason="Rounding.",
@@ -158,7 +139,7 @@ def plot(config: Outputs, table: Table, ax: Axes) -> None:
         ylim=(0, None),
         xticks=list(range(1, 11)),
     )
-    legend_below(ax, 3)
+    legend_below(ax)
 
 
 OUTPUTS = Experiment("outputs", Outputs, units, run_unit, grid=("outputs",))
@@ -173,10 +154,8 @@ X_OUTPUTS = Figure(
             Study(
                 "users-outputs",
                 OUTPUTS,
-                {
-                    "paper": Outputs(tuple(range(1, 11)), steps=5_000, minimizers=20),
-                    "quick": Outputs((1, 3, 10), steps=1_000, minimizers=2),
-                },
+                paper=Outputs(tuple(range(1, 11)), steps=5_000, minimizers=20),
+                quick=Outputs((1, 3, 10), steps=1_000, minimizers=2),
             ),
             plot,
             claims,

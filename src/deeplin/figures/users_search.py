@@ -10,18 +10,21 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
 from deeplin.networks import Network
 from deeplin.problems import Problem
+from deeplin.sweep import coordinate_words
 from deeplin.training.critical_rate import SECTIONS, largest_settling, perturbed
 
+Settles = Callable[[np.ndarray], np.ndarray]
+CLOSE = 1e-4
+"""Size of the deviation from the minimiser: its square is far above rounding in the objective."""
 RESOLUTION = 0.005
 """Relative width of the interval in which a measured rate is known."""
 
 
-def measured_rate(
-    settles: Callable[[np.ndarray], np.ndarray], searched: tuple[float, float]
-) -> float:
+def measured_rate(settles: Settles, searched: tuple[float, float]) -> float:
     """The largest rate in the interval `searched` that settles; NaN if none does.
 
     `settles` takes SECTIONS rates and says of each whether it does. The interval is one for the
@@ -32,10 +35,10 @@ def measured_rate(
     return float(np.sqrt(low * high)[0]) if found[0] else float("nan")
 
 
-def copies_beside(network: Network, key: Array, size: float, count: int = SECTIONS) -> Network:
-    """The same slightly moved network `count` times, so that only the rates differ."""
-    moved = perturbed(network, key[None], size)
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf, count, axis=0), moved)
+def copies_beside(network: Network, key: Array) -> Network:
+    """The same slightly moved network for every rate tried at once: only the rates differ."""
+    moved = perturbed(network, key[None], CLOSE)
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), moved)
 
 
 def gaps(problem: Problem, networks: Network) -> np.ndarray:
@@ -51,14 +54,35 @@ def penalty(network: Network) -> np.ndarray:
     return np.sum(squares, axis=0)
 
 
+def settling(problem: Problem, near: Network, steps: int, layers: Any = None) -> Settles:
+    """Whether descent at each rate ends with a smaller gap than `near` has.
+
+    With `layers` each layer takes this multiple of the rate.
+    """
+    before = gaps(problem, near)
+
+    def settles(rates: np.ndarray) -> np.ndarray:
+        chosen = rates if layers is None else tuple(rates * share for share in layers)
+        return gaps(problem, gradient_descent(problem, near, chosen, steps).network) <= before
+
+    return settles
+
+
+def other_minimizers(network: Network, seed: int, spreads: Any) -> list[Network]:
+    """W_{k+1}G^{-1}, GW_k with G = I + spread·N/√m for each spread: the same product."""
+    rng = np.random.default_rng(coordinate_words(seed, part="minimizers"))
+    found = []
+    for spread in spreads:
+        weights = [np.asarray(weight) for weight in network.weights]
+        for k in range(len(weights) - 1):
+            m = len(weights[k])
+            G = np.eye(m) + spread * rng.normal(size=(m, m)) / np.sqrt(m)
+            weights[k], weights[k + 1] = G @ weights[k], weights[k + 1] @ np.linalg.inv(G)
+        found.append(Network(weights))
+    return found
+
+
 def agreement(sentence: str, measured: Mapping[str, float], name: str = "rate") -> Claim:
     """That measured over exact rates are 1, to what a search and finitely many steps can tell."""
     reason = "The search stops at 0.5%, and finitely many steps cost as much again."
     return Claim(sentence, measured, lower=0.98, upper=1.01, name=name, reason=reason)
-
-
-def ratios(table: Any, names: Mapping[str, str], above: str, below: str) -> dict[str, float]:
-    """above/below of every row, under a name made of its columns: `{"depth": "L = {}"}`."""
-    rows = table[[*names]].to_dict("records")
-    labels = [", ".join(text.format(row[name]) for name, text in names.items()) for row in rows]
-    return dict(zip(labels, (table[above] / table[below]).to_numpy(), strict=True))

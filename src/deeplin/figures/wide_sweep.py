@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 
 from deeplin.dynamics import UnstableStep, simulate_wide
+from deeplin.figures.setting import data_seed
 from deeplin.problems import Population
 from deeplin.problems.synthetic import Synthetic, spiked
-from deeplin.sweep import Experiment, Unit, coordinate_words, run_keys
+from deeplin.sweep import Experiment, Unit, run_keys
 
 SAMPLES, OUTPUTS, DEPTH = 100, 3, 3
 LETTER = {"alpha": "α", "beta": "β"}
@@ -111,8 +112,8 @@ def expected_distance(alpha: Any, dimension: Any) -> Any:
 
 
 def _data(seed: int, dimension: int, repetition: int) -> Synthetic:
-    high, low = coordinate_words(seed, dimension=dimension, repetition=repetition, part="data")
-    return spiked((high << 32) | low, dimension, samples=SAMPLES, outputs=OUTPUTS)
+    drawn = data_seed(seed, dimension=dimension, repetition=repetition, part="data")
+    return spiked(drawn, dimension, samples=SAMPLES, outputs=OUTPUTS)
 
 
 def _population(data: Synthetic) -> Population:
