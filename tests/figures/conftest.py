@@ -1,8 +1,9 @@
 """Tables that keep every claim, to be broken one claim at a time."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from grids import grid
+from matplotlib.figure import Figure
 
 from deeplin.figures.scale_sweep import Rate, ScaleSweep
 from deeplin.figures.setting import Setting
@@ -36,13 +37,8 @@ def sweep_config():
 @pytest.fixture
 def sweep_table(sweep_config):
     """What the papers describe: see each column."""
-    rows = [
-        {"scale": scale, "learning_rate": rate.learning_rate, "repetition": k}
-        for rate in sweep_config.rates
-        for scale in sweep_config.scales
-        for k in range(rate.repetitions)
-    ]
-    table = pd.DataFrame(rows)
+    rates = [rate.learning_rate for rate in sweep_config.rates]
+    table = grid(learning_rate=rates, scale=sweep_config.scales, repetition=range(20))
     rate, scale, k = table["learning_rate"], table["scale"], table["repetition"]
     table["initial_sharpness"] = scale.map({0.25: 0.2, 0.4: 20.0, 0.6: 2000.0})
     table["sharpness"] = np.select(
@@ -53,6 +49,10 @@ def sweep_table(sweep_config):
     table["test_risk"] = 0.1 + 0.1 * table["sharpness"] ** 0.4 * (1 + 0.01 * k)
     diverges = (scale == 0.6) & (k < rate.map({0.02: 5, 0.07: 10, 0.2: 20}))
     table["status"] = np.select([diverges, rate < 0.1], ["diverged", "converged"], "stopped")
-    final = ["sharpness", "distance", "risk", "test_risk"]
-    table.loc[diverges, final] = np.nan
+    table.loc[diverges, ["sharpness", "distance", "risk", "test_risk"]] = np.nan
     return table
+
+
+@pytest.fixture
+def ax():
+    return Figure().add_subplot()

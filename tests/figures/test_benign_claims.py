@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures import bo_2, relu_sweep
 from deeplin.figures.relu_sweep import RELU_SWEEP, ReluSweep
@@ -18,34 +19,24 @@ from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
 
 def wide_table(config, catapult=1.0):
     """Rows as theory has them: risk and distance grow with the variance of the swept layer."""
-    rng = np.random.default_rng(0)
-    rows = []
-    for dimension in config.dimensions:
-        dynamics = ("descent", "flow") if dimension >= config.flow_from else ("descent",)
-        for repetition in range(config.repetitions):
-            base = 1 + 0.1 * rng.normal()
-            for kind in dynamics:
-                for alpha in config.alphas:
-                    for beta in config.betas:
-                        swept = alpha if len(config.alphas) > 1 else 1e-3 + beta
-                        beside = expected_distance(swept, dimension)
-                        beside *= catapult if kind == "descent" and dimension > 1700 else 1.0
-                        rows.append(
-                            {
-                                "alpha": alpha,
-                                "beta": beta,
-                                "repetition": repetition,
-                                "dimension": dimension,
-                                "dynamics": kind,
-                                "status": "converged",
-                                "risk": base + 0.01 * beside,
-                                "interpolant_risk": base,
-                                "beside": beside,
-                                "distance": beside + 1e-6,
-                                "interpolant_norm": 10.0,
-                            }
-                        )
-    return pd.DataFrame(rows)
+    scales = {"alpha": config.alphas, "beta": config.betas}
+    draws = {"dimension": config.dimensions, "repetition": range(config.repetitions)}
+    bases = grid(**draws)
+    bases["base"] = 1 + 0.1 * np.random.default_rng(0).normal(size=len(bases))
+    table = grid(**draws, dynamics=("descent", "flow"), **scales).merge(bases)
+    descent, dimension = table["dynamics"] == "descent", table["dimension"]
+    table = table[descent | (dimension >= config.flow_from)]
+    swept = table["alpha"] if len(config.alphas) > 1 else 1e-3 + table["beta"]
+    beside = expected_distance(swept, table["dimension"])
+    beside = beside.mask(descent & (dimension > 1700), catapult * beside)
+    return table.assign(
+        status="converged",
+        risk=table["base"] + 0.01 * beside,
+        interpolant_risk=table["base"],
+        beside=beside,
+        distance=beside + 1e-6,
+        interpolant_norm=10.0,
+    )
 
 
 TOP = WideSweep((500, 2000), alphas=(0.0, 1e-4, 1e-3), betas=(1.0,), repetitions=5)
@@ -124,30 +115,17 @@ def test_a_wide_unit_has_the_distance_that_theory_predicts():
 
 
 def relu_table(config, alpha_effect=0.3, beta_effect=0.0):
-    rows = []
-    for repetition in range(4):
-        for alpha in config.alphas:
-            for beta in config.betas:
-                dead = alpha == 0
-                risk = (
-                    0.5
-                    * (1 + 0.01 * repetition)
-                    * (1 + alpha_effect * alpha / 1e-3 * (beta == 1) + beta_effect * beta / 1e-3)
-                )
-                rows.append(
-                    {
-                        "alpha": alpha,
-                        "beta": beta,
-                        "repetition": repetition,
-                        "learning_rate": config.learning_rate,
-                        "status": "stopped",
-                        "steps": 0 if dead else config.steps,
-                        "loss": 2.5,
-                        "risk": 0.1 if dead else risk,
-                        "zero_risk": 0.1,
-                    }
-                )
-    return pd.DataFrame(rows)
+    table = grid(repetition=range(4), alpha=config.alphas, beta=config.betas)
+    alpha, beta, dead = table["alpha"], table["beta"], table["alpha"] == 0
+    effect = 1 + alpha_effect * alpha / 1e-3 * (beta == 1) + beta_effect * beta / 1e-3
+    return table.assign(
+        learning_rate=config.learning_rate,
+        status="stopped",
+        steps=np.where(dead, 0, config.steps),
+        loss=2.5,
+        risk=np.where(dead, 0.1, 0.5 * (1 + 0.01 * table["repetition"]) * effect),
+        zero_risk=0.1,
+    )
 
 
 LEFT = ReluSweep((0.0, 3e-4, 1e-3), (1.0,))

@@ -15,11 +15,6 @@ from deeplin.figures.relu_sweep import ReluSweep
 from deeplin.figures.wide_sweep import expected_distance
 
 
-@pytest.fixture
-def ax():
-    return Canvas().add_subplot()
-
-
 def drawn(ax):
     """The label and the heights of every line with error bars."""
     return {bars.get_label(): np.array(bars.lines[0].get_ydata(), float) for bars in ax.containers}

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures import fm_4
 from deeplin.figures.critical_rates import ScaleCritical, critical_claims
@@ -16,13 +17,8 @@ CONFIG = DataSets(Setting(), (1, 2, 3), (0.3,), (0.5, 1.3), steps=10, repetition
 
 @pytest.fixture
 def table():
-    rows = [
-        {"data_seed": seed, "relative_rate": rate, "repetition": k, "scale": 0.3}
-        for seed in CONFIG.data_seeds
-        for rate in CONFIG.relative_rates
-        for k in range(8)
-    ]
-    table = pd.DataFrame(rows)
+    sets, rates = CONFIG.data_seeds, CONFIG.relative_rates
+    table = grid(data_seed=sets, relative_rate=rates, repetition=range(8), scale=(0.3,))
     below = table["relative_rate"] < 1
     sharpness = 10.0 + table["repetition"]
     return table.assign(

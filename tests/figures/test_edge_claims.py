@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures import edge_early, edge_flow, edge_life, edge_orbits
 from deeplin.figures.setting import Setting
@@ -47,13 +48,8 @@ def test_claims_about_the_life_of_a_run_can_fail(fragment, rows, column, value, 
 
 def ends(values, status="converged"):
     """Runs at both rates that go through these values."""
-    rows = [
-        {"factor": factor, "repetition": k, "step": step, "status": status, "end": value}
-        for factor in FLOW.factors
-        for k in range(FLOW.repetitions)
-        for step, value in enumerate(values)
-    ]
-    return pd.DataFrame(rows)
+    runs = grid(factor=FLOW.factors, repetition=range(FLOW.repetitions), step=range(len(values)))
+    return runs.assign(status=status, end=runs["step"].map(dict(enumerate(values))))
 
 
 @pytest.mark.parametrize(
@@ -109,19 +105,12 @@ def test_the_thresholds_are_the_published_ones():
 
 @pytest.fixture
 def early():
-    runs = [
-        {"scale": 0.2, "spread": spread, "repetition": k, "halved": True}
-        | {"growth": 1.0, "small": 0.9, "large": 0.1}
-        for spread in EARLY.spreads
-        for k in range(5)
-    ]
-    curve = [
-        {"scale": 0.0, "spread": 0.0, "halved": False, "share": share, "sharpness": 2.0}
-        | {"exact": 2.02, "time": float(k)}
-        for share in edge_early.CURVES
-        for k in range(4)
-    ]
-    return pd.DataFrame([*runs, *curve])
+    runs = grid(scale=(0.2,), spread=EARLY.spreads, repetition=range(5), halved=(True,))
+    runs = runs.assign(growth=1.0, small=0.9, large=0.1)
+    curve = grid(
+        scale=(0.0,), spread=(0.0,), halved=(False,), share=edge_early.CURVES, time=range(4)
+    )
+    return pd.concat([runs, curve.assign(sharpness=2.0, exact=2.02)], ignore_index=True)
 
 
 @pytest.mark.parametrize(

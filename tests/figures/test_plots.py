@@ -1,20 +1,14 @@
 """Every plot draws on the axes it is given, with the lines and names a reader expects."""
 
 import numpy as np
-import pandas as pd
 import pytest
-from matplotlib.figure import Figure as Canvas
+from grids import grid
 
 from deeplin.figures import fm_1, fm_2, fm_6, talk_log
 from deeplin.figures.critical_rates import STARTS, plot_thresholds
 from deeplin.figures.scale_sweep import plot_distance, plot_divergence, plot_sharpness
 from deeplin.figures.style import COLOURS, draw, save
 from deeplin.figures.trajectories import plot_alignment, plot_conservation, plot_training
-
-
-@pytest.fixture
-def ax():
-    return Canvas().add_subplot()
 
 
 def levels(ax):
@@ -65,23 +59,11 @@ def test_generalization_is_a_dot_for_each_run_and_a_line(
 @pytest.fixture
 def training():
     config = fm_1.TRAINING.presets["quick"]
-    steps = np.arange(0, 21)
-    runs = [
-        pd.DataFrame(
-            {
-                "learning_rate": rate.learning_rate,
-                "repetition": k,
-                "step": steps,
-                "distance": np.exp(-steps) + k,
-                "sharpness": 20.0 + k,
-                "conservation": 1e-3 * steps,
-                "alignment": 0.5,
-            }
-        )
-        for rate in config.rates
-        for k in range(2)
-    ]
-    return config, pd.concat(runs, ignore_index=True)
+    rates = [rate.learning_rate for rate in config.rates]
+    table = grid(learning_rate=rates, repetition=range(2), step=range(21))
+    step, k = table["step"], table["repetition"]
+    curves = {"distance": np.exp(-step) + k, "sharpness": 20.0 + k, "conservation": 1e-3 * step}
+    return config, table.assign(alignment=0.5, **curves)
 
 
 def test_a_training_shows_one_run_on_two_axes(ax, training):
@@ -103,13 +85,8 @@ def test_what_lies_behind_is_drawn_against_time_for_every_rate(ax, training, plo
 
 def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
     config = fm_2.SWEEP.presets["quick"]
-    table = pd.DataFrame(
-        [
-            {"depth": L, "learning_rate": rate, "distance": 1.0, "status": "stopped"}
-            for L in config.depths
-            for rate in config.learning_rates
-        ]
-    )
+    table = grid(depth=config.depths, learning_rate=config.learning_rates)
+    table = table.assign(distance=1.0, status="stopped")
     fm_2.plot_rates(config, table, ax)
     upright = {float(x[0]) for x in (line.get_xdata() for line in ax.lines) if len(x) == 2}
     for depth in config.depths:
@@ -119,15 +96,9 @@ def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
 
 def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
     config = fm_2.THRESHOLDS.presets["quick"]
-    rows = [
-        {"depth": L, "start": start, "measured": 0.9 / L, "low": 0.8 / L, "high": 1.1 / L}
-        | {"steps": steps}
-        for L in config.depths
-        for start in STARTS
-        for steps in config.steps
-    ]
-    table = pd.DataFrame(rows)
-    table = table.assign(exact=1 / table["depth"], printed=1.02 / table["depth"])
+    table = grid(depth=config.depths, start=STARTS, steps=config.steps)
+    shares = {"measured": 0.9, "low": 0.8, "high": 1.1, "exact": 1.0, "printed": 1.02}
+    table = table.assign(**{name: share / table["depth"] for name, share in shares.items()})
     plot_thresholds(config, table, ax)
     np.testing.assert_allclose(ax.lines[0].get_ydata(), 0.9)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "10", "20", "40"]
@@ -135,12 +106,8 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
 
 def test_the_contrast_marks_runs_that_diverged(ax):
     config = talk_log.Contrast((0.5, 2.0), steps=1)
-    rows = [
-        {"problem": name, "relative_rate": rate, "loss": 0.1, "status": "stopped"}
-        for name in talk_log.LABELS
-        for rate in config.relative_rates
-    ]
-    table = pd.DataFrame(rows)
+    table = grid(problem=talk_log.LABELS, relative_rate=config.relative_rates)
+    table = table.assign(loss=0.1, status="stopped")
     table.loc[3, ["loss", "status"]] = [np.nan, "diverged"]
     talk_log.plot(config, table, ax)
     crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]

@@ -1,8 +1,8 @@
 """Each claim about learning rates (FM-2, Talk-log), with data that violates it."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures import critical_rates, fm_2, talk_log
 from deeplin.figures.fm_2 import DepthSweep
@@ -15,13 +15,8 @@ def depths():
 
 @pytest.fixture
 def depth_table(depths):
-    rows = [
-        {"depth": depth, "learning_rate": rate, "repetition": k, "status": "stopped"}
-        for depth in depths.depths
-        for rate in depths.learning_rates
-        for k in range(4)
-    ]
-    table = pd.DataFrame(rows)
+    rates = depths.learning_rates
+    table = grid(depth=depths.depths, learning_rate=rates, repetition=range(4), status=("stopped",))
     critical = {L: depths.at(L).flattest.critical_learning_rate() for L in depths.depths}
     below = table["learning_rate"] < table["depth"].map(critical)
     return table.assign(distance=np.where(below, 1e-20, 0.3), below=below)
@@ -43,13 +38,8 @@ def test_failure_above_the_critical_rate_can_fail(check_broken, depths, depth_ta
 
 @pytest.fixture
 def thresholds():
-    rows = [
-        {"depth": depth, "start": start, "steps": steps, "exact": 1 / depth}
-        for depth in (5, 10, 20)
-        for start in critical_rates.STARTS
-        for steps in STEPS
-    ]
-    table = pd.DataFrame(rows)
+    table = grid(depth=SEARCH.depths, start=critical_rates.STARTS, steps=STEPS)
+    table["exact"] = 1 / table["depth"]
     share = table["start"].map({"residual": 0.997, "flattest": 0.999})
     share = share - 0.02 * (table["steps"] == min(STEPS))
     return _measured(table, share * table["exact"]).assign(printed=1.01 * table["exact"])
@@ -98,12 +88,8 @@ def contrast_table(contrast):
         "linear": [1e-9, 1e-9, np.nan, np.nan],
         "deep": [1e-9, 1e-9, 0.3, np.nan],
     }
-    rows = [
-        {"problem": name, "relative_rate": rate, "loss": loss, "status": "stopped"}
-        for name, values in losses.items()
-        for rate, loss in zip(contrast.relative_rates, values, strict=True)
-    ]
-    return pd.DataFrame(rows)
+    table = grid(problem=losses, relative_rate=contrast.relative_rates)
+    return table.assign(loss=np.concatenate([*losses.values()]), status="stopped")
 
 
 BROKEN_CONTRAST = {

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from grids import grid
 from scipy.integrate import solve_ivp
 
 from deeplin.figures import fm_residual, residual_products
@@ -52,14 +53,9 @@ def test_the_least_u_is_where_the_bounds_of_the_lemma_begin_to_hold():
 
 @pytest.fixture
 def theta():
-    rows = [
-        {"depth": L, "data_seed": seed, "repetition": k, "status": "converged", "moved": 2.0}
-        | {"gap": 1e-60, "rate": 1.0, "sharpness": 1.5, "condition": 4.0}
-        for L in THETA.depths
-        for seed in THETA.data_seeds
-        for k in range(2)
-    ]
-    return pd.DataFrame(rows)
+    table = grid(depth=THETA.depths, data_seed=THETA.data_seeds, repetition=range(2))
+    good = {"gap": 1e-60, "rate": 1.0, "sharpness": 1.5, "condition": 4.0}
+    return table.assign(status="converged", moved=2.0, **good)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures import bo_2_printed, bo_bounds, bo_depth, bo_rates, fm_small
 from deeplin.networks import Network
@@ -17,12 +18,8 @@ RELU = bo_2_printed.Interpolating((1e-4, 1e-3), repetitions=5)
 
 @pytest.fixture
 def small():
-    rows = [
-        {"data_seed": seed, "scale": scale, "epsilon": scale**2, "status": "converged"}
-        for seed in STARTS.data_seeds
-        for scale in STARTS.scales
-    ]
-    table = pd.DataFrame(rows)
+    table = grid(data_seed=STARTS.data_seeds, scale=STARTS.scales, status=("converged",))
+    table["epsilon"] = table["scale"] ** 2
     return table.assign(
         small=table["scale"] < 0.01,
         excess=0.1 * table["epsilon"],
@@ -73,12 +70,8 @@ def test_small_starts_meet_the_assumption_and_are_not_rank_one_by_construction()
 
 @pytest.fixture
 def depths():
-    rows = [
-        {"depth": L, "repetition": k, "xi": 1e-3, "printed": 1.0, "corrected": 1.0}
-        for L in DEPTHS.depths
-        for k in range(3)
-    ]
-    return pd.DataFrame(rows)
+    table = grid(depth=DEPTHS.depths, repetition=range(3))
+    return table.assign(xi=1e-3, printed=1.0, corrected=1.0)
 
 
 @pytest.mark.parametrize(("form", "power"), [("printed", 4), ("corrected", 2)])
@@ -92,8 +85,7 @@ def test_only_data_that_follow_a_law_of_depth_keep_its_claim(form, power, check_
 
 @pytest.fixture
 def benign():
-    rows = [{"samples": n, "repetition": k} for n in BENIGN.samples for k in range(4)]
-    table = pd.DataFrame(rows)
+    table = grid(samples=BENIGN.samples, repetition=range(4))
     size = 1 / table["samples"] * (1 + 0.01 * table["repetition"])
     return table.assign(
         risk=size,
@@ -140,14 +132,10 @@ def test_the_standard_error_of_the_variance_is_that_of_many_draws():
 
 
 def relu(alpha=0.5, beta=0.0, loss=1e-8):
-    rows = [
-        {"swept": swept, "scale": scale, "repetition": k, "loss": loss, "zero_risk": 0.2}
-        | {"risk": (5 + 0.1 * k) * (1 + effect * (scale == 1e-3))}
-        for swept, effect in (("alpha", alpha), ("beta", beta))
-        for scale in RELU.scales
-        for k in range(5)
-    ]
-    return pd.DataFrame(rows)
+    table = grid(swept=("alpha", "beta"), scale=RELU.scales, repetition=range(5))
+    effect = table["swept"].map({"alpha": alpha, "beta": beta}) * (table["scale"] == 1e-3)
+    risk = (5 + 0.1 * table["repetition"]) * (1 + effect)
+    return table.assign(loss=loss, zero_risk=0.2, risk=risk)
 
 
 @pytest.mark.parametrize(
@@ -198,14 +186,10 @@ RATES = bo_rates.Rates(repetitions=3)
 
 
 def rates(power=1.0, size=1.0):
-    rows = [
-        {"term": term, "value": value, "repetition": k, "size": 2.0**-step, "status": "converged"}
-        | {"risk": size * (1 + 0.02 * k) * 2.0 ** (-step * power)}
-        for term, values in bo_rates.SWEEPS.items()
-        for step, value in enumerate(values)
-        for k in range(3)
-    ]
-    return pd.DataFrame(rows)
+    table = grid(term=bo_rates.SWEEPS, step=range(5), repetition=range(3))
+    term = 2.0 ** -table["step"]
+    risk = size * (1 + 0.02 * table["repetition"]) * term**power
+    return table.assign(size=term, risk=risk, status="converged")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 """Each claim about single trainings, with data that violates it."""
 
 import numpy as np
-import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures.setting import Setting
 from deeplin.figures.trajectories import (
@@ -26,28 +26,17 @@ def config():
 @pytest.fixture
 def table():
     """Runs that converge at the slow rates and swing around 2/η at the fast one."""
-    steps = np.arange(0, 301)
-    swing = np.where(steps % 2, 1.3, 0.7)
-    runs = []
-    for rate in (SLOW, MIDDLE, FAST):
-        height = np.where(steps > 20, swing, 0.1) if rate == FAST else 0.3
-        drift = {SLOW: 1e-3, MIDDLE: 1e-2, FAST: 0.5}[rate]
-        runs += [
-            pd.DataFrame(
-                {
-                    "learning_rate": rate,
-                    "repetition": k,
-                    "status": "stopped",
-                    "step": steps,
-                    "sharpness": height * 2 / rate,
-                    "distance": np.exp(-steps / 10),
-                    "conservation": drift * steps / 300,
-                    "alignment": 0.2 + 0.5 * steps / 300,
-                }
-            )
-            for k in range(2)
-        ]
-    return pd.concat(runs, ignore_index=True)
+    table = grid(learning_rate=(SLOW, MIDDLE, FAST), repetition=range(2), step=range(301))
+    rate, step = table["learning_rate"], table["step"]
+    swing = np.where(step > 20, np.where(step % 2, 1.3, 0.7), 0.1)
+    drift = rate.map({SLOW: 1e-3, MIDDLE: 1e-2, FAST: 0.5})
+    return table.assign(
+        status="stopped",
+        sharpness=np.where(rate == FAST, swing, 0.3) * 2 / rate,
+        distance=np.exp(-step / 10),
+        conservation=drift * step / 300,
+        alignment=0.2 + 0.5 * step / 300,
+    )
 
 
 def stable(config, table):

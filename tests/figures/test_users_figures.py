@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from grids import grid
 
 from deeplin.figures import users_batch, users_decay, users_layers, users_outputs
 from deeplin.figures.users_search import gaps, measured_rate
@@ -43,14 +44,11 @@ def test_claims_about_batches_can_fail(fragment, column, factor, check_broken, b
 
 @pytest.fixture
 def decays():
-    rows = [
-        {"depth": depth, "share": share, "balanced": 1.0, "critical_decay": 0.5}
-        | {"exact": 3.0 if share > 1 and depth > 2 else 1.0}
-        | {"measured_decay": 0.5 if share < 0.1 else np.nan}
-        for depth in DECAYS.depths
-        for share in DECAYS.shares
-    ]
-    return pd.DataFrame(rows).assign(measured=lambda table: table["exact"])
+    table = grid(depth=DECAYS.depths, share=DECAYS.shares)
+    exact = np.where((table["share"] > 1) & (table["depth"] > 2), 3.0, 1.0)
+    decay = np.where(table["share"] < 0.1, 0.5, np.nan)
+    table = table.assign(exact=exact, measured=exact, measured_decay=decay)
+    return table.assign(balanced=1.0, critical_decay=0.5)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +116,8 @@ def test_claims_about_pairs_of_rates_can_fail(fragment, settled, check_broken, p
     [("geometric mean of the rates", "geometric"), ("arithmetic mean does not", "arithmetic")],
 )
 def test_claims_about_the_spread_of_rates_can_fail(fragment, column, check_broken):
-    rows = [
-        {"spread": spread, "draw": draw, "geometric": 1.0, "arithmetic": spread, "largest": 1.0}
-        for spread in SPREADS.spreads
-        for draw in range(2)
-    ]
-    good = pd.DataFrame(rows)
+    good = grid(spread=SPREADS.spreads, draw=range(2), geometric=(1.0,), largest=(1.0,))
+    good["arithmetic"] = good["spread"]
     bad = good.assign(**{column: good[column] ** 0.1 if column == "arithmetic" else good["spread"]})
     check_broken(users_layers.spread_claims, fragment, SPREADS, good, bad)
 

@@ -112,6 +112,14 @@ def scale_panels(
     )
 
 
+def divergence_figure(name: str, start: str, sweep: Study, printed: str, as_run: str) -> Figure:
+    """The same sweep seen as how often runs diverge (FM-3, FM-5)."""
+    caption = "Share of runs that diverge, with Wilson's 95% interval."
+    panel = Panel(name, caption, sweep, plot_divergence, divergence_claims)
+    title = f"Probability of divergence, {start} initialisation"
+    return Figure(name, title, (panel,), printed, as_run)
+
+
 SWEEP = Study(
     "fm-1-scales",
     SCALE_SWEEP,
@@ -193,18 +201,10 @@ FM_1 = Figure(
     "(seed 9 of the same recipe) also has its critical rate between 0.1 and 0.2.",
 )
 
-FM_3 = Figure(
+FM_3 = divergence_figure(
     "FM-3",
-    "Probability of divergence, Gaussian initialisation",
-    (
-        Panel(
-            "FM-3",
-            "Share of runs that diverge, with Wilson's 95% interval.",
-            SWEEP,
-            plot_divergence,
-            divergence_claims,
-        ),
-    ),
+    "Gaussian",
+    SWEEP,
     printed="The runs of Figures 1a and 1b. Where the probability is one, Figure 1 has no point; "
     "where it is between 0 and 1, means are over the runs that do not diverge.",
     as_run="The same runs. A run counts as diverged when its risk is no longer finite, or exceeds "

@@ -6,9 +6,9 @@ import numpy as np
 
 from deeplin.figures import fm_1
 from deeplin.figures.claims import Claim
-from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.scale_claims import conditioning_claim, divergence_claims, sharpness_claims
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_divergence
+from deeplin.figures.figure import Figure, Study, Table
+from deeplin.figures.scale_claims import conditioning_claim, sharpness_claims
+from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
 from deeplin.figures.trajectories import Followed
 
@@ -58,18 +58,10 @@ FM_4 = Figure(
     "intervals have no width.",
 )
 
-FM_5 = Figure(
+FM_5 = fm_1.divergence_figure(
     "FM-5",
-    "Probability of divergence, residual initialisation",
-    (
-        Panel(
-            "FM-5",
-            "Share of runs that diverge, with Wilson's 95% interval.",
-            SWEEP,
-            plot_divergence,
-            divergence_claims,
-        ),
-    ),
+    "residual",
+    SWEEP,
     printed="The runs of Figures 4a and 4b.",
     as_run="The same runs, with the criterion of FM-3.",
 )

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from deeplin.figures.claims import POSITIVE, Claim, number
+from deeplin.figures.claims import POSITIVE, Claim, number, parts
 from deeplin.figures.figure import Table
 from deeplin.figures.statistics import (
     LEVEL,
@@ -33,26 +33,21 @@ def faithful(table: Table) -> Any:
     return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
 
 
-def cell(dimension: Any, dynamics: Any) -> str:
-    """The part of a claim about one dimension and one dynamics."""
-    return f"d = {int(dimension)}" + (", flow" if dynamics == "flow" else "")
-
-
 def growth_claim(table: Table, scale: str) -> Claim:
     """The excess risk grows with the variance of the layer whose scale is swept."""
-    parts = {}
-    for (dimension, dynamics), runs in table.groupby(["dimension", "dynamics"]):
+    increases = {}
+    for group, runs in table.groupby(["dimension", "dynamics"]):
         added = runs["risk"] - runs["interpolant_risk"]
         slopes = [
             _slope(one[scale] ** 2, added.loc[one.index]) * one[scale].max() ** 2
             for _, one in runs.groupby("repetition")
         ]
         mean, half = mean_interval(np.array(slopes))
-        parts[cell(dimension, dynamics)] = mean - half
+        increases[group] = mean - half
     return Claim(
         f"The excess risk grows with {LETTER[scale]}², at every d: increase over the range along "
         f"the regression line of each draw, lower end of the {LEVEL:.0%} interval of its mean",
-        parts,
+        _cells(increases),
         lower=POSITIVE,
         name=f"grows with {LETTER[scale]}²",
         reason="A paired interval over the draws that excludes no increase.",
@@ -114,8 +109,10 @@ def published_claims(table: Table, scale: str) -> list[Claim]:
     ]
 
 
-def _cells(values) -> dict[str, float]:
-    return {cell(*key): value for key, value in values.items()}
+def _cells(values: Any) -> dict[str, float]:
+    """The parts of a claim about each dimension and dynamics."""
+    named = {(d, ", flow" if how == "flow" else ""): v for (d, how), v in values.items()}
+    return parts("d = {}{}", named)
 
 
 def last_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
@@ -160,7 +157,7 @@ def distance_claim(table: Table) -> Claim:
     means = ratio.groupby([runs["dimension"], runs["alpha"]]).mean()
     return Claim(
         "‖Θ_⊥‖² follows α²(d−n)mq while training follows the flow: its mean in these units",
-        {f"d = {int(d)}, α = {number(a)}": value for (d, a), value in means.items()},
+        parts("d = {}, α = {}", means),
         lower=0.8,
         upper=1.2,
         name="α²(d−n)mq",
@@ -183,7 +180,7 @@ def flow_claims(table: Table) -> list[Claim]:
         Claim(
             "Gradient descent with step 1e-4 stands for gradient flow: squared distance to Θ_min "
             "of descent over that of the flow",
-            {f"d = {int(d)}": row["descent"] / row["flow"] for d, row in both.iterrows()},
+            parts("d = {}", both["descent"] / both["flow"]),
             lower=0.95,
             upper=1.05,
             name="descent is like flow",
@@ -206,7 +203,7 @@ def dimension_claims(config: WideSweep, table: Table) -> list[Claim]:
         Claim(
             f"When the initialisation scale is small (α = {number(small)}) the solution is close "
             "to Θ_min: mean increase of the risk relative to that of Θ_min",
-            {f"d = {int(d)}": value for d, value in means[small].items()},
+            parts("d = {}", means[small]),
             upper=0.02,
             name="small α costs nothing",
             reason="A fiftieth, as first set; it stood at 0.05 for a while.",
