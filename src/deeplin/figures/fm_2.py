@@ -21,7 +21,7 @@ from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.scale_sweep import FLOOR
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, QUIET, band, legend_beside, look
+from deeplin.figures.style import INK, QUARTILES, QUIET, band, legend_beside, look
 from deeplin.networks import distance_to_optimum
 from deeplin.sweep import Experiment, Unit
 
@@ -103,9 +103,7 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
         style = look(index, label=f"depth {depth}")
-        names = ("median", "quarter", "three quarters")
-        heights = (points[name].clip(lower=FLOOR) for name in names)
-        band(ax, points["learning_rate"], *heights, points["settled"], **style)
+        band(ax, points, "learning_rate", QUARTILES, FLOOR, **style)
         flattest = config.at(depth).flattest
         exact, printed = flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
         ax.axvline(exact, color=style["color"], linestyle="--", linewidth=1)

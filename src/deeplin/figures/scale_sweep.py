@@ -17,7 +17,7 @@ from deeplin.dynamics import gradient_descent
 from deeplin.figures.figure import Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import QUIET, band, legend_below, look, reference_line
+from deeplin.figures.style import QUARTILES, QUIET, band, legend_below, look, reference_line
 from deeplin.networks import Network, distance_to_optimum
 from deeplin.networks.risk import landscape
 from deeplin.problems import Problem
@@ -139,9 +139,7 @@ def plot_distance(config: ScaleSweep, table: Table, ax: Axes) -> None:
     for index, rate in enumerate(config.rates):
         runs = table[table["learning_rate"] == rate.learning_rate]
         points = curve(runs, "scale", "distance")
-        names = ("median", "quarter", "three quarters")
-        heights = (points[name].clip(lower=FLOOR) for name in names)
-        band(ax, points["scale"], *heights, points["settled"], **_rate_look(index, rate))
+        band(ax, points, "scale", QUARTILES, FLOOR, **_rate_look(index, rate))
     ax.set_yscale("log")
     ax.set(xlabel=SCALE_LABEL[config.setting.initialization], ylabel=r"$\|w - w^\star\|_2^2$")
     legend_below(ax)
@@ -167,11 +165,11 @@ def plot_sharpness(
     # each network once: the starts are the same at every rate
     networks = table.drop_duplicates(["scale", "repetition"]).assign(status="initial")
     initial = curve(networks, "scale", "initial_sharpness")
-    _means(ax, initial, color=QUIET, marker="x", label="at initialization")
+    band(ax, initial, "scale", color=QUIET, marker="x", label="at initialization")
     drawn = [rate for rate in config.rates if rate.learning_rate < below]
     for index, rate in enumerate(drawn):
         runs = table[table["learning_rate"] == rate.learning_rate]
-        _means(ax, curve(runs, "scale", "sharpness"), **_rate_look(index, rate))
+        band(ax, curve(runs, "scale", "sharpness"), "scale", **_rate_look(index, rate))
         threshold = 2 / rate.learning_rate
         ax.axhline(threshold, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
     draw_minimum(ax, config.setting.flattest, "" if linear else "\n(linear)")
@@ -216,7 +214,3 @@ def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
 
 def _rate_look(index: int, rate) -> dict:
     return look(index, label=rf"$\eta = {rate.learning_rate:g}$")
-
-
-def _means(ax: Axes, points: Table, **style) -> None:
-    band(ax, *(points[name] for name in ("scale", "mean", "low", "high", "settled")), **style)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -70,11 +71,18 @@ def look(index: int, **style: Any) -> dict[str, Any]:
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]} | style
 
 
-def band(ax: Axes, x: Any, middle: Any, low: Any, high: Any, runs: Any, **style: Any) -> None:
-    """A curve with the band from `low` to `high`; points that stand for few `runs` are open."""
-    ax.plot(x, middle, **style)
-    ax.fill_between(x, low, high, color=style["color"], alpha=0.18, linewidth=0)
-    mark_few(ax, x, middle, runs, style["color"])
+MEANS, QUARTILES = ("mean", "low", "high"), ("median", "quarter", "three quarters")
+"""Columns of `statistics.curve`: a curve and the ends of its band."""
+
+
+def band(
+    ax: Axes, points: Any, by: str, columns: Any = MEANS, floor: float = -math.inf, **style: Any
+) -> None:
+    """A curve with its band, not drawn below `floor`; points of few runs are open."""
+    middle, low, high = (points[name].clip(lower=floor) for name in columns)
+    ax.plot(points[by], middle, **style)
+    ax.fill_between(points[by], low, high, color=style["color"], alpha=0.18, linewidth=0)
+    mark_few(ax, points[by], middle, points["settled"], style["color"])
 
 
 def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
