@@ -15,8 +15,8 @@ from jax.flatten_util import ravel_pytree
 from scipy.special import erf
 
 import deeplin as dl
-from deeplin.networks.activations import ACTIVATIONS, GIVES_ONE
 from deeplin.networks.bridges import from_arrays, from_torch
+from deeplin.networks.network import ACTIVATIONS, GIVES_ONE
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

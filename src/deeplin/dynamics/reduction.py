@@ -11,7 +11,7 @@ import numpy as np
 
 from deeplin.checks import InputError, require_float64
 from deeplin.door import door
-from deeplin.networks import Network
+from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import product
 from deeplin.networks.risk import check_fits
 from deeplin.problems import Problem
@@ -60,8 +60,7 @@ class Reduction:
 
     def theta(self, network: Network) -> np.ndarray:
         """The product Θ of the full network, (d,) or (d, q), from reduced weights."""
-        readout = None if network.readout is None else np.asarray(network.readout)
-        columns = product([np.asarray(w) for w in self.compact(network).weights], readout)
+        columns = product(*host_arrays(self.compact(network)))
         return columns[..., 0] if network.outputs == 1 else columns
 
     @cached_property

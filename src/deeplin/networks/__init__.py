@@ -1,8 +1,7 @@
 """Networks: weights, products, risk, gradients, initialisations, activations."""
 
 from deeplin.networks import initialize, products
-from deeplin.networks.activations import ACTIVATIONS
-from deeplin.networks.network import Network, stack
+from deeplin.networks.network import ACTIVATIONS, Network, host_arrays, stack
 from deeplin.networks.risk import (
     check_fits,
     check_loss,
@@ -10,6 +9,7 @@ from deeplin.networks.risk import (
     distance_to_optimum,
     explained,
     gap_and_gradient,
+    gap_of_map,
     landscape,
     linear_gradient,
     linear_risk,
@@ -28,6 +28,8 @@ __all__ = [
     "distance_to_optimum",
     "explained",
     "gap_and_gradient",
+    "gap_of_map",
+    "host_arrays",
     "initialize",
     "landscape",
     "linear_gradient",

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.checks import InputError, finite_array, shown
-from deeplin.networks.activations import ACTIVATIONS, GIVES_ONE
-from deeplin.networks.network import Network
+from deeplin.networks.network import ACTIVATIONS, GIVES_ONE, Network
 
 HINTS = {
     "Dropout": "Call module.eval() first: without it the network is a random function",

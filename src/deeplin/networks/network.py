@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,8 +12,23 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from deeplin.checks import InputError, shown
-from deeplin.networks.activations import ACTIVATIONS
 from deeplin.networks.products import product
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "linear": lambda h: h,
+    "gelu": lambda h: jax.nn.gelu(h, approximate=True),  # tanh approximation, as FM-7 was run
+    "gelu_exact": lambda h: jax.nn.gelu(h, approximate=False),
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+}
+GIVES_ONE = {
+    "linear": 1.0,
+    "gelu": 1.1446303090227823,
+    "gelu_exact": 1.1444507183528788,
+    "relu": 1.0,
+    "tanh": 20.0,  # saturated: 1 to rounding, with slope 0
+}
+"""For each activation a number c with activation(c) = 1: what keeps a unit constant."""
 
 
 class Network(eqx.Module):
@@ -108,6 +123,12 @@ def _on_device(array: Any) -> Array:
         return jnp.asarray(array)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise InputError(f"a weight or read-out is {shown(array)}; pass arrays.") from error
+
+
+def host_arrays(networks: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
+    """Weights and read-out in double precision on the host."""
+    readout = None if networks.readout is None else np.asarray(networks.readout, np.float64)
+    return [np.asarray(weight, np.float64) for weight in networks.weights], readout
 
 
 def stack(networks: Sequence[Network]) -> Network:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from deeplin.checks import InputError
 from deeplin.networks import products
-from deeplin.networks.network import Network
+from deeplin.networks.network import Network, host_arrays
 from deeplin.networks.trees import TORCH
 from deeplin.problems.problem import Problem, Quadratic
 
@@ -48,13 +48,18 @@ def linear_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, ...]
     return gap_and_gradient(quadratic, network)[1]
 
 
+def gap_of_map(problem: Problem, theta: np.ndarray) -> np.ndarray:
+    """R − R_min of linear maps Θ (…, d, q), in the eigenbasis of Σ̂: small ones stay exact."""
+    eigenvalues, vectors, coordinates = problem.spectrum
+    return products.gap(eigenvalues, vectors.T @ theta - coordinates)
+
+
 def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
     """‖Θ − Θ*‖_F², squared, of each network; NaN for nonlinear ones, for which it means nothing."""
     batch = networks.with_batch()
     if batch.activation != "linear":
         return np.full(len(batch.weights[0]), np.nan)
-    readout = None if batch.readout is None else np.asarray(batch.readout)
-    theta = products.product([np.asarray(weight) for weight in batch.weights], readout)
+    theta = products.product(*host_arrays(batch))
     return products.squared_distance(theta - problem.optimum.reshape(problem.dimension, -1))
 
 

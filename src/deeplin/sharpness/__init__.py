@@ -1,9 +1,9 @@
 """Sharpness: exact at minimisers, certified Lanczos anywhere, the papers' power iteration."""
 
+from deeplin.sharpness.exact import tangent_kernel, tangent_kernel_change
 from deeplin.sharpness.extreme import sharpness
 from deeplin.sharpness.result import HessianSpectrum, Sharpness, Tracked
 from deeplin.sharpness.spectrum import hessian_spectrum
-from deeplin.sharpness.tangent_kernel import tangent_kernel, tangent_kernel_change
 from deeplin.sharpness.tracking import SharpnessTracker, sharpness_along, spectrum_along
 
 __all__ = [

@@ -13,10 +13,10 @@ from jaxtyping import Array, Float
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
-from deeplin.networks import Network, explained, products
+from deeplin.networks import Network, explained, host_arrays, products
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
-from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton, host_arrays
+from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton
 from deeplin.sharpness.operators import (
     Hessian,
     ReducedHessian,

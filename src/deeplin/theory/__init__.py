@@ -2,6 +2,7 @@
 
 from importlib import import_module
 
+from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
     RidgelessRisk,
     RiskBound,
@@ -30,13 +31,8 @@ from deeplin.theory.minimizers import (
     minimal_trace,
     minimizer_lower_bound,
 )
-from deeplin.theory.orbits import (
-    NetworkOrbit,
-    Orbit,
-    balanced_orbit,
-    mode_orbits,
-    network_orbit,
-)
+from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
+from deeplin.theory.orbits.network import NetworkOrbit, network_orbit
 from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement, statement
 from deeplin.theory.residual_initialization import (
     admissible_range,
@@ -57,7 +53,6 @@ from deeplin.theory.stochastic import (
     stochastic_sharpness_bound,
 )
 from deeplin.theory.talk import logistic_descent
-from deeplin.theory.thresholds import stability_limit
 from deeplin.theory.weight_decay import (
     CriticalWeightDecay,
     DecayedMinimum,

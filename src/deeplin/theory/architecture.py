@@ -1,4 +1,4 @@
-"""Which networks a result speaks about: depth and read-out, checked once."""
+"""Which networks and optimisers a result speaks about, checked once; and ηS at the edge."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, finite_array, require_size, whole_number
+from deeplin.checks import InputError, finite_array, positive_number, require_size, whole_number
 from deeplin.problems import Problem
 
 
@@ -52,3 +52,27 @@ def require_width(hidden: int, rank: int, depth: int) -> int:
             f"Pass a width of at least {rank}."
         )
     return width
+
+
+def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
+    """The largest ηS at which descent is stable at a minimum of sharpness S.
+
+    2 for gradient descent. Heavy ball, x ← x − η∇ + β(x − x₋): z² − (1+β−ηS)z + β has its roots in
+    the unit disk exactly for ηS ≤ 2+2β. Nesterov, ∇ taken at x + β(x − x₋): with c = 1−ηS the
+    polynomial z² − (1+β)cz + βc asks for c ≥ −1/(1+2β), so ηS ≤ (2+2β)/(1+2β).
+
+    ```python
+    from deeplin.theory import stability_limit
+    assert stability_limit(0.9) == 3.8 and stability_limit(0.9, nesterov=True) < 1.36
+    ```
+    """
+    beta = check_momentum(momentum)
+    return (2 + 2 * beta) / (1 + 2 * beta) if nesterov else 2 + 2 * beta
+
+
+def check_momentum(momentum: float) -> float:
+    """β, from 0 to below 1."""
+    beta = positive_number("momentum", momentum, zero_allowed=True)
+    if beta >= 1:
+        raise InputError(f"momentum is {momentum}; pass a number from 0 to below 1.")
+    return beta

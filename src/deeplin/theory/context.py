@@ -13,7 +13,7 @@ import numpy as np
 
 from deeplin.checks import InputError, require_float64
 from deeplin.dynamics.run import STOPPED, Run
-from deeplin.kernels.singular_values import extremes_of_layers, values_of_layers
+from deeplin.kernels.singular_values import Extremes, extremes_of_layers, values_of_layers
 from deeplin.networks import Network, check_fits, products
 from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness, sharpness
@@ -24,7 +24,6 @@ from deeplin.theory.residual_initialization import (
     suffix_singular_values,
 )
 from deeplin.theory.run_view import RunView
-from deeplin.theory.small_initialization import initialization_scale
 
 NEAR = 1e-3
 """A network counts as a minimiser when its map is this close to w*, relatively, on the data."""
@@ -53,24 +52,6 @@ class Context(RunView):
             raise NotApplicable(f"for one target; the problem has {self.problem.outputs}")
         if self.problem.rank == 0 or self.problem.optimum_norm == 0:
             raise NotApplicable("for w* ≠ 0; the least-squares solution is zero")
-
-    # --- the start ---------------------------------------------------------------------------
-
-    @property
-    def initial_gap(self) -> np.ndarray:
-        """R(W(0)) − R_min, (batch,)."""
-        return self.gap[0]
-
-    @property
-    def initial_gradient_squares(self) -> np.ndarray:
-        """‖∇_k R(W(0))‖_F², (batch, L)."""
-        return self.gradient_squares[0]
-
-    @cached_property
-    def epsilon(self) -> np.ndarray:
-        """ε of the start (FM-ε), (batch,)."""
-        self.require_depth()
-        return initialization_scale(self.run.initial.with_batch())
 
     @cached_property
     def gap_error(self) -> float:
@@ -144,22 +125,14 @@ class Context(RunView):
         return np.stack([np.linalg.norm(w, axis=(-1, -2)) for w in self.weights], axis=-1)
 
     @cached_property
-    def _top(self) -> tuple[np.ndarray, list[np.ndarray], list[np.ndarray]]:
-        tops = extremes_of_layers(self.weights)
-        largest = np.stack([top.largest for top in tops], axis=-1)
-        return largest, [top.left for top in tops], [top.right for top in tops]
-
-    @property
-    def singular_values(self) -> np.ndarray:
-        """σ_k, (records, batch, L)."""
-        return self._top[0]
+    def extremes(self) -> list[Extremes]:
+        """σ_k with its vectors u_k and v_k, for each layer."""
+        return extremes_of_layers(self.weights)
 
     @cached_property
-    def neighbour_alignment(self) -> np.ndarray:
-        """⟨v_{k+1}, u_k⟩², (records, batch, L−1)."""
-        _, left, right = self._top
-        pairs = zip(right[1:], left[:-1], strict=True)
-        return np.stack([np.sum(v * u, axis=-1) ** 2 for v, u in pairs], axis=-1)
+    def singular_values(self) -> np.ndarray:
+        """σ_k, (records, batch, L)."""
+        return np.stack([layer.largest for layer in self.extremes], axis=-1)
 
     # --- products of square layers -----------------------------------------------------------
 
@@ -195,13 +168,6 @@ class Context(RunView):
     def slack(self) -> np.ndarray:
         """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
         return np.sqrt(self.gap[-1] / max(self.problem.zero_gap, np.finfo(float).tiny))
-
-    @cached_property
-    def distance_at_end(self) -> np.ndarray:
-        """‖w − w*‖/‖w*‖ at the end, (batch,)."""
-        optimum = self.problem.optimum.reshape(self.problem.dimension, -1)
-        difference = self.backward[0][-1] - optimum
-        return np.linalg.norm(difference, axis=(-1, -2)) / self.problem.optimum_norm
 
     @cached_property
     def exact_sharpness(self) -> Sharpness:

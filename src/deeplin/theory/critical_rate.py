@@ -7,13 +7,13 @@ from typing import Any
 from deeplin.checks import InputError, positive_number
 from deeplin.door import door
 from deeplin.problems import Problem
+from deeplin.theory.architecture import check_momentum, stability_limit
 from deeplin.theory.minimizers.minimal_sharpness import (
     geometric_mean,
     layer_rates,
     minimal_sharpness,
 )
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
-from deeplin.theory.thresholds import check_momentum, stability_limit
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +25,26 @@ KINDS = (
     "exact result",
     "erratum",
 )
+
+MODULES = (
+    "gradients",
+    "conservation",
+    "minimizers.statements",
+    "small_initialization",
+    "residual_initialization.statements",
+    "talk",
+    "minimizers.exact_statements",
+    "weight_decay",
+    "stochastic",
+    "orbits",
+    "white_inputs",
+    "benign_overfitting.data_statements",
+    "benign_overfitting.dynamics_statements",
+    "benign_overfitting.convergence_statements",
+    "benign_overfitting.risk_statements",
+    "width_free",
+)
+"""Where statements are registered, in the order in which certificates list them."""
 
 
 class NotApplicable(Exception):
@@ -105,22 +127,31 @@ def statement(id: str, *, title: str, kind: str, reference: str, formula: str):
     return register
 
 
+@cache
+def _load() -> None:
+    """Register the statements of all modules, in their order."""
+    for name in MODULES:
+        import_module(f"deeplin.theory.{name}")
+    order = {f"deeplin.theory.{name}": k for k, name in enumerate(MODULES)}
+    places = {id: order.get(s.assess.__module__, len(order)) for id, s in _STATEMENTS.items()}
+    for id in sorted(_STATEMENTS, key=places.__getitem__):
+        _STATEMENTS[id] = _STATEMENTS.pop(id)
+
+
 class _Registry(Mapping[str, Statement]):
     """All statements by id, loaded on first use."""
 
-    def _load(self) -> dict[str, Statement]:
-        import deeplin.theory.groups  # noqa: F401  (each module registers its statements)
-
-        return _STATEMENTS
-
     def __getitem__(self, id: str) -> Statement:
-        return self._load()[id]
+        _load()
+        return _STATEMENTS[id]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._load())
+        _load()
+        return iter(_STATEMENTS)
 
     def __len__(self) -> int:
-        return len(self._load())
+        _load()
+        return len(_STATEMENTS)
 
 
 STATEMENTS: Mapping[str, Statement] = _Registry()

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from deeplin.dynamics import Run
 from deeplin.networks import Network
@@ -85,8 +82,7 @@ def predict(
     assert not predict(problem, net, learning_rate=10.0).can_settle
     ```
     """
-    chosen, L = optimizer or Optimizer(), network.depth
-    readout: Any = None if network.readout is None else np.asarray(network.readout)
+    chosen, L, readout = optimizer or Optimizer(), network.depth, network.readout
     advice = advise(problem, L, chosen, readout=readout)
     limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
     return Prediction(

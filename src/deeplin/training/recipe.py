@@ -124,8 +124,7 @@ def descend(
     chosen = optimizer or Optimizer()
     rates = [learning_rate]
     if learning_rate == "auto":
-        readout = None if network.readout is None else np.asarray(network.readout)
-        first = advise(problem, network.depth, chosen, readout=readout).learning_rate
+        first = advise(problem, network.depth, chosen, readout=network.readout).learning_rate
         rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
     minimum = _minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
@@ -154,9 +153,8 @@ def _minimum(problem: Problem, network: Network, optimizer: Optimizer) -> Decaye
     """Where training with weight decay goes (X-9)."""
     if not optimizer.weight_decay:
         return None
-    readout = None if network.readout is None else np.asarray(network.readout)
     decay = optimizer.weight_decay / optimizer.loss_factor(problem)
-    return decayed_minimum(problem, network.depth, decay, readout)
+    return decayed_minimum(problem, network.depth, decay, network.readout)
 
 
 def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:

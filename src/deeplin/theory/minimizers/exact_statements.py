@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from deeplin.networks import Network, initialize
+from deeplin.networks import Network, host_arrays, initialize
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
@@ -120,7 +120,7 @@ def least_trace(context: Context) -> list[Check]:
     _require_solution(context)
     minimal = minimal_trace(context.problem, context.depth)
     network = minimal.attaining(hidden=len(minimal.values))
-    layers = [np.asarray(weight, np.float64) for weight in network.weights]
+    layers, _ = host_arrays(network)
     reached = hessian_trace(context.problem, context.final, context.readout)[None]
     least = (minimal.exact * context.minimal_scale)[None]
     run = context.minimizer_hypotheses()

@@ -13,9 +13,14 @@ from deeplin.checks import InputError, finite_array
 from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.architecture import Architecture, architecture, numerical_rank, require_width
+from deeplin.theory.architecture import (
+    Architecture,
+    architecture,
+    numerical_rank,
+    require_width,
+    stability_limit,
+)
 from deeplin.theory.secular import root
-from deeplin.theory.thresholds import stability_limit
 
 
 @dataclass(frozen=True)

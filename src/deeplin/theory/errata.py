@@ -6,8 +6,10 @@ made from it.
 
 from __future__ import annotations
 
+import sys
 import tomllib
 from importlib.resources import files
+from pathlib import Path
 from typing import NamedTuple
 
 
@@ -26,7 +28,7 @@ class Erratum(NamedTuple):
     tests: tuple[str, ...]
 
 
-_SOURCE = tomllib.loads(files(__name__).joinpath("errata.toml").read_text(encoding="utf-8"))
+_SOURCE = tomllib.loads(files("deeplin.theory").joinpath("errata.toml").read_text(encoding="utf-8"))
 
 ERRATA = tuple(
     Erratum(
@@ -51,3 +53,7 @@ def page() -> str:
             parts.append(f"**{label}.** {text.strip()}" if label else text.strip())
         parts.append("**Tests.** " + ",\n".join(f"`{name}`" for name in erratum.tests) + ".")
     return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

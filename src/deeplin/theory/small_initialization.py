@@ -2,15 +2,74 @@
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from deeplin.kernels.singular_values import values_of_layers
+from deeplin.networks import Network, host_arrays
+from deeplin.networks.products import imbalance, squared_distance
+from deeplin.problems import Problem
 from deeplin.theory.context import Context
 from deeplin.theory.registry import Check, NotApplicable, statement, value
-from deeplin.theory.small_initialization import (
-    lojasiewicz_constant,
-)
+
+
+def initialization_scale(network: Network) -> Any:
+    """ε = 3 max_k ‖W_k‖_F² + 2 Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2 at the start (FM-ε).
+
+    A float, or one for each network of a batch.
+
+    ```python
+    import deeplin as dl, jax
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.01)
+    epsilon = dl.theory.initialization_scale(net)
+    ```
+    """
+    weights, _ = host_arrays(network)
+    largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
+    differences = imbalance(weights)  # none, where there is but one layer
+    unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
+    epsilon = 3 * largest + 2 * unequal
+    return float(epsilon) if network.batch is None else epsilon
+
+
+class LojasiewiczConstant(NamedTuple):
+    """The constant μ of FM-T3 and the C that gives it."""
+
+    constant: np.ndarray
+    threshold: np.ndarray
+
+
+def lojasiewicz_constant(
+    problem: Problem, depth: int, epsilon: Any, early_gap: Any
+) -> LojasiewiczConstant:
+    """The largest μ of FM-T3 over C > √(2ε)L, from ε and the gap R(W(1)) − R_min.
+
+    μ = 4λ·min((C − √(2ε)L)^{L−1}, b/C)² with b = min((R_0 − R(W(1)))/(4Λ‖w*‖), ‖w*‖). The first
+    term grows with C and the second falls, so the best C is where they meet:
+    (C − √(2ε)L)^{L−1}·C = b, solved by bisection for log(C − √(2ε)L).
+    """
+    size, Lambda = problem.optimum_norm, problem.largest_eigenvalue
+    progress = problem.zero_gap - np.asarray(early_gap, dtype=np.float64)
+    b = np.minimum(np.maximum(progress, 0) / (4 * Lambda * size), size)
+    floor = np.sqrt(2 * np.asarray(epsilon, dtype=np.float64)) * depth
+    with np.errstate(divide="ignore", invalid="ignore"):
+        high = np.log(b) / depth
+        low = (np.log(b) - np.log(floor + np.exp(high))) / (depth - 1)
+        for _ in range(100):
+            middle = (low + high) / 2
+            beyond = (depth - 1) * middle + np.log(floor + np.exp(middle)) > np.log(b)
+            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        C = floor + np.exp(low)
+        mu = 4 * problem.smallest_eigenvalue * np.minimum(np.exp((depth - 1) * low), b / C) ** 2
+    return LojasiewiczConstant(np.where(b > 0, mu, 0.0), C)
+
+
+def _epsilon(context: Context) -> np.ndarray:
+    """ε of the start of each run (FM-ε), (batch,)."""
+    context.require_depth()
+    return initialization_scale(context.run.initial.with_batch())
 
 
 def _met(checks: list[Check], batch: int) -> np.ndarray:
@@ -28,7 +87,9 @@ def _hypotheses(context: Context, *, second: bool = False) -> dict[str, Any]:
     if second:
         met["FM-A2"] = _met(second_assumption(context), context.batch)
         met |= context.minimizer_hypotheses()
-        met["t large enough: ‖w − w*‖ ≤ ‖w*‖/8"] = context.distance_at_end <= 1 / 8
+        optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
+        apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
+        met["t large enough: ‖w − w*‖ ≤ ‖w*‖/8"] = apart <= context.problem.optimum_norm / 8
     return met
 
 
@@ -43,9 +104,9 @@ def first_assumption(context: Context) -> list[Check]:
     """Both parts, at the initial weights."""
     context.require_perceptron()
     context.require_vector()
-    gradient = np.sqrt(np.sum(context.initial_gradient_squares, axis=-1))
+    gradient = np.sqrt(np.sum(context.gradient_squares[0], axis=-1))
     return [
-        Check(context.initial_gap[None], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
+        Check(context.gap[:1], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
         Check(np.finfo(float).tiny, gradient[None], "∇R(W(0)) ≠ 0"),
     ]
 
@@ -60,7 +121,7 @@ def first_assumption(context: Context) -> list[Check]:
 )
 def scale_of_initialization(context: Context) -> Check:
     """ε of each run."""
-    return value(context.epsilon[None])
+    return value(_epsilon(context)[None])
 
 
 @statement(
@@ -74,14 +135,16 @@ def scale_of_initialization(context: Context) -> Check:
 def layer_structure(context: Context) -> list[Check]:
     """All three, at every record."""
     context.require_perceptron()
-    epsilon = context.epsilon[None, :, None]
+    epsilon = _epsilon(context)[None, :, None]
     squares = context.singular_values**2
     spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
     flow = {"gradient flow": context.flow}
     later = squares[..., 1:]
     with np.errstate(divide="ignore"):
         bound = 1 - epsilon / later
-    aligned = context.neighbour_alignment
+    pairs = pairwise(context.extremes)
+    aligned = [np.sum(above.right * below.left, axis=-1) ** 2 for below, above in pairs]
+    aligned = np.stack(aligned, axis=-1)
     return [
         Check(context.layer_norms**2 - squares, epsilon, "(a) rank one", hypotheses=flow),
         Check(spread, epsilon, "(b) equal norms", hypotheses=flow),
@@ -103,7 +166,7 @@ def _early(context: Context) -> int:
 def _constant(context: Context, early: int) -> np.ndarray:
     """μ of FM-T3 for each run, from the first record with t ≥ 1."""
     gap = context.gap[early]
-    return lojasiewicz_constant(context.problem, context.depth, context.epsilon, gap).constant
+    return lojasiewicz_constant(context.problem, context.depth, _epsilon(context), gap).constant
 
 
 @statement(
@@ -119,7 +182,7 @@ def lojasiewicz(context: Context) -> list[Check]:
     early = _early(context)
     late = (np.arange(len(context.moments)) >= early)[:, None]
     squares = np.sum(context.gradient_squares, axis=-1)
-    floor = np.sqrt(2 * context.epsilon) * context.depth
+    floor = np.sqrt(2 * _epsilon(context)) * context.depth
     beyond = context.singular_values[..., 0] - floor
     upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
     return [
@@ -182,7 +245,7 @@ def second_assumption(context: Context) -> list[Check]:
     """All four parts."""
     context.require_perceptron()
     context.require_vector()
-    epsilon = context.epsilon[None]
+    epsilon = _epsilon(context)[None]
     return [
         Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
         Check(epsilon, 1.0, "ε ≤ 1"),
