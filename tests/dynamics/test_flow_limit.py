@@ -6,7 +6,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import deeplin as dl
-from deeplin.dynamics import flow_kernel, flow_limit, flow_steps, state
+from deeplin.dynamics import flow_limit, flow_steps, state
 from deeplin.kernels import flow as kernel
 
 
@@ -134,4 +134,4 @@ def test_kernel_takes_the_steps_of_diffrax(problem, monkeypatch):
     for a, b in zip(mine.network.weights, other.network.weights, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
     assert abs(mine.steps - other.steps) <= 0.1 * other.steps
-    assert flow_kernel.pair_of("Tsit5").order == 5
+    assert flow_steps.pair_of("Tsit5").order == 5

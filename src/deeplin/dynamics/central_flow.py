@@ -13,21 +13,21 @@ rate above the critical one), and it says nothing about single iterates.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from deeplin.checks import InputError, positive_number, require_float64, whole_number
+from deeplin.dynamics.finish import CLOSE
+from deeplin.dynamics.objective import objective_of
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.interrupt import check_interrupt, hearing
-from deeplin.networks import Network, landscape
+from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import hessian_spectrum
 
@@ -36,8 +36,6 @@ SUBSTEPS = 4
 well inside the stable range of a Runge-Kutta step."""
 ITERATIONS = 2000
 """Most steps of the search for X; a few dozen are usual."""
-CLOSE = 1e-8
-"""A path that has shrunk its initial gap by this factor is called converged."""
 
 
 @hearing
@@ -80,44 +78,45 @@ def central_flow(
     require_float64("the central flow", net.weights)
     rate = positive_number("learning_rate", learning_rate)
     most = whole_number("steps", steps)
-    theta, unravel = ravel_pytree(net.weights)
-    count = min(whole_number("modes", modes), theta.size)
-    risk, data = landscape(problem, net)
-
-    def network(flat: Array) -> Network:
-        return Network(unravel(flat), net.readout, net.activation)
-
-    shapes = tuple(weight.shape for weight in net.weights)
-    surface = _Surface(_FlatRisk(risk, shapes, net.activation), (data, net.readout))
+    count = min(whole_number("modes", modes), sum(weight.size for weight in net.weights))
     pieces = whole_number("substeps", substeps)
+    objective = objective_of(problem, net)
+    weights, fixed = objective.layout.split(net)
+    surface = objective.value_and_gradient, (objective.data, fixed)
     rows: list[dict[str, Any]] = []
     status, held = STOPPED, np.zeros((count, count))
+    value, slope = _first_order(*surface, weights)
+    first = float(value)
     for piece in range(most * pieces + 1):
         check_interrupt()
-        spectrum = hessian_spectrum(problem, network(theta), count=count)
+        network = objective.layout.tree(weights, fixed)
+        spectrum = hessian_spectrum(problem, network, count=count)
         values, vectors = np.asarray(spectrum.values), np.asarray(spectrum.vectors)
-        held = _oscillation(surface, theta, vectors, values, rate, 1 / pieces, held)
+        rises = np.asarray(_slopes(*surface, weights, vectors)).reshape(count * count, -1)
+        held = _oscillation(rises, np.asarray(slope), values, rate, 1 / pieces, held)
+        risk = float(value) + objective.floor
         if piece % pieces == 0:
-            rows.append(_record(piece // pieces, float(surface.value(theta)), values, held))
+            rows.append(_record(piece // pieces, risk, values, held))
         if piece == most * pieces:
             break
-        moved = surface.advance(theta, _root(vectors, held), rate, 1 / pieces)
-        if not np.isfinite(float(surface.value(moved))):
+        moved = _advance(*surface, weights, _root(vectors, held), rate, 1 / pieces)
+        ahead = _first_order(*surface, moved)
+        if not np.isfinite(float(ahead[0])):
             status = DIVERGED
             break
-        theta = moved
+        weights, (value, slope) = moved, ahead
     records = Records({name: np.stack([row[name] for row in rows]) for name in rows[0]})
-    gaps = records["risk"][[0, -1]] - problem.minimal_risk
-    if status == STOPPED and net.activation == "linear" and gaps[1] <= CLOSE * gaps[0]:
+    gap = float(value) - (0.0 if objective.has_gap else problem.minimal_risk)
+    if status == STOPPED and objective.has_gap and gap <= CLOSE * first:
         status = CONVERGED
     return Run(
-        network=network(theta),
+        network=network,
         initial=net,
         status=status,
         steps=rows[-1]["step"],
         records=records,
         learning_rate=rate,
-        evidence={"risk": rows[-1]["risk"], "gap": float(gaps[1])},
+        evidence={"risk": risk, "gap": gap},
         dynamics="flow",
         variant="central",
     )
@@ -134,92 +133,57 @@ def _record(step: int, risk: float, values: np.ndarray, held: np.ndarray) -> dic
     }
 
 
-@dataclass(frozen=True)
-class _FlatRisk:
-    """R as a function of the data, the read-out and the flat weights; equal for equal shapes."""
-
-    risk: Callable[..., Array]
-    shapes: tuple[tuple[int, ...], ...]
-    activation: str
-
-    def __call__(self, data: Any, readout: Any, flat: Array) -> Array:
-        """R(θ)."""
-        ends = np.cumsum([m * n for m, n in self.shapes])
-        parts = jnp.split(flat, ends[:-1])
-        weights = [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
-        return self.risk(data, Network(weights, readout, self.activation))
+@partial(jax.jit, static_argnums=0)
+def _first_order(rule, given, weights):
+    """R − floor and its gradient, flat, by the rule of an `Objective`."""
+    data, fixed = given
+    value, gradient = rule(data, weights, fixed)
+    return value, ravel_pytree(gradient)[0]
 
 
-class _Surface(NamedTuple):
-    """The risk over flat weights, with the derivatives that the flow needs."""
+def _flat(rule, given, weights):
+    """The flat weights θ, ∇R(θ) and uᵀH(θ)v as functions of them, and the way back."""
+    theta, unravel = ravel_pytree(weights)
 
-    risk: Any
-    data: tuple[Any, ...]
+    def slope(flat):
+        return _first_order(rule, given, unravel(flat))[1]
 
-    def value(self, theta: Array) -> Array:
-        """R(θ)."""
-        return _value(self.risk, self.data, theta)
+    def curvature(flat, u, v):
+        return jnp.vdot(u, jax.jvp(slope, (flat,), (v,))[1])
 
-    def gradient(self, theta: Array) -> Array:
-        """∇R(θ)."""
-        return _gradient(self.risk, self.data, theta)
-
-    def slopes(self, theta: Array, vectors: Array | np.ndarray) -> Array:
-        """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
-        return _slopes(self.risk, self.data, theta, vectors)
-
-    def advance(self, theta: Array, root: Array | np.ndarray, rate: float, time: float) -> Array:
-        """θ some time later, with Σ = BᵀB held fixed, B the rows of `root`."""
-        return _advance(self.risk, self.data, theta, root, rate, time)
+    return theta, slope, curvature, unravel
 
 
 @partial(jax.jit, static_argnums=0)
-def _value(risk, data, theta):
-    return risk(*data, theta)
+def _slopes(rule, given, weights, vectors):
+    """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
+    theta, _, curvature, _ = _flat(rule, given, weights)
+    rise = partial(jax.grad(curvature), theta)
+    return jax.vmap(lambda u: jax.vmap(lambda v: rise(u, v))(vectors))(vectors)
 
 
 @partial(jax.jit, static_argnums=0)
-def _gradient(risk, data, theta):
-    return jax.grad(partial(risk, *data))(theta)
+def _advance(rule, given, weights, root, rate, h):
+    """Weights a time h later with Σ = BᵀB held fixed, B the rows of `root`: one Runge-Kutta step
+    of fourth order."""
+    theta, slope, curvature, unravel = _flat(rule, given, weights)
 
-
-def _curvature(risk, data, theta, u, v):
-    """uᵀH(θ)v."""
-    slope = jax.grad(partial(risk, *data))
-    return jnp.vdot(u, jax.jvp(slope, (theta,), (v,))[1])
-
-
-@partial(jax.jit, static_argnums=0)
-def _slopes(risk, data, theta, vectors):
-    def one(u, v):
-        return jax.grad(lambda flat: _curvature(risk, data, flat, u, v))(theta)
-
-    return jax.vmap(lambda u: jax.vmap(lambda v: one(u, v))(vectors))(vectors)
-
-
-@partial(jax.jit, static_argnums=0)
-def _advance(risk, data, theta, root, rate, h):
-    """One Runge-Kutta step of fourth order, of length h."""
-
-    def averaged(flat):
-        return risk(*data, flat) + 0.5 * jnp.sum(
-            jax.vmap(lambda b: _curvature(risk, data, flat, b, b))(root)
-        )
+    def push(flat):
+        return 0.5 * jnp.sum(jax.vmap(lambda b: curvature(flat, b, b))(root))
 
     def drift(flat):
-        return -rate * jax.grad(averaged)(flat)
+        return -rate * (slope(flat) + jax.grad(push)(flat))
 
     a = drift(theta)
     b = drift(theta + h / 2 * a)
     c = drift(theta + h / 2 * b)
     d = drift(theta + h * c)
-    return theta + h / 6 * (a + 2 * b + 2 * c + d)
+    return unravel(theta + h / 6 * (a + 2 * b + 2 * c + d))
 
 
 def _oscillation(
-    surface: _Surface,
-    theta: Array,
-    vectors: Float[np.ndarray, "k N"],
+    slopes: Float[np.ndarray, "kk N"],
+    gradient: Float[np.ndarray, " N"],
     values: Float[np.ndarray, " k"],
     rate: float,
     h: float,
@@ -232,8 +196,7 @@ def _oscillation(
     Eigenvalues that stay below the edge get X = 0 by themselves.
     """
     k = len(values)
-    slopes = np.asarray(surface.slopes(theta, vectors)).reshape(k * k, -1)
-    push = -rate * h * slopes @ np.asarray(surface.gradient(theta))
+    push = -rate * h * slopes @ gradient
     need = (2 / rate) * np.eye(k) - np.diag(values) - push.reshape(k, k)
     need = (need + need.T) / 2
     if np.linalg.eigvalsh(need)[0] >= 0:

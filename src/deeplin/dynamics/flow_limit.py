@@ -14,11 +14,10 @@ from typing import NamedTuple
 import equinox as eqx
 import numpy as np
 
-from deeplin.dynamics.flow_kernel import flow_batch, pair_of
-from deeplin.dynamics.flow_steps import HIGH_ORDER
+from deeplin.dynamics.flow_steps import HIGH_ORDER, flow_batch, pair_of
 from deeplin.dynamics.state import REACHED
 from deeplin.kernels.flow import Integration
-from deeplin.networks import Network, products
+from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
 from deeplin.sharpness.exact import Factors, exact
 
@@ -53,7 +52,7 @@ def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
         np.full(batch, goal), np.zeros(batch), np.zeros(batch, np.int64),
     )  # fmt: skip
     reached = counts[:, 2] == REACHED
-    readout = None if networks.readout is None else np.asarray(networks.readout, np.float64)
+    _, readout = host_arrays(networks)
     ends = [np.array(weight) for weight in weights]
     if reached.any():
         part = readout if readout is None or readout.ndim == 1 else readout[reached]

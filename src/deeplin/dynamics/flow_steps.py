@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -11,10 +13,11 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, Int
 
-from deeplin.dynamics.flow_kernel import MOST, flow_batch, pair_of
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.state import GAVE_UP, REACHED, RUNNING, State
-from deeplin.kernels.flow import Integration
+from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.flow import Integration, Pair, flow_members
+from deeplin.networks import Network, host_arrays, products
 
 if TYPE_CHECKING:
     import diffrax
@@ -32,6 +35,8 @@ and estimates the error of the worse: 100 times what is asked leaves less true e
 of order 5 does (tests/dynamics/test_flow.py)."""
 OPENING = 3
 """Gradients at the start of a call: the first stage, and two to choose the first step."""
+MOST = 100_000
+"""Weights of a network up to which the kernel is used: larger ones gain from BLAS."""
 NEWTON = 10
 """Most iterations for each implicit stage."""
 
@@ -94,6 +99,56 @@ def _by_kernel(solver, allowed, objective, fixed, state: State, until, goals) ->
     spent = (outcome == RUNNING) & (state.steps + taken >= solver.limit)
     outcome = np.where(spent, GAVE_UP, outcome)
     return _later(solver, state, weights, time, taken, rejected, outcome)
+
+
+@cache
+def pair_of(method: str) -> Pair:
+    """The table of a pair, by the name diffrax has for it."""
+    import diffrax  # half a second, which `import deeplin` need not wait for
+
+    solver = getattr(diffrax, method)
+    table = solver.tableau
+    stages = np.zeros((table.num_stages, table.num_stages))
+    for row, entries in enumerate(table.a_lower, start=1):
+        stages[row, : len(entries)] = entries
+    return Pair(stages, np.array(table.b_error, float), float(solver().order(None)))
+
+
+def flow_batch(
+    moments: tuple[np.ndarray, np.ndarray],
+    networks: Network,
+    integration: Integration,
+    goals: np.ndarray,
+    times: np.ndarray,
+    outcome: np.ndarray,
+) -> tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]:
+    """Take each running network towards the time given or its goal, as `integration` says.
+
+    The same pairs as diffrax in compiled code, without a shape. Each network takes steps of its own
+    length, so a batch costs the sum of its members and not its slowest one times their number.
+    Returns the weights, the times, and for each network steps, rejected ones and outcome.
+    """
+    layers, readout = host_arrays(networks)
+    batch = len(layers[0])
+    flat = np.concatenate([layer.reshape(batch, -1) for layer in layers], axis=1)
+    times, counts = np.array(times, float), np.zeros((batch, 3), np.int64)
+    counts[:, 2] = outcome
+    covariance, optimum = (np.array(part, np.float64, order="C") for part in moments)
+    last = products.last_columns(layers, readout).mT.copy()  # a row for each output
+    own = np.array(networks.widths), flat, last
+    fixed = own, (covariance, optimum), integration, np.array(goals, float), times, counts
+    parts = max(1, min(thread_count(), batch))
+    spans = [np.array(s) for s in pairwise(np.linspace(0, batch, parts + 1).astype(np.int64))]
+    if parts == 1:
+        call(flow_members, *fixed, spans[0])
+    else:
+        call(flow_members, *fixed, np.zeros(2, np.int64))  # compiled before threads share it
+        with ThreadPoolExecutor(parts) as pool:
+            list(pool.map(lambda span: flow_members(*fixed, span), spans))
+    ends = np.cumsum([layer[0].size for layer in layers])[:-1]
+    pieces = np.split(flat, ends, axis=1)
+    weights = (piece.reshape(layer.shape) for piece, layer in zip(pieces, layers, strict=True))
+    return tuple(map(np.ascontiguousarray, weights)), times, counts
 
 
 def _later(solver: Solver, state: State, weights, time, taken, rejected, outcome) -> State:

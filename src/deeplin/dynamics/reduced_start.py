@@ -1,12 +1,14 @@
-"""The initial state of a wide network, drawn without forming any m-wide matrix (X-5)."""
+"""The initial states of wide networks, drawn without forming any m-wide matrix (X-5)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.problems import Problem
+from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.problems import Population, Problem
 
 POWER_STEPS = 40
 INSIDE, OUTSIDE = 0, 1
@@ -96,3 +98,77 @@ class ReducedStart:
 def _generator(words: np.ndarray, stream: int) -> np.random.Generator:
     """NumPy draws normals faster than JAX on a CPU, and nothing has to compile."""
     return np.random.default_rng(np.random.SeedSequence(words.tolist(), spawn_key=(stream,)))
+
+
+class Cases(NamedTuple):
+    """The runs to be simulated, one entry for each."""
+
+    starts: tuple[ReducedStart, ...]
+    populations: tuple[Population | None, ...]
+    single: bool
+    rates: np.ndarray
+    """Steps on the mean loss."""
+
+
+def cases_of(problem, words, population, depth, **values) -> Cases:
+    """One case for each run, after checking what was passed."""
+    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    single = words.ndim == 1 and isinstance(problem, Problem)
+    for given in problems:
+        _check_interpolates(given)
+    if len({(p.samples, p.dimension, p.outputs) for p in problems}) != 1:
+        raise InputError("the problems differ in shape; pass problems of one shape in each call.")
+    keys = np.atleast_2d(words)
+    runs = max(len(problems), len(keys))
+    L = whole_number("depth", depth, minimum=2)
+    problems = _spread("problem", problems, runs)
+    keys = _spread("key", list(keys), runs)
+    populations = _populations(population, problems)
+    widths = [whole_number("width", m) for m in _spread("width", values["width"], runs)]
+    alphas, betas = (
+        [positive_number(name, v, zero_allowed=True) for v in _spread(name, values[name], runs)]
+        for name in ("alpha", "beta")
+    )
+    rates = [
+        positive_number("learning_rate", v) for v in _spread("learning_rate", values["rate"], runs)
+    ]
+    starts = tuple(
+        ReducedStart.draw(p, k, width=m, depth=L, alpha=a, beta=b)
+        for p, k, m, a, b in zip(problems, keys, widths, alphas, betas, strict=True)
+    )
+    return Cases(starts, tuple(populations), single, np.array(rates))
+
+
+def _spread(name: str, values: Any, runs: int) -> list:
+    """One value for each run."""
+    listed = values if isinstance(values, list) else np.atleast_1d(values).tolist()
+    if len(listed) not in (1, runs):
+        raise InputError(
+            f"{name} holds {len(listed)} values for {runs} run(s); pass one, or one for each run."
+        )
+    return listed if len(listed) == runs else listed * runs
+
+
+def _populations(population, problems: list[Problem]) -> list[Population | None]:
+    if population is None:
+        return [None] * len(problems)
+    given = [population] if isinstance(population, Population) else list(population)
+    spread = _spread("population", given, len(problems))
+    for source, problem in zip(spread, problems, strict=True):
+        source.require_fit(problem)
+    return spread
+
+
+def _check_interpolates(problem: Problem) -> None:
+    """d > n and XXᵀ invertible: only then is there a minimum-norm interpolant (BO-A5)."""
+    n, d = problem.samples, problem.dimension
+    if d <= n:
+        raise InputError(
+            f"the problem has {d} inputs and {n} samples; interpolation of arbitrary targets needs "
+            "more inputs than samples. Pass fewer samples, or use gradient_descent."
+        )
+    if problem.rank < n:
+        raise InputError(
+            f"XXᵀ is singular: the {n} rows of X have rank {problem.rank}. Remove repeated or "
+            "dependent rows."
+        )

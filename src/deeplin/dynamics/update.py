@@ -242,9 +242,7 @@ def update_of(
     optimizer: Any,
 ) -> Update:
     """The update a caller asks for."""
-    beta = positive_number("momentum", momentum, zero_allowed=True)
-    if beta >= 1:
-        raise InputError(f"momentum is {beta:g}; pass a number from 0 up to but below 1.")
+    beta = check_momentum(momentum)
     decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
     if nesterov and not beta:
         raise InputError("nesterov=True needs momentum; pass momentum between 0 and 1 with it.")
@@ -252,6 +250,14 @@ def update_of(
         raise InputError("an optimizer has its own momentum; pass momentum=0, or no optimizer.")
     method = Method(ensemble.layout, bool(nesterov), _checked(optimizer, rates))
     return Update(method, rates.matrix(ensemble), beta, decay, rates.schedule, batches)
+
+
+def check_momentum(momentum: float) -> float:
+    """β, from 0 to below 1."""
+    beta = positive_number("momentum", momentum, zero_allowed=True)
+    if beta >= 1:
+        raise InputError(f"momentum is {beta:g}; pass a number from 0 up to but below 1.")
+    return beta
 
 
 def _checked(optimizer: Any, rates: Rates) -> Any:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
 from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
@@ -18,16 +18,16 @@ from deeplin.dynamics.flow import gradient_flow
 from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.rank_steps import RankSteps, Target
 from deeplin.dynamics.recording import Recorder, steps_to_record
-from deeplin.dynamics.reduced_start import ReducedStart
+from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import DIVERGED, STATUS, Run
 from deeplin.dynamics.state import Rules, State, drive
-from deeplin.dynamics.wide_cases import Cases, Orders, cases_of, orders_of
-from deeplin.dynamics.wide_run import Layers, UnstableStep, WideRun
+from deeplin.dynamics.update import check_momentum
+from deeplin.dynamics.wide_run import Layers, Simulation, UnstableStep, WideRun
 from deeplin.interrupt import hearing
 from deeplin.kernels.compiling import thread_count
 from deeplin.networks import Layout, Network
-from deeplin.networks.products import product
+from deeplin.networks.products import gap, product
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
 
@@ -87,23 +87,46 @@ def simulate_wide(
     )
     if dynamics not in DYNAMICS:
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
-    orders = orders_of(dynamics, loss_target, max_steps, momentum, record_every)
+    orders = _orders(dynamics, loss_target, max_steps, momentum, record_every)
     wide = DYNAMICS[dynamics](cases, orders)
     if np.any(np.atleast_1d(np.asarray(wide.status)) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=4)
     return wide
 
 
-def _descend(cases: Cases, orders: Orders) -> WideRun:
+class _Orders(NamedTuple):
+    """What every run is told."""
+
+    loss_target: float
+    max_steps: int
+    momentum: float
+    record_every: int | None
+
+
+def _orders(dynamics: str, loss_target, max_steps, momentum, record_every) -> _Orders:
+    """What every run is told, after checking it."""
+    orders = _Orders(
+        positive_number("loss_target", loss_target, zero_allowed=True),
+        whole_number("max_steps", max_steps),
+        check_momentum(momentum),
+        None if record_every is None else whole_number("record_every", record_every),
+    )
+    if dynamics == "flow" and orders.momentum:
+        raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
+    return orders
+
+
+def _descend(cases: Cases, orders: _Orders) -> WideRun:
     """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
     problems = [start.problem for start in cases.starts]
     q, n, rates = problems[0].outputs, problems[0].samples, cases.rates / problems[0].outputs
     layers = _together([start.layers for start in cases.starts])
     ensemble = Ensemble(Layout.of(Network([layer[0] for layer in layers])), layers, (), False)
     targets = [Target(p.spectrum.eigenvalues, p.spectrum.coordinates) for p in problems]
-    pairs = zip(targets, cases.starts, strict=True)
-    level = [max(_risk(*pair), pair[1].problem.target_moment) for pair in pairs]
-    rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * np.array(level))
+    maps = zip(targets, (product(start.layers) for start in cases.starts), strict=True)
+    risks = [gap(target.eigenvalues, theta - target.optimum) for target, theta in maps]
+    level = np.maximum(risks, [problem.target_moment for problem in problems])
+    rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * level)
     steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
 
     def measure(states: Sequence[State]) -> dict[str, np.ndarray]:
@@ -116,7 +139,7 @@ def _descend(cases: Cases, orders: Orders) -> WideRun:
     records = recorder.records()
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
     path = records["path"] * rates / n * np.sqrt(n)
-    made = cases.simulation(records["step"], recorder.snapshots, records["risk"], path)
+    made = Simulation(*cases[:3], records["step"], recorder.snapshots, records["risk"], path)
     return WideRun(
         made,
         status=made.one_or_all([STATUS[int(outcome)] for outcome in end.outcome]),
@@ -124,12 +147,6 @@ def _descend(cases: Cases, orders: Orders) -> WideRun:
         learning_rate=made.one_or_all(rates.tolist()),
         momentum=orders.momentum,
     )
-
-
-def _risk(target: Target, start: ReducedStart) -> float:
-    """R at the start."""
-    difference = product(start.layers) - target.optimum
-    return float(target.eigenvalues @ np.sum(difference**2, axis=1))
 
 
 def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
@@ -145,7 +162,7 @@ def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
     return tuple(np.stack([padded(layers[k], k) for layers in members]) for k in range(last + 1))
 
 
-def _flow(cases: Cases, orders: Orders) -> WideRun:
+def _flow(cases: Cases, orders: _Orders) -> WideRun:
     """Gradient flow dW/dt = −∇R to the same loss, observed at geometrically spaced times."""
     sharpest = max(start.curvature() for start in cases.starts)
     first = 0.01 / sharpest if sharpest > 0 else 1.0
@@ -159,7 +176,7 @@ def _flow(cases: Cases, orders: Orders) -> WideRun:
     layers = [_together(members) for members in zip(*(o.layers for o in observed), strict=True)]
     when, risk, path = (np.stack(column, 1) for column in list(zip(*observed, strict=True))[:3])
     root = np.sqrt(cases.starts[0].problem.samples)
-    made = cases.simulation(when.max(axis=1), layers, risk, path / root)
+    made = Simulation(*cases[:3], when.max(axis=1), layers, risk, path / root)
     return WideRun(
         made,
         status=made.one_or_all([run.status for run in runs]),
@@ -170,7 +187,7 @@ def _flow(cases: Cases, orders: Orders) -> WideRun:
     )
 
 
-def _flow_of(start: ReducedStart, orders: Orders, times: list[float]) -> Run:
+def _flow_of(start: ReducedStart, orders: _Orders, times: list[float]) -> Run:
     problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
     goal = problem.outputs * orders.loss_target - problem.minimal_risk
     return gradient_flow(

@@ -23,7 +23,7 @@ NARROW = 8
 
 def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]:
     """V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
-    products = [_columns(weights, readout)]
+    products = [last_columns(weights, readout)]
     for weight in reversed(weights):
         products.append(weight.mT @ products[-1])
     return products[::-1]
@@ -31,7 +31,7 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
 
 def product(weights: Sequence[A], readout: A | None = None) -> A:
     """Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
-    result = _columns(weights, readout)
+    result = last_columns(weights, readout)
     for weight in reversed(weights):
         result = weight.mT @ result
     return result
@@ -96,7 +96,7 @@ def _imbalance(lower: A, upper: A) -> A:
     return difference
 
 
-def _columns(weights: Sequence[A], readout: A | None) -> Any:
+def last_columns(weights: Sequence[A], readout: A | None = None) -> Any:
     """V_L: p as a column, or the identity, with the leading axes of the weights."""
     last = weights[-1]
     arrays = last.__array_namespace__()

@@ -10,6 +10,7 @@ import numpy as np
 
 from deeplin.checks import InputError, finite_array, positive_number
 from deeplin.door import door
+from deeplin.problems.problem import Problem
 
 LARGEST_DENSE = 5000
 """Beyond this dimension no d×d matrix is formed behind the caller's back."""
@@ -166,6 +167,14 @@ class Population:
     def spectrum(self) -> np.ndarray:
         """Eigenvalues of Σ, largest first."""
         return covariance_spectrum(self.covariance)
+
+    def require_fit(self, problem: Problem) -> None:
+        """Raise unless Θ* maps the problem's inputs to its targets."""
+        if self.optimum.shape != (problem.dimension, problem.outputs):
+            raise InputError(
+                f"the population has Θ* of shape {self.optimum.shape} and the problem "
+                f"{problem.dimension} inputs and {problem.outputs} output(s); pass matching ones."
+            )
 
     def risk(self, theta):
         """Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)) (BO-risk)."""

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, finite_array, positive_number, require_size, whole_number
+from deeplin.checks import InputError, finite_array, require_size, whole_number
+from deeplin.dynamics.update import check_momentum
 from deeplin.problems import Problem
 
 
@@ -68,11 +69,3 @@ def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
     """
     beta = check_momentum(momentum)
     return (2 + 2 * beta) / (1 + 2 * beta) if nesterov else 2 + 2 * beta
-
-
-def check_momentum(momentum: float) -> float:
-    """β, from 0 to below 1."""
-    beta = positive_number("momentum", momentum, zero_allowed=True)
-    if beta >= 1:
-        raise InputError(f"momentum is {momentum}; pass a number from 0 to below 1.")
-    return beta

@@ -6,8 +6,9 @@ from typing import Any
 
 from deeplin.checks import InputError, positive_number
 from deeplin.door import door
+from deeplin.dynamics.update import check_momentum
 from deeplin.problems import Problem
-from deeplin.theory.architecture import check_momentum, stability_limit
+from deeplin.theory.architecture import stability_limit
 from deeplin.theory.minimizers.minimal_sharpness import (
     geometric_mean,
     layer_rates,

@@ -65,12 +65,8 @@ class Interpolation(Context):
         population: Population | None = None,
         constants: Constants | None = None,
     ):
-        shape = (problem.dimension, problem.outputs)
-        if population is not None and population.optimum.shape != shape:
-            raise InputError(
-                f"the population has Θ* of shape {population.optimum.shape} and the problem "
-                f"{problem.dimension} inputs and {problem.outputs} output(s); pass matching ones."
-            )
+        if population is not None:
+            population.require_fit(problem)
         super().__init__(problem, run, flow_tolerance=flow_tolerance)
         self.population = population
         self.constants = constants or Constants()

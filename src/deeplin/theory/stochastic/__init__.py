@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.checks import InputError, finite_array, whole_number
+from deeplin.dynamics.update import check_momentum
 from deeplin.networks import Network, check_fits, gap_of_map, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
-from deeplin.theory.architecture import check_momentum
 from deeplin.theory.context import Context
 from deeplin.theory.minimizers.minimal_sharpness import flattest_network, minimal_sharpness
 from deeplin.theory.registry import Check, NotApplicable, statement
