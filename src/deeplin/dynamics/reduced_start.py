@@ -77,22 +77,17 @@ class ReducedStart:
 
     def outside(self) -> np.ndarray:
         """N = VᵀW_1(0)(I − P_X), r×d: α times a Gaussian matrix without its part on the data."""
-        return self.alpha * self._beside_data(self._gaussian()).T
+        return self.alpha * self.problem.spectrum.beside(self._gaussian()).T
 
     def perpendicular(self, backward: np.ndarray) -> np.ndarray:
         """Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
         if self.alpha == 0:
             return np.zeros((self.problem.dimension, backward.shape[1]))
-        return self.alpha * self._beside_data(self._gaussian() @ backward)
+        return self.alpha * self.problem.spectrum.beside(self._gaussian() @ backward)
 
     def _gaussian(self) -> np.ndarray:
         random = _generator(self.words, OUTSIDE)
         return random.standard_normal((self.problem.dimension, self.width))
-
-    def _beside_data(self, columns: np.ndarray) -> np.ndarray:
-        """(I − P_X) C."""
-        basis = self.problem.spectrum.vectors
-        return columns - basis @ (basis.T @ columns)
 
 
 def _generator(words: np.ndarray, stream: int) -> np.random.Generator:

@@ -43,6 +43,10 @@ class Spectrum(NamedTuple):
     vectors: np.ndarray
     coordinates: np.ndarray
 
+    def beside(self, columns: np.ndarray) -> np.ndarray:
+        """(I − P_X) C: the part of columns (…, d, k) that no sample sees."""
+        return columns - self.vectors @ (self.vectors.T @ columns)
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:

@@ -216,6 +216,17 @@ def products(risk: Callable, data: Any, trees: Any, vectors: Array) -> Array:
 
 
 @eqx.filter_jit
+def gradients(risk: Callable, data: Any, trees: Any) -> Array:
+    """∇R as a flat vector for each tree of a batch, (batch, parameters)."""
+
+    def one(tree):
+        function, vector = gradient(risk, data, tree)
+        return function(vector)
+
+    return over_batch(one)(trees)
+
+
+@eqx.filter_jit
 def dense(risk: Callable, data: Any, trees: Any) -> Array:
     """The Hessian matrices of a batch of trees by automatic differentiation (the oracle)."""
 

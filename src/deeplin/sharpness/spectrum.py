@@ -24,10 +24,9 @@ from deeplin.sharpness.operators import (
     check_subject,
     dense,
     extent,
-    gradient,
+    gradients,
     has_reduced_hessian,
     hessian_of,
-    over_batch,
     parameters,
     surface,
 )
@@ -96,7 +95,7 @@ def spectra(
     with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may get there
         slope = _gradients(problem, trees)
         aligned = (vectors @ slope[:, :, None])[..., 0] ** 2 / np.sum(slope**2, axis=1)[:, None]
-        trace, layers = _blocks(problem, trees)
+        trace, layers = blocks(problem, trees)
     return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
 
 
@@ -222,7 +221,7 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
     if not _linear(problem, trees):
-        return np.asarray(_flat_gradients(*surface(problem, trees), trees))
+        return np.asarray(gradients(*surface(problem, trees), trees))
     weights, readout = host_arrays(trees)
     backward = products.backward_products(weights, readout)
     optimum = problem.optimum.reshape(problem.dimension, -1)
@@ -231,16 +230,7 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     return np.concatenate([layer.reshape(len(layer), -1) for layer in layers], axis=1)
 
 
-@eqx.filter_jit
-def _flat_gradients(risk, data, trees) -> Array:
-    def one(tree):
-        function, vector = gradient(risk, data, tree)
-        return function(vector)
-
-    return over_batch(one)(trees)
-
-
-def _blocks(problem, trees) -> tuple[np.ndarray | None, np.ndarray | None]:
+def blocks(problem: Any, trees: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Trace, and the largest eigenvalue of each layer's own block; None beyond reach.
 
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).

@@ -4,14 +4,12 @@ from importlib import import_module
 
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
-    RidgelessRisk,
     RiskBound,
     RiskSplit,
     conditional_variance,
     interpolation_bound,
     minimum_norm_interpolant,
     random_start_bound,
-    ridgeless_risk,
     risk_split,
     spike_bound,
 )
@@ -21,6 +19,7 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
     effective_ranks,
 )
 from deeplin.theory.benign_overfitting.interpolation import Constants
+from deeplin.theory.benign_overfitting.ridgeless import RidgelessRisk, ridgeless_risk
 from deeplin.theory.certificate import Certificate, certify
 from deeplin.theory.critical_rate import critical_learning_rate, layerwise_sharpness
 from deeplin.theory.minimizers import (

@@ -9,6 +9,7 @@ from jaxtyping import Float
 
 from deeplin.checks import InputError, finite_array, require_size, whole_number
 from deeplin.dynamics.update import check_momentum
+from deeplin.networks import Network
 from deeplin.problems import Problem
 
 
@@ -43,6 +44,12 @@ def numerical_rank(singular: Float[np.ndarray, " k"], size: int) -> int:
     return int(np.count_nonzero(singular > np.finfo(float).eps * size * singular[0]))
 
 
+def is_white(problem: Problem) -> bool:
+    """Whether Σ̂ = cI on its range, up to a relative spread of 1e-9."""
+    high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
+    return high - low <= 1e-9 * high
+
+
 def require_width(hidden: int, rank: int, depth: int) -> int:
     """A width of the hidden layers at which a map of this rank is possible."""
     width = whole_number("width", hidden)
@@ -53,6 +60,29 @@ def require_width(hidden: int, rank: int, depth: int) -> int:
             f"Pass a width of at least {rank}."
         )
     return width
+
+
+def aligned_network(
+    rows: Float[np.ndarray, "k d"],
+    scale: Any,
+    columns: Float[np.ndarray, "q k"],
+    depth: int,
+    width: int,
+    readout: Float[np.ndarray, " m"] | None = None,
+) -> Network:
+    """W_1 = E·rows, W_2 … W_{L−1} = E diag(scale) Eᵀ and W_L = columns·Eᵀ, E = (I 0)ᵀ.
+
+    Minimisers that attain a bound are of this form: every hidden layer uses k units. With a
+    read-out p its direction takes the place of `columns`' one output; for L = 1, W_1 is their
+    product.
+    """
+    require_width(width, len(rows), depth)
+    if readout is not None:
+        columns = np.outer(readout / np.linalg.norm(readout), columns[0])
+    if depth == 1:
+        return Network([columns @ rows], readout)
+    E = np.eye(width)[:, : len(rows)]
+    return Network([E @ rows, *[E * scale @ E.T] * (depth - 2), columns @ E.T], readout)
 
 
 def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:

@@ -91,7 +91,7 @@ def reduced_width(context: Interpolation) -> Check:
 def minimum_norm_condition(context: Interpolation) -> Check:
     """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
     context.require_wide_data()
-    outside = context.beside_data(np.swapaxes(context.initial[0], -1, -2))
+    outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
     reached = np.linalg.norm(outside @ _subspaces(context)[0], axis=(-1, -2))
     above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
     return Check(

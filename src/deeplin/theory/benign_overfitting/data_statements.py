@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from deeplin.problems.population import Factored
+from deeplin.theory.benign_overfitting import noise_cost
 from deeplin.theory.benign_overfitting.effective_ranks import (
     effective_index,
     effective_ranks,
     spike,
 )
 from deeplin.theory.benign_overfitting.interpolation import Interpolation
-from deeplin.theory.benign_overfitting.risk import noise_cost
 from deeplin.theory.registry import Check, NotApplicable, by_construction, statement, value
 
 

@@ -145,7 +145,7 @@ def printed_zero_case(context: Interpolation) -> Check:
 def perpendicular_from_first_layer(context: Interpolation) -> Check:
     """Projecting the product, or the first layer before multiplying."""
     context.require_wide_data()
-    first = context.beside_data(np.swapaxes(context.weights[0], -1, -2))
+    first = context.problem.spectrum.beside(np.swapaxes(context.weights[0], -1, -2))
     difference = context.perpendicular - first @ context.backward[1]
     return Check(
         np.linalg.norm(difference, axis=(-1, -2)),
@@ -167,7 +167,7 @@ def first_layer_beside_data(context: Interpolation) -> Check:
     context.require_wide_data()
     change = np.swapaxes(context.weights[0] - context.initial[0], -1, -2)
     return Check(
-        np.linalg.norm(context.beside_data(change), axis=(-1, -2)),
+        np.linalg.norm(context.problem.spectrum.beside(change), axis=(-1, -2)),
         0.0,
         scale=np.maximum(context.layer_norms[..., 0], context.layer_norms[:1, :, 0]),
         hypotheses=context.stays_finite(),

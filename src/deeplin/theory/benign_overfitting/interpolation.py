@@ -143,17 +143,12 @@ class Interpolation(Context):
     @cached_property
     def perpendicular(self) -> np.ndarray:
         """Θ_⊥ = (I − P_X)Θ, (records, batch, d, q)."""
-        return self.beside_data(self.backward[0])
+        return self.problem.spectrum.beside(self.backward[0])
 
     @cached_property
     def perpendicular_norm(self) -> np.ndarray:
         """‖Θ_⊥‖_F, (records, batch)."""
         return np.linalg.norm(self.perpendicular, axis=(-1, -2))
-
-    def beside_data(self, columns: np.ndarray) -> np.ndarray:
-        """(I − P_X) C."""
-        basis = self.problem.spectrum.vectors
-        return columns - basis @ (basis.T @ columns)
 
     @cached_property
     def bound(self) -> np.ndarray:

@@ -11,6 +11,7 @@ from deeplin.theory.benign_overfitting import (
     RiskBound,
     RiskSplit,
     interpolation_bound,
+    noise_cost,
     random_start_bound,
     risk_split,
     spike_bound,
@@ -22,7 +23,6 @@ from deeplin.theory.benign_overfitting.data_statements import (
 )
 from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks
 from deeplin.theory.benign_overfitting.interpolation import Interpolation
-from deeplin.theory.benign_overfitting.risk import noise_cost
 from deeplin.theory.registry import Check, NotApplicable, statement
 
 

@@ -11,7 +11,7 @@ from deeplin.checks import whole_number
 from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.architecture import architecture, numerical_rank, require_width
+from deeplin.theory.architecture import aligned_network, architecture, numerical_rank
 from deeplin.theory.secular import largest_eigenvalue_of_update
 
 
@@ -44,11 +44,10 @@ def balanced_factors(
     size = 1.0 if readout is None else float(np.linalg.norm(readout))
     right, values, left = np.linalg.svd(product / size, full_matrices=False)
     rank = numerical_rank(values, max(product.shape))
-    hidden = require_width(max(product.shape) if width is None else width, rank, L)
-    last = left[:rank].T if readout is None else np.outer(readout / size, left[:rank, 0])
-    bases = [right[:, :rank], *[np.eye(hidden)[:, :rank]] * (L - 1), last]
+    hidden = max(product.shape) if width is None else width
     share = values[:rank] ** (1 / L)
-    return Network([bases[k + 1] * share @ bases[k].T for k in range(L)], readout)
+    first, last = share[:, None] * right[:, :rank].T, left[:rank].T
+    return aligned_network(first, share, last * share if L > 1 else last, L, hidden, readout)
 
 
 @door

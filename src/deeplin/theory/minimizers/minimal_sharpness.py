@@ -15,9 +15,9 @@ from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory.architecture import (
     Architecture,
+    aligned_network,
     architecture,
     numerical_rank,
-    require_width,
     stability_limit,
 )
 from deeplin.theory.secular import root
@@ -134,16 +134,11 @@ def flattest_network(
     """W_1 = UᵀΘ*/t, and W_2 … W_L partial isometries of equal norm with product tU (X-7)."""
     right, values, left = np.linalg.svd(optimum, full_matrices=False)
     rank = numerical_rank(values, max(optimum.shape))
-    width = require_width(hidden or len(optimum), rank, depth)
     norm = 1.0 if readout is None else float(np.linalg.norm(readout))
-    onto = left[:rank].T if readout is None else np.outer(readout / norm, left[:1, 0])
-    through = np.eye(width)[:, :rank]
+    size = (suffix_norm / norm) ** (1 / (depth - 1)) if depth > 1 else 1.0
     first = values[:rank, None] * right[:, :rank].T / suffix_norm
-    if depth == 1:
-        return Network([onto @ first], readout)
-    size = (suffix_norm / norm) ** (1 / (depth - 1))
-    middle = [size * through @ through.T] * (depth - 2)
-    return Network([through @ first, *middle, size * onto @ through.T], readout)
+    width = hidden or len(optimum)
+    return aligned_network(first, size, size * left[:rank].T, depth, width, readout)
 
 
 def layer_rates(rates: Any, depth: int | None = None) -> Float[np.ndarray, " L"]:

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from deeplin.door import door
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory.architecture import architecture, numerical_rank, require_width
+from deeplin.theory.architecture import aligned_network, architecture, numerical_rank
 
 
 @dataclass(frozen=True)
@@ -44,20 +44,15 @@ class MinimalTrace:
         With T = exact/2L the scales a² = ν tr Σ̂/T, b² = qν/T and c² = ν²/T make all L terms equal.
         """
         L, nu, share = self.depth, self.nuclear_norm, self.exact / (2 * self.depth)
-        rank = len(self.values)
-        width = require_width(hidden or len(self.optimum), rank, L)
-        roots = np.sqrt(self.values)
+        width, roots = hidden or len(self.optimum), np.sqrt(self.values)
         rows = self.left.T @ self.optimum.T
         norm = 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
-        onto = self.left if self.readout is None else np.outer(self.readout / norm, self.left[0])
         if L == 1:
-            return Network([onto @ rows / norm], self.readout)
+            return aligned_network(rows / norm, 1.0, self.left, L, width, self.readout)
         outputs = len(self.left) * norm**2
         a, b, c = np.sqrt([nu * self.input_power / share, nu * outputs / share, nu**2 / share])
-        through = np.eye(width)[:, :rank]
-        middle = [c * through @ through.T] * (L - 2)
-        last = b / norm * (onto * roots) @ through.T
-        return Network([a * through @ (rows / roots[:, None]), *middle, last], self.readout)
+        first, last = a * rows / roots[:, None], b / norm * self.left * roots
+        return aligned_network(first, c, last, L, width, self.readout)
 
 
 @door

@@ -12,12 +12,10 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.problems import Problem
+from deeplin.theory.architecture import is_white, numerical_rank
 from deeplin.theory.context import Context
 from deeplin.theory.registry import Check, statement
 from deeplin.theory.secular import root
-
-WHITE = 1e-9
-"""Relative spread of the nonzero eigenvalues up to which inputs count as white."""
 
 
 @dataclass(frozen=True)
@@ -111,16 +109,15 @@ def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orb
     """
     problem.require_signal("the orbits of the modes")
     high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
-    if high - low > WHITE * high:
+    if not is_white(problem):
         raise InputError(
             "modes move apart from one another for white inputs (Σ̂ = cI) only; the eigenvalues of "
             f"Σ̂ run from {low:.4g} to {high:.4g}. Whiten the inputs."
         )
     sizes = np.linalg.svd(problem.spectrum.coordinates, compute_uv=False)
-    floor = np.finfo(float).eps * max(problem.spectrum.coordinates.shape) * sizes[0]
+    rank = numerical_rank(sizes, max(problem.spectrum.coordinates.shape))
     return tuple(
-        balanced_orbit(float(size), depth, learning_rate, (high + low) / 2)
-        for size in sizes[sizes > floor]
+        balanced_orbit(float(size), depth, learning_rate, (high + low) / 2) for size in sizes[:rank]
     )
 
 

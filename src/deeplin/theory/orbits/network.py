@@ -9,10 +9,8 @@ steps with the damping ‖F‖² converge quadratically all the same (Yamashita 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
@@ -21,6 +19,7 @@ from jaxtyping import Float
 from deeplin.checks import InputError, positive_number, require_float64
 from deeplin.networks import Network, landscape, products
 from deeplin.problems import Problem
+from deeplin.sharpness.operators import dense, gradients
 
 MOST = 2000
 """Parameters up to which a dense Hessian is worth its cost."""
@@ -121,7 +120,8 @@ class _Descent:
 
     def __call__(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """T(θ) and DT(θ)."""
-        slope, hessian = map(np.asarray, _derivatives(self.risk, self.data, self.network(theta)))
+        here = self.network(theta).with_batch()
+        slope, hessian = (np.asarray(f(self.risk, self.data, here))[0] for f in (gradients, dense))
         return theta - self.rate * slope, np.eye(len(theta)) - self.rate * hessian
 
     def twice(self, theta: np.ndarray):
@@ -129,17 +129,6 @@ class _Descent:
         there, first = self(theta)
         back, second = self(there)
         return there, back - theta, second @ first
-
-
-@partial(jax.jit, static_argnums=0)
-def _derivatives(risk, data, network: Network):
-    """∇R and the Hessian, over flat weights."""
-    theta, unravel = ravel_pytree(network.weights)
-
-    def value(flat):
-        return risk(data, Network(unravel(flat), network.readout, network.activation))
-
-    return jax.grad(value)(theta), jax.hessian(value)(theta)
 
 
 def _newton(descent: _Descent, theta: np.ndarray):

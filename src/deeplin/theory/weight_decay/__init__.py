@@ -14,16 +14,19 @@ from deeplin.door import door
 from deeplin.networks import Network, gap_of_map, host_arrays, products
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.theory.architecture import Architecture, architecture, numerical_rank, stability_limit
+from deeplin.theory.architecture import (
+    Architecture,
+    architecture,
+    is_white,
+    numerical_rank,
+    stability_limit,
+)
 from deeplin.theory.context import Context
 from deeplin.theory.minimizers.balanced import balanced_factors
 from deeplin.theory.registry import Check, statement
 from deeplin.theory.secular import largest_eigenvalue_of_arrow
 from deeplin.theory.weight_decay.path import RidgePath
 from deeplin.theory.weight_decay.several import collapse_of_several, decayed_several
-
-WHITE = 1e-9
-"""Relative spread of the nonzero eigenvalues up to which data count as white."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ def decayed_minimum(
     if rank == 1:
         shrunk = _shrunk(eigenvalues, values[0] * left[:, 0], L, scaled)
         found = np.outer(shrunk, right[0])
-    elif _is_white(problem):
+    elif is_white(problem):
         level = np.array([np.mean(eigenvalues)])
         sizes = [_shrunk(level, values[i : i + 1], L, scaled)[0] for i in range(rank)]
         found = (left[:, :rank] * np.array(sizes)) @ right[:rank]
@@ -196,11 +199,6 @@ def _curvature_of_risk(
         np.sqrt(L - 1) * (2 * c * eigenvalues - 2 * decay) * u,
         2 * c * (L - 1) * float(eigenvalues @ u**2) + 2 * decay * (2 - L),
     )
-
-
-def _is_white(problem: Problem) -> bool:
-    high, low = problem.largest_eigenvalue, problem.smallest_eigenvalue
-    return high - low <= WHITE * high
 
 
 @statement(
