@@ -1,8 +1,7 @@
 """Descent of single linear networks, each step a rank-q update of every layer, as a dynamics.
 
 On a diagonal covariance (any problem, in the eigenbasis of Σ̂) a step needs only the q backward
-products, the q forward products and a rank-q update. Every run may have its own problem. Runs are
-taken by threads, without Python's lock.
+products, the q forward products and a rank-q update. Every run may have its own problem.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -40,7 +40,29 @@ class Target(NamedTuple):
     floor: float = 0.0
 
 
-class RankSteps(Stepwise):
+class OneByOne(Stepwise):
+    """Runs taken one after another, by threads, without Python's lock."""
+
+    pace: Pace
+
+    def take(self, run: int, state: State, after: State, until: int) -> None:
+        """One run from `state` to step `until`, written into `after`."""
+        raise NotImplementedError
+
+    def advance(self, state: State, until: int) -> State:
+        """Take the running members to step `until`, or a piece of the way."""
+        running = np.flatnonzero(state.running)
+        until = self.pace.next(int(np.max(state.steps[running], initial=0)), until)
+        after = jax.tree.map(np.array, state)
+
+        def one(run: int) -> None:
+            self.take(run, state, after, until)
+
+        list((_threads().map if len(running) > 1 else map)(one, running.tolist()))
+        return after
+
+
+class RankSteps(OneByOne):
     """Descent of each run on its own target; networks of one shape, inputs in the eigenbasis.
 
     A run that breaks the ceiling goes back to the step before, whose weights are still finite: by
@@ -72,30 +94,19 @@ class RankSteps(Stepwise):
         nothing = np.zeros(self.ensemble.size)
         return State.start(weights, Memory(velocity, nothing, np.full_like(nothing, np.nan)))
 
-    def advance(self, state: State, until: int) -> State:
-        """Take the running members to step `until`, or a piece of the way."""
-        running = np.flatnonzero(state.running)
-        clock = int(np.max(state.steps[running], initial=0))
-        until = self.pace.next(clock, until)
-        copies = [np.array(item) for item in (state.outcome, state.steps, *state.memory[1:])]
-        outcome, steps, path, risk = copies
-        weights, velocity = ([np.array(w) for w in ws] for ws in (state.weights, state.memory[0]))
-
-        def one(run: int) -> None:
-            begun = (until - clock, float(path[run]))
-            found = self._run(run, state, begun)
-            if found[0] == LOST and found[1] > 0:
-                del self.packed[run]
-                lost, at = LOST, found[1]
-                found = (lost, at, *self._run(run, state, (at - 1, begun[1]))[2:])
-            outcome[run], steps[run] = found[0], steps[run] + found[1]
-            risk[run], path[run] = found[2:]
-            for flat, layers in zip(self.packed[run], (weights, velocity), strict=True):
-                if layers:
-                    self._unpack(flat, run, layers)
-
-        list((_threads().map if len(running) > 1 else map)(one, running.tolist()))
-        return State(tuple(weights), Memory(tuple(velocity), path, risk), outcome, steps)
+    def take(self, run: int, state: State, after: State, until: int) -> None:
+        """One run to step `until`."""
+        risk, path = after.memory.risk, after.memory.path
+        begun, steps = float(path[run]), until - int(state.steps[run])
+        found = self._run(run, state, (steps, begun))
+        if found[0] == LOST and found[1] > 0:
+            del self.packed[run]
+            found = (*found[:2], *self._run(run, state, (found[1] - 1, begun))[2:])
+        after.outcome[run], after.steps[run] = found[0], after.steps[run] + found[1]
+        risk[run], path[run] = found[2:]
+        for flat, layers in zip(self.packed[run], (after.weights, after.memory[0]), strict=True):
+            if layers:
+                self._unpack(flat, run, layers)
 
     def _run(
         self, run: int, state: State, begun: tuple[int, float]
@@ -121,7 +132,7 @@ class RankSteps(Stepwise):
         shapes = zip(layers, self.widths[1:], self.widths[:-1], strict=True)
         return np.concatenate([_pad(np.asarray(w)[run], m, n).ravel() for w, m, n in shapes])
 
-    def _unpack(self, flat: np.ndarray, run: int, layers: list[np.ndarray]) -> None:
+    def _unpack(self, flat: np.ndarray, run: int, layers: tuple[np.ndarray, ...]) -> None:
         start = 0
         for layer, m, n in zip(layers, self.widths[1:], self.widths[:-1], strict=True):
             padded = flat[start : start + m * n].reshape(m, n)
@@ -175,7 +186,7 @@ class EigenSteps(Stepwise):
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_count(), "wide")
+    return ThreadPoolExecutor(thread_count(), "runs")
 
 
 def _padded(size: int) -> int:

@@ -1,25 +1,20 @@
-"""Descent of ReLU networks one by one, the units of a layer in lanes, as a dynamics.
-
-Runs are taken by threads, without Python's lock.
-"""
+"""Descent of ReLU networks one by one, the units of a layer in lanes, as a dynamics."""
 
 from __future__ import annotations
-
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 
 import numpy as np
 
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, Stepwise
+from deeplin.dynamics.rank_steps import OneByOne
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
 from deeplin.dynamics.update import Update
-from deeplin.kernels.compiling import call, kernel_digest, thread_count
+from deeplin.kernels.compiling import call, kernel_digest
 from deeplin.kernels.lanes import LANES
 from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel, write_columns
 from deeplin.networks import Network
 
 
-class ReluSteps(Stepwise):
+class ReluSteps(OneByOne):
     """Descent of each run of a batch on all rows of the data."""
 
     def __init__(self, objective: Objective, ensemble: Ensemble, rules: Rules, update: Update):
@@ -39,25 +34,15 @@ class ReluSteps(Stepwise):
         """The state before the first step."""
         return State.start(tuple(map(np.asarray, self.ensemble.weights)))
 
-    def advance(self, state: State, until: int) -> State:
-        """Take the running members to step `until`, or a piece of the way."""
-        running = np.flatnonzero(state.running)
-        clock = int(np.max(state.steps[running], initial=0))
-        until = self.pace.next(clock, until)
-        outcome, steps = np.array(state.outcome), np.array(state.steps)
-        weights = [np.array(layer) for layer in state.weights]
-
-        def one(run: int) -> None:
-            now, before = self._layers(run, state)
-            steps[run], value = self._descend(run, clock, until)
-            if not abs(value) <= self.rules.ceiling[run]:
-                outcome[run] = LOST
-            else:
-                outcome[run] = REACHED if value <= self.rules.goal[run] else RUNNING
-            self._unpack(before if outcome[run] == LOST else now, run, weights)
-
-        list((_threads().map if len(running) > 1 else map)(one, running.tolist()))
-        return State(tuple(weights), (), outcome, steps)
+    def take(self, run: int, state: State, after: State, until: int) -> None:
+        """One run to step `until`."""
+        now, before = self._layers(run, state)
+        after.steps[run], value = self._descend(run, int(state.steps[run]), until)
+        if not abs(value) <= self.rules.ceiling[run]:
+            after.outcome[run] = LOST
+        else:
+            after.outcome[run] = REACHED if value <= self.rules.goal[run] else RUNNING
+        self._unpack(before if after.outcome[run] == LOST else now, run, after.weights)
 
     def _descend(self, run: int, clock: int, until: int) -> tuple[int, float]:
         """The step reached by a call of the kernel, and R there."""
@@ -94,17 +79,12 @@ class ReluSteps(Stepwise):
             self.packed[run] = now, Layers(*map(np.copy, now))
         return self.packed[run]
 
-    def _unpack(self, layers: Layers, run: int, weights: list[np.ndarray]) -> None:
+    def _unpack(self, layers: Layers, run: int, weights: tuple[np.ndarray, ...]) -> None:
         rows = (*layers.middle, layers.last)
         for packed, layer in zip(rows, weights[1:], strict=True):
             _, m, n = layer.shape
             layer[run] = packed.reshape(len(packed), -1)[:m, :n]
         weights[0][run] = layers.first.reshape(len(layers.first), -1)[:, : self.widths[1]].T
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_count(), "relu")
 
 
 def _lanes(units: int) -> int:

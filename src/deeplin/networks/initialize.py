@@ -116,11 +116,7 @@ def identity_middle(
     def draw(key, _):
         first, last = jax.random.split(key)
         middle = (jnp.eye(m),) * (L - 2)
-        return (
-            a * standard_normal(first, (m, d)),
-            *middle,
-            b * standard_normal(last, (q, m)),
-        )
+        return (a * standard_normal(first, (m, d)), *middle, b * standard_normal(last, (q, m)))
 
     return Network(_draw(draw, key, 1.0))
 

@@ -49,7 +49,10 @@ def start_by_name(
     m = whole_number("width", default_width(problem) if width is None else width)
     if name not in STARTS:
         raise InputError(f"initialization is {name!r}; pass one of {', '.join(STARTS)}.")
-    scale = default_scale(name, problem, L, m) if scale is None else scale
+    if scale is None and name not in SCALES:
+        problem.require_signal("a scale that fits the solution")
+        scale = 0.5 * problem.optimum_norm ** (1 / L) / np.sqrt(m)
+    scale = SCALES[name] if scale is None else scale
     widths = (d, *[m] * (L - 1), q)
     if name == "gaussian":
         return initialize.gaussian(key, widths, scale, activation=activation)
@@ -69,11 +72,3 @@ def start_by_name(
 def default_width(problem: Problem) -> int:
     """At most 32 hidden units, and never fewer than the solution may need."""
     return max(min(problem.dimension, 32), min(problem.dimension, problem.outputs))
-
-
-def default_scale(name: str, problem: Problem, depth: int, width: int) -> float:
-    """The scale of a start where none is given."""
-    if name in SCALES:
-        return SCALES[name]
-    problem.require_signal("a scale that fits the solution")
-    return 0.5 * problem.optimum_norm ** (1 / depth) / np.sqrt(width)

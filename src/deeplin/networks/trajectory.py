@@ -41,7 +41,7 @@ class Trajectory(eqx.Module):
     def of(cls, trees: Sequence[PyTree], batched: bool) -> Trajectory:
         """The trajectory through trees of one layout."""
         layout = Layout.of(trees[0])
-        columns = zip(*(_arrays(layout, tree) for tree in trees), strict=True)
+        columns = zip(*(sum(layout.split(tree), ()) for tree in trees), strict=True)
         stacked = (jax.device_put(np.stack([np.asarray(a) for a in column])) for column in columns)
         return cls(tuple(stacked), layout, batched)
 
@@ -105,8 +105,3 @@ class Trajectory(eqx.Module):
         if not isinstance(tree, Network):
             raise AttributeError(f"{name}: this is no trajectory of networks; use trajectory[k]")
         return getattr(tree, name)
-
-
-def _arrays(layout: Layout, tree: PyTree) -> tuple[Any, ...]:
-    trained, fixed = layout.split(tree)
-    return trained + fixed

@@ -274,10 +274,4 @@ def _start(start: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | 
     return np.broadcast_to(vectors, shape)
 
 
-METHODS = {
-    "auto": _auto,
-    "exact": _exact,
-    "lanczos": _lanczos,
-    "dense": _dense,
-    "power": _power,
-}
+METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense, "power": _power}

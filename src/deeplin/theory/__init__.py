@@ -58,12 +58,7 @@ from deeplin.theory.weight_decay import (
     critical_weight_decay,
     decayed_minimum,
 )
-from deeplin.theory.white_inputs import (
-    TwoLayerFlow,
-    balanced_mode,
-    time_to_reach,
-    two_layer_flow,
-)
+from deeplin.theory.white_inputs import TwoLayerFlow, balanced_mode, time_to_reach, two_layer_flow
 
 __all__ = [
     "STATEMENTS",

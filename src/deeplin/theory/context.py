@@ -19,10 +19,7 @@ from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness, sharpness
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.registry import NotApplicable
-from deeplin.theory.residual_initialization import (
-    prefix_singular_values,
-    suffix_singular_values,
-)
+from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 from deeplin.theory.run_view import RunView
 
 NEAR = 1e-3

@@ -54,7 +54,7 @@ class Diagnosis:
     alone: dict[str, tuple[Advice, ...]] = field(repr=False)
     """The same for each of several targets with a network of its own."""
     eigenvalues: np.ndarray = field(repr=False)
-    optimum: dict[str, Any] = field(repr=False)
+    optimum: dict[str, float | list[float]] = field(repr=False)
     """w* by the name of the input; for several targets a list of one number each."""
     depths: pd.DataFrame = field(repr=False)
     """One row for each depth: FM-T2 bracket, S_min, S_bal, learning rates, admissible scale."""

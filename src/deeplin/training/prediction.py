@@ -66,10 +66,7 @@ class Verdict:
 
 
 def predict(
-    problem: Problem,
-    network: Network,
-    learning_rate: float,
-    optimizer: Optimizer | None = None,
+    problem: Problem, network: Network, learning_rate: float, optimizer: Optimizer | None = None
 ) -> Prediction:
     """What the theory says about training from this network at this learning rate.
 

@@ -171,12 +171,7 @@ class MinimalStochasticSharpness:
 
 
 def minimal_stochastic_sharpness(
-    problem: Problem,
-    depth: int,
-    batch_size: int,
-    readout: Any = None,
-    *,
-    tolerance: float = 1e-7,
+    problem: Problem, depth: int, batch_size: int, readout: Any = None, *, tolerance: float = 1e-7
 ) -> MinimalStochasticSharpness:
     """S_min(B) = min over t of S_B(t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ), certified (X-10).
 
