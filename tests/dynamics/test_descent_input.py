@@ -52,21 +52,6 @@ def test_bad_input_is_named(problem, changes, message):
         gradient_descent(**arguments)
 
 
-def test_a_network_that_does_not_fit_the_problem_is_refused(problem):
-    for widths in ((4, 5, 1), (5, 5, 2)):
-        net = dl.initialize.gaussian(jax.random.key(0), widths=widths, scale=0.5)
-        with pytest.raises(dl.InputError, match="the network"):
-            gradient_descent(problem, net, 0.1, 10)
-
-
-def test_a_nonlinear_network_needs_the_data_themselves(problem):
-    moments = dl.Problem.from_moments(
-        problem.covariance, problem.cross_moment, problem.target_moment, samples=50
-    )
-    with pytest.raises(dl.InputError, match=r"Problem\.from_data"):
-        gradient_descent(moments, GELU, 0.1, 10)
-
-
 def test_bad_input_leaves_the_network_as_it_was(problem):
     before = [np.array(weight) for weight in NET.weights]
     with pytest.raises(dl.InputError):

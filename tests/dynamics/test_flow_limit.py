@@ -1,45 +1,13 @@
 """Where the flow ends: against SciPy on the raw equation, closed forms and conservation laws."""
 
+import dense_network
 import jax
 import numpy as np
 import pytest
-from scipy.integrate import solve_ivp
 
 import deeplin as dl
 from deeplin.dynamics import flow_limit, flow_steps, state
 from deeplin.kernels import flow as kernel
-
-
-def split(vector, shapes):
-    ends = np.cumsum([m * n for m, n in shapes])[:-1]
-    return [part.reshape(shape) for part, shape in zip(np.split(vector, ends), shapes, strict=True)]
-
-
-def gradients(weights, problem, readout):
-    """∇R of every layer, from the rows of the data and plain products of matrices."""
-    last = np.eye(len(weights[-1])) if readout is None else readout[None]
-    ahead = [last]
-    for weight in weights[:0:-1]:
-        ahead.append(ahead[-1] @ weight)
-    targets, inside = problem.targets.reshape(problem.samples, -1), problem.inputs.T
-    layers = [inside]
-    for weight in weights:
-        layers.append(weight @ layers[-1])
-    error = 2 / problem.samples * (last @ layers[-1] - targets.T)
-    return [b.T @ error @ a.T for b, a in zip(ahead[::-1], layers[:-1], strict=True)]
-
-
-def flowed(weights, problem, readout, time):
-    """The weights some time later, by SciPy."""
-    shapes = [weight.shape for weight in weights]
-
-    def field(_time, vector):
-        slopes = gradients(split(vector, shapes), problem, readout)
-        return -np.concatenate([slope.ravel() for slope in slopes])
-
-    start = np.concatenate([weight.ravel() for weight in weights])
-    found = solve_ivp(field, (0, time), start, method="DOP853", rtol=1e-12, atol=1e-13)
-    return split(found.y[:, -1], shapes)
 
 
 def several_outputs(rng):
@@ -59,9 +27,8 @@ def test_the_flow_ends_where_that_of_scipy_does(kind, problem, rng):
     net = dl.Network([weight[None] for weight in weights], readout)
     limit = flow_limit.flow_limit(problem, net)
     assert limit.reached.all()
-    ends = flowed(weights, problem, readout, time=60.0)
-    for mine, other in zip(limit.network.weights, ends, strict=True):
-        np.testing.assert_allclose(mine[0], other, atol=1e-8)
+    ends = dense_network.flow(problem.inputs, problem.targets, weights, 60.0, readout)
+    dense_network.agree([w[0] for w in limit.network.weights], ends, atol=1e-8)
     value, error = flow_limit.flow_sharpness(problem, net)
     dense = dl.sharpness(problem, dl.Network(ends, readout), method="dense").value
     assert value[0] == pytest.approx(dense, rel=1e-8)  # 60 time units and 1e-10 a step
@@ -74,7 +41,7 @@ def test_the_record_follows_descent_and_the_end_keeps_what_the_flow_conserves(pr
     assert set(run.records) == {"step", "flow_sharpness", "flow_sharpness_error"}
     for step in range(3):
         start = [np.asarray(weight) for weight in run.trajectory[step].weights]
-        ends = flowed(start, problem, None, time=60.0)
+        ends = dense_network.flow(problem.inputs, problem.targets, start, 60.0)
         dense = dl.sharpness(problem, dl.Network(ends), method="dense").value
         assert run.records["flow_sharpness"][step] == pytest.approx(dense, rel=1e-8)
     limit = flow_limit.flow_limit(problem, run.trajectory[0].with_batch())
@@ -131,7 +98,6 @@ def test_kernel_takes_the_steps_of_diffrax(problem, monkeypatch):
     mine = dl.gradient_flow(problem, net, until=1.0, rtol=1e-10, atol=1e-12, solver="explicit")
     monkeypatch.setattr(flow_steps, "_in_kernel", lambda *_: False)
     other = dl.gradient_flow(problem, net, until=1.0, rtol=1e-10, atol=1e-12, solver="explicit")
-    for a, b in zip(mine.network.weights, other.network.weights, strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-9)
+    dense_network.agree(mine.network.weights, other.network.weights, atol=1e-9)
     assert abs(mine.steps - other.steps) <= 0.1 * other.steps
     assert flow_steps.pair_of("Tsit5").order == 5

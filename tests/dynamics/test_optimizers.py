@@ -16,6 +16,7 @@ STEPS = 25
 KEYS = jax.random.split(jax.random.key(3), 3)
 CASES = {
     "decay": {"weight_decay": 0.03},
+    "heavy ball": {"momentum": 0.7},
     "heavy ball and decay": {"momentum": 0.7, "weight_decay": 0.03},
     "nesterov": {"momentum": 0.7, "nesterov": True},
     "layers": {"learning_rate": (0.02, 0.005, 0.04)},

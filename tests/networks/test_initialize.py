@@ -118,10 +118,7 @@ def test_old_style_keys_and_vmap_work_too():
         (lambda: initialize.gaussian(jax.random.split(key, 2), (5, 1), np.ones(3)), "2 keys"),
         (lambda: initialize.residual(key, 5, 0, 0.1), "depth is 0"),
         (lambda: initialize.zero_layer(key, (5, 1), 0.1, layer=3), "layer from 1 to 1"),
-        (
-            lambda: initialize.identity_middle(key, 5, 8, 2, depth=1, alpha=1, beta=1),
-            "depth is 1",
-        ),
+        (lambda: initialize.identity_middle(key, 5, 8, 2, depth=1, alpha=1, beta=1), "depth is 1"),
         (
             lambda: initialize.identity_middle(key, 5, 8, 2, depth=3, alpha=-1, beta=1),
             "alpha is -1",

@@ -1,11 +1,9 @@
-import jax
+import dense_network
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
 
 import deeplin as dl
-from deeplin.networks import landscape
 from deeplin.networks.products import backward_products
 
 
@@ -13,16 +11,7 @@ from deeplin.networks.products import backward_products
 def hessian():
     """The dense Hessian over the weights, by automatic differentiation of the risk."""
 
-    def of(problem, network):
-        risk, data = landscape(problem, network)
-        vector, unravel = ravel_pytree(network.weights)
-
-        def loss(x):
-            return risk(data, dl.Network(unravel(x), network.readout, network.activation))
-
-        return np.asarray(jax.jit(jax.hessian(loss))(vector))
-
-    return of
+    return dense_network.hessian
 
 
 @pytest.fixture

@@ -29,28 +29,29 @@ def test_sharpness_at_a_minimiser_is_exact(name, problem, hessian, minimizer):
     assert found.error <= 1e-10 * truth
 
 
-@pytest.mark.parametrize("widths", [(5, 4, 4, 3), (5, 3), (5, 6, 3)])
-def test_sharpness_with_several_outputs_is_exact(widths, rng, hessian, minimizer):
-    X = rng.normal(size=(40, 5))
-    problem = dl.Problem.from_data(X, rng.normal(size=(40, 3)))
-    net = minimizer(problem, jax.random.key(2), widths)
+@pytest.mark.parametrize(
+    ("widths", "samples", "readout"),
+    [
+        ((5, 4, 4, 3), 40, False),
+        ((5, 3), 40, False),
+        ((5, 6, 3), 40, False),
+        ((5, 4, 4), 40, True),
+        ((10, 6, 1), 6, False),
+    ],
+    ids=["three outputs", "one layer", "wide", "read-out", "underdetermined"],
+)
+def test_sharpness_is_exact_for_other_outputs_and_data(
+    widths, samples, readout, rng, hessian, minimizer
+):
+    X = rng.normal(size=(samples, widths[0]))
+    targets = rng.normal(size=samples if readout else (samples, widths[-1]))
+    problem = dl.Problem.from_data(X, targets)
+    p = jnp.asarray(rng.normal(size=widths[-1])) if readout else None
+    net = minimizer(problem, jax.random.key(2), widths, p)
     found = sharpness(problem, net, method="exact")
     truth = np.linalg.eigvalsh(hessian(problem, net))[-1]
     assert abs(found.value - truth) <= 1e-12 * truth
     assert found.converged
-
-
-def test_sharpness_with_a_readout_is_exact(problem, hessian, minimizer):
-    readout = jnp.asarray(np.random.default_rng(0).normal(size=4))
-    net = minimizer(problem, jax.random.key(3), (5, 4, 4), readout)
-    truth = np.linalg.eigvalsh(hessian(problem, net))[-1]
-    assert abs(sharpness(problem, net, method="exact").value - truth) <= 1e-12 * truth
-
-
-def test_sharpness_is_exact_where_the_data_are_underdetermined(wide_problem, hessian, minimizer):
-    net = minimizer(wide_problem, jax.random.key(4), (10, 6, 1))
-    truth = np.linalg.eigvalsh(hessian(wide_problem, net))[-1]
-    assert abs(sharpness(wide_problem, net, method="exact").value - truth) <= 1e-12 * truth
 
 
 @pytest.mark.parametrize("widths", [(5, 1), (5, 5, 1), (5, 1, 3)])

@@ -117,12 +117,6 @@ def test_the_readout_is_not_a_parameter_of_a_loss_of_a_network(problem):
     assert own.value == pytest.approx(sharpness(problem, net, method="dense").value, rel=1e-12)
 
 
-def test_toy_product_has_sharpness_of_depth_minus_one():
-    """FM-toy: f(x_1 … x_L) = Π x_i at (1, …, 1)."""
-    for depth in (2, 5, 9):
-        assert sharpness(jnp.prod, jnp.ones(depth)).value == pytest.approx(depth - 1, rel=1e-12)
-
-
 def test_single_precision_networks_get_a_single_precision_error(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5,) * 6 + (1,), 0.5)
     single = dl.Network([weight.astype(jnp.float32) for weight in net.weights])

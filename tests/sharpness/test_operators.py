@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.sharpness.operators import (
-    AutodiffHessian,
-    ReducedHessian,
-    dense,
-    hessian_of,
-    surface,
-)
+from deeplin.sharpness.operators import AutodiffHessian, ReducedHessian, dense, hessian_of, surface
 
 SHAPES = [(5, 3, 7, 2, 1), (5, 1), (5, 5, 5, 5, 1), "residual"]
 

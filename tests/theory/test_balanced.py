@@ -1,22 +1,13 @@
 """The balanced minimiser against the dense Hessian and the closed form for one target."""
 
-import jax
 import numpy as np
 import pytest
+from dense_network import hessian
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jax.flatten_util import ravel_pytree
 
 import deeplin as dl
-from deeplin.networks import landscape
 from deeplin.theory.minimizers import balanced_network, balanced_sharpness
-
-
-def _dense_sharpness(problem, network):
-    risk, data = landscape(problem, network)
-    flat, unravel = ravel_pytree(network)
-    hessian = jax.jit(jax.hessian(lambda vector: risk(data, unravel(vector))))(flat)
-    return float(np.linalg.eigvalsh(hessian)[-1])
 
 
 @pytest.mark.parametrize(
@@ -26,7 +17,7 @@ def _dense_sharpness(problem, network):
 def test_the_balanced_curvature_is_the_top_of_the_dense_hessian(rng, n, d, q, depth):
     problem = dl.Problem.from_data(rng.normal(size=(n, d)), rng.normal(size=(n, q)))
     network = balanced_network(problem, depth)
-    expected = _dense_sharpness(problem, network)
+    expected = np.linalg.eigvalsh(hessian(problem, network))[-1]
     assert balanced_sharpness(problem, depth) == pytest.approx(expected, rel=1e-9)
 
 

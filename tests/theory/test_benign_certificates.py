@@ -198,19 +198,7 @@ def _formed_run(beta: float = 40.0):
     flow = dl.dynamics.flow.gradient_flow(
         reduction.problem, reduction.network, gap=1e-12, record_every=2e-4, record=("gap",)
     )
-    lifted = dl.Network(
-        [
-            np.asarray(whole) + upper @ (np.asarray(now) - np.asarray(start)) @ lower.T
-            for whole, upper, now, start, lower in zip(
-                net.weights,
-                reduction.bases[1:],
-                flow.trajectory.weights,
-                reduction.network.weights,
-                reduction.bases[:-1],
-                strict=True,
-            )
-        ]
-    )
+    lifted = reduction.lift(dl.Network(flow.trajectory.weights))
     return problem, replace(
         flow, initial=net, network=reduction.lift(flow.network), trajectory=lifted
     )
@@ -360,23 +348,10 @@ def test_a_batch_certifies_like_its_members(cells):
         loss_target=0,
         record_every=100,
     )
-    members = [replace(wide.as_run(k), evidence={}) for k in range(3)]
-
-    def joined(networks, axis=0):
-        return jax.tree.map(lambda *leaves: np.stack(leaves, axis=axis), *networks)
-
-    run = replace(
-        members[0],
-        network=joined([member.network for member in members]),
-        initial=joined([member.initial for member in members]),
-        trajectory=joined([member.trajectory for member in members], axis=1),
-        status=wide.status,
-        steps=wide.steps,
-    )
     population = Population(cell.truth, cell.spectrum)
-    batch = certify(cell.problem, run, only=IDS, population=population)
+    batch = certify(cell.problem, wide, only=IDS, population=population)
     for k in range(3):
-        alone = certify(cell.problem, members[k], only=IDS, population=population)
+        alone = certify(cell.problem, wide[k], only=IDS, population=population)
         part = batch[batch["run"] == k].reset_index(drop=True)
         assert list(part["verdict"]) == list(alone["verdict"])
         close = np.isclose(part["left"], alone["left"], rtol=1e-6, atol=1e-9, equal_nan=True)

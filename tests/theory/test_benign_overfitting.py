@@ -106,14 +106,7 @@ def test_depth_and_initialisation_leave_the_conditional_variance_alone(
     rng = np.random.default_rng(8)
     problems = [dl.Problem.from_data(X, X @ data.truth + rng.normal(size=(6, 2))) for _ in range(n)]
     wide = simulate_wide(
-        problems,
-        60,
-        depth,
-        alpha,
-        beta,
-        jax.random.key(0),
-        learning_rate=0.02,
-        loss_target=1e-14,
+        problems, 60, depth, alpha, beta, jax.random.key(0), learning_rate=0.02, loss_target=1e-14
     )
     assert set(wide.status) == {"converged"}
     basis = data.problem.spectrum.vectors

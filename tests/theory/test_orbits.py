@@ -3,11 +3,18 @@
 import jax
 import numpy as np
 import pytest
-from plain_descent import gradients, product
+from dense_network import descend, gradients, product
 
 import deeplin as dl
 from deeplin.theory import balanced_orbit, critical_learning_rate, mode_orbits, network_orbit
 from deeplin.theory.minimizers import balanced_network
+
+SIZES = np.array([10, 9.5, 9])
+
+
+def diagonal():
+    X = np.sqrt(3 / 2) * np.eye(3)
+    return dl.Problem.from_data(X, X @ np.diag(SIZES))
 
 
 def step(x, sigma, depth, rate):
@@ -85,11 +92,9 @@ def test_rates_grow_with_the_ratio_so_that_the_orbit_is_unique():
 
 def test_modes_of_a_network_start_to_oscillate_one_after_the_other():
     """diag(10, 9.5, 9), L = 3, loss ½‖·‖²: thresholds 0.0309439, 0.0331343 and 0.0356111."""
-    X = np.sqrt(3 / 2) * np.eye(3)
-    problem = dl.Problem.from_data(X, X @ np.diag([10, 9.5, 9]))
-    counts = []
-    for rate in (0.0309, 0.0310, 0.0331, 0.0332, 0.0356, 0.0357):
-        counts.append(sum(orbit is not None for orbit in mode_orbits(problem, 3, rate)))
+    problem = diagonal()
+    rates = (0.0309, 0.0310, 0.0331, 0.0332, 0.0356, 0.0357)
+    counts = [sum(orbit is not None for orbit in mode_orbits(problem, 3, r)) for r in rates]
     assert counts == [0, 1, 1, 2, 2, 3]
     assert mode_orbits(problem, 3, critical_learning_rate(problem, 3)) == (None, None, None)
 
@@ -102,33 +107,19 @@ def test_a_whole_network_ends_on_the_orbit_of_its_largest_mode():
     orbits = mode_orbits(problem, 3, rate)
     assert [orbit is not None and orbit.stable for orbit in orbits] == [True, False, False]
     weights = [1.01 * np.asarray(weight) for weight in balanced_network(problem, 3).weights]
-    seen = []
-    for turn in range(3002):
-        slopes = gradients(weights, problem.inputs, problem.targets)
-        weights = [w - rate * g for w, g in zip(weights, slopes, strict=True)]
-        if turn >= 3000:
-            seen.append(np.diag(product(weights)))
+    end = descend(problem.inputs, problem.targets, weights, rate, 3001)
+    next_one = descend(problem.inputs, problem.targets, end, rate, 1)
+    seen = [np.diag(product(state)) for state in (end, next_one)]
     both = sorted(values[0] for values in seen)
     np.testing.assert_allclose(both, orbits[0].products, rtol=1e-10)
     np.testing.assert_allclose(seen[0][1:], [1.2, 0.5], rtol=1e-10)
-
-
-SIZES = np.array([10, 9.5, 9])
-
-
-def diagonal():
-    X = np.sqrt(3 / 2) * np.eye(3)
-    return dl.Problem.from_data(X, X @ np.diag(SIZES))
 
 
 def near(rate, steps, noise=0.0):
     """Some steps of plain descent at the balanced minimiser of `diagonal`, moved a little."""
     problem, rng = diagonal(), np.random.default_rng(1)
     weights = [np.diag(1.01 * np.cbrt(SIZES)) + noise * rng.normal(size=(3, 3)) for _ in range(3)]
-    for _ in range(steps):
-        slopes = gradients(weights, problem.inputs, problem.targets)
-        weights = [w - rate * g for w, g in zip(weights, slopes, strict=True)]
-    return dl.Network(weights)
+    return dl.Network(descend(problem.inputs, problem.targets, weights, rate, steps))
 
 
 @pytest.mark.parametrize(("rate", "modes", "stable"), [(0.032, 1, True), (0.034, 2, False)])
@@ -159,15 +150,10 @@ def test_long_plain_iteration_ends_on_the_orbit_of_the_network(settled):
     problem, rate, network, orbit = settled
     assert orbit.stable
     assert orbit.modes == 1
-    weights = [np.array(weight) for weight in network.weights]
-    X, Y = problem.inputs, problem.targets.reshape(50, 1)
-    maps, risks = [], []
-    for turn in range(3000):
-        if turn >= 2998:
-            maps.append(product(weights))
-            risks.append(np.sum((X @ maps[-1].T - Y) ** 2) / 50)
-        slopes = gradients(weights, X, Y)
-        weights = [w - rate * g for w, g in zip(weights, slopes, strict=True)]
+    X, Y = problem.inputs, problem.targets
+    end = descend(X, Y, network.weights, rate, 2998)
+    maps = [product(end), product(descend(X, Y, end, rate, 1))]
+    risks = [np.sum((X @ theta.T - Y) ** 2) / 50 for theta in maps]
     # 1500 times two steps at a multiplier below 0.98 leave 1e-13 of what was off
     assert orbit.amplitude == pytest.approx(np.linalg.norm(maps[1] - maps[0]) / 2, rel=1e-10)
     np.testing.assert_allclose(orbit.risks, sorted(risks), rtol=1e-10)
@@ -182,7 +168,7 @@ def test_multipliers_are_those_of_two_plain_steps(settled):
         for _ in range(2):
             parts = np.split(theta, ends)
             weights = [part.reshape(s) for part, s in zip(parts, shapes, strict=True)]
-            slopes = gradients(weights, problem.inputs, problem.targets.reshape(50, 1))
+            slopes = gradients(problem.inputs, problem.targets, weights)
             theta = theta - rate * np.concatenate([slope.ravel() for slope in slopes])
         return theta
 

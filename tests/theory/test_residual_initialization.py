@@ -18,10 +18,7 @@ from deeplin.theory import (
     smallest_admissible_depth,
 )
 from deeplin.theory.certificate import HOLDS, UNMET
-from deeplin.theory.residual_initialization import (
-    prefix_singular_values,
-    suffix_singular_values,
-)
+from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 
 
 def plain_failure_probability(s, d, L, u):

@@ -1,12 +1,10 @@
 """X-7, X-8 and X-11: minimisers of networks with any number of outputs."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.flatten_util import ravel_pytree
-from plain_descent import gap_after
-from scipy.optimize import minimize
+from dense_network import gap_after, hessian
+from minimizer_search import largest, least, make_problem
 
 import deeplin as dl
 from deeplin.theory import (
@@ -22,84 +20,11 @@ SHAPES = [(3, 2, 2), (3, 2, 3), (4, 3, 2), (4, 3, 4), (2, 5, 3)]
 """(d, q, L), more inputs than outputs and fewer."""
 
 
-def make_problem(d, q, seed=1, n=20, spread=3.0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * np.geomspace(1, 1 / spread, d)
-    return dl.Problem.from_data(X, X @ rng.normal(size=(d, q)) + 0.2 * rng.normal(size=(n, q)))
-
-
-def dense_hessian(problem, network):
-    """∇²R over all weights by automatic differentiation on the rows."""
-    flat, unravel = ravel_pytree(network.weights)
-
-    def risk(x):
-        outputs = dl.Network(unravel(x), network.readout)(problem.inputs)
-        return jnp.sum((outputs - problem.targets) ** 2) / problem.samples
-
-    return np.asarray(jax.jit(jax.hessian(risk))(flat))
-
-
-def minimizers(problem, depth, hidden):
-    """Free weights → a minimiser: W_1 solves W_L…W_1 = Θ* with W_L mapping onto range Θ*."""
-    theta = problem.optimum.reshape(problem.dimension, -1).T
-    U = np.linalg.svd(theta, full_matrices=False)[0]
-
-    def complete(weights):
-        first, *others = weights
-        others[-1] = U @ (U.T @ others[-1])
-        B = U.T
-        for weight in reversed(others):
-            B = B @ weight
-        first = first + B.T @ jnp.linalg.solve(B @ B.T, U.T @ theta - B @ first)
-        return [first, *others]
-
-    d, q = problem.dimension, problem.outputs
-    return complete, [(hidden, d), *[(hidden, hidden)] * (depth - 2), (q, hidden)]
-
-
-def gauss_newton(weights, root, rates):
-    """2Σ_k η_k B_kB_kᵀ ⊗ Σ̂^{1/2}A_kᵀA_kΣ̂^{1/2}: the Hessian at a minimiser, up to zeros."""
-    backward = [jnp.eye(len(weights[-1]))]
-    for weight in reversed(weights[1:]):
-        backward.append(backward[-1] @ weight)
-    forward, total = root, 0.0
-    for weight, B, rate in zip(weights, reversed(backward), rates, strict=True):
-        total = total + 2 * rate * jnp.kron(B @ B.T, forward.T @ forward)
-        forward = weight @ forward
-    return total
-
-
-def least(problem, depth, measure, seed, rates=None):
-    """The least `measure` of the Hessian over all minimisers, by BFGS on the weights."""
-    complete, shapes = minimizers(problem, depth, min(problem.dimension, problem.outputs))
-    values, vectors = np.linalg.eigh(problem.covariance)
-    root = (vectors * np.sqrt(values)) @ vectors.T
-    rng = np.random.default_rng(seed)
-    start, unravel = ravel_pytree([jnp.asarray(rng.normal(size=shape)) for shape in shapes])
-    rates = np.ones(depth) if rates is None else rates
-
-    @jax.jit
-    @jax.value_and_grad
-    def objective(x):
-        return measure(gauss_newton(complete(unravel(x)), root, rates))
-
-    def evaluate(x):
-        value, slope = objective(x)
-        return float(value), np.asarray(slope)
-
-    options = {"gtol": 1e-11, "maxiter": 3000}
-    return minimize(evaluate, start, jac=True, method="BFGS", options=options).fun
-
-
-def largest(matrix):
-    return jnp.linalg.eigvalsh(matrix)[-1]
-
-
 @pytest.mark.parametrize(("d", "q", "depth"), SHAPES)
 def test_minimal_sharpness_is_what_direct_minimisation_finds(d, q, depth):
     problem = make_problem(d, q)
     minimal = minimal_sharpness(problem, depth)
-    found = least(problem, depth, largest, seed=0)
+    found = least(problem, depth, largest)
     assert found == pytest.approx(minimal.exact, rel=1e-8)
     assert found >= minimal.exact * (1 - 1e-12)
     assert minimal.lower <= minimal.exact <= minimal.upper
@@ -111,7 +36,7 @@ def test_the_flattest_minimiser_attains_it(d, q, depth):
     minimal = minimal_sharpness(problem, depth)
     for network in (minimal.minimizer, minimal.attaining(hidden=min(d, q))):
         np.testing.assert_allclose(network.product, problem.optimum, atol=1e-12)
-        top = np.linalg.eigvalsh(dense_hessian(problem, network))[-1]
+        top = np.linalg.eigvalsh(hessian(problem, network))[-1]
         assert top == pytest.approx(minimal.exact, rel=1e-10)
 
 
@@ -127,15 +52,18 @@ def test_published_values_for_three_modes():
     np.testing.assert_allclose(rates, [0.0309439, 0.0331343, 0.0356111], atol=5e-8)
 
 
-def test_white_data_have_the_closed_form():
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_white_data_have_the_closed_form_and_balance_is_flattest(outputs):
+    """The lower bound of FM-T1 is attained there."""
     rng = np.random.default_rng(3)
     X = np.linalg.qr(rng.normal(size=(30, 4)))[0] * np.sqrt(30)
-    problem = dl.Problem.from_data(X, X @ rng.normal(size=(4, 3)))
+    problem = dl.Problem.from_data(X, X @ rng.normal(size=(4, outputs)))
     top = np.linalg.norm(problem.optimum, ord=2)
-    for depth in (2, 3, 7):
+    for depth in (1, 2, 3, 7, 20):
         expected = 2 * depth * top ** (2 - 2 / depth)
-        assert minimal_sharpness(problem, depth).exact == pytest.approx(expected, rel=1e-12)
-        assert balanced_sharpness(problem, depth) == pytest.approx(expected, rel=1e-12)
+        minimal = minimal_sharpness(problem, depth)
+        for found in (minimal.exact, minimal.lower, balanced_sharpness(problem, depth)):
+            assert found == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_second_target_of_zeros_changes_nothing():
@@ -155,7 +83,7 @@ def test_rank_deficient_and_wide_data():
     problem = dl.Problem.from_data(X, np.outer(rng.normal(size=4), [1.0, -2.0, 0.5]))
     minimal = minimal_sharpness(problem, 3)
     network = minimal.attaining(hidden=1)
-    top = np.linalg.eigvalsh(dense_hessian(problem, network))[-1]
+    top = np.linalg.eigvalsh(hessian(problem, network))[-1]
     assert top == pytest.approx(minimal.exact, rel=1e-10)
     single = dl.Problem.from_data(X, problem.targets[:, 0] * np.sqrt(1 + 4 + 0.25))
     assert minimal.exact == pytest.approx(minimal_sharpness(single, 3).exact, rel=1e-12)
@@ -172,11 +100,11 @@ def test_hidden_layers_below_the_rank_are_refused():
 def test_minimal_trace_is_what_direct_minimisation_finds(d, q, depth):
     problem = make_problem(d, q)
     minimal = minimal_trace(problem, depth)
-    found = least(problem, depth, jnp.trace, seed=0)
+    found = least(problem, depth, jnp.trace)
     assert found == pytest.approx(minimal.exact, rel=1e-8)
     for network in (minimal.minimizer, minimal.attaining(hidden=min(d, q))):
         np.testing.assert_allclose(network.product, problem.optimum, atol=1e-12)
-        trace = np.trace(dense_hessian(problem, network))
+        trace = np.trace(hessian(problem, network))
         assert trace == pytest.approx(minimal.exact, rel=1e-12)
 
 
@@ -195,7 +123,7 @@ def test_minimal_trace_with_a_readout(problem, depth):
     minimal = minimal_trace(problem, depth, p)
     network = minimal.minimizer
     np.testing.assert_allclose(network.product, problem.optimum, atol=1e-12)
-    assert np.trace(dense_hessian(problem, network)) == pytest.approx(minimal.exact, rel=1e-12)
+    assert np.trace(hessian(problem, network)) == pytest.approx(minimal.exact, rel=1e-12)
 
 
 RATES = np.array([0.2, 3.0, 1.0])
@@ -205,12 +133,12 @@ RATES = np.array([0.2, 3.0, 1.0])
 def test_layerwise_rates_count_by_their_geometric_mean(d, q):
     problem = make_problem(d, q)
     smallest = layerwise_sharpness(problem, RATES)
-    found = least(problem, 3, largest, seed=0, rates=RATES)
+    found = least(problem, 3, largest, rates=RATES)
     assert found == pytest.approx(smallest, rel=1e-8)
     network = minimal_sharpness(problem, 3).attaining(rates=RATES)
     np.testing.assert_allclose(np.squeeze(network.product), problem.optimum.squeeze(), atol=1e-12)
     scale = np.sqrt(np.repeat(RATES, [weight.size for weight in network.weights]))
-    preconditioned = scale[:, None] * dense_hessian(problem, network) * scale
+    preconditioned = scale[:, None] * hessian(problem, network) * scale
     assert np.linalg.eigvalsh(preconditioned)[-1] == pytest.approx(smallest, rel=1e-10)
 
 

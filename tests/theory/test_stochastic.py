@@ -4,7 +4,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from plain_descent import gradients, product
+from dense_network import gradients, product
+from minimizer_search import make_problem, random_minimizer
 
 import deeplin as dl
 from deeplin.theory import (
@@ -16,11 +17,8 @@ from deeplin.theory import (
 from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.stochastic.second_moment import DENSE, SecondMoment
 
-
-def make_problem(n, d, seed=0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * np.geomspace(1, 0.5, d)
-    return dl.Problem.from_data(X, X @ rng.normal(size=d))
+EXACT = {"seed": 0, "spread": 2.0, "noise": 0.0}
+"""Data that a linear map fits exactly."""
 
 
 def kernel_of(problem, network):
@@ -60,7 +58,7 @@ SHAPES = [(6, 3, 1), (6, 3, 2), (7, 2, 3), (6, 3, 6), (4, 6, 2)]
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize(("n", "d", "B"), SHAPES)
 def test_the_enumerated_second_moment_is_neutral_at_the_threshold(n, d, B, momentum):
-    problem = make_problem(n, d)
+    problem = make_problem(d, n=n, **EXACT)
     network = minimal_sharpness(problem, 3).minimizer
     s = stochastic_sharpness(problem, network, B, momentum=momentum)
     kernel = kernel_of(problem, network)
@@ -79,7 +77,7 @@ def test_the_enumerated_second_moment_is_neutral_at_the_threshold(n, d, B, momen
 def test_weights_follow_the_second_moment_in_function_space():
     """E(w − w*)(w − w*)ᵀ of networks trained on batches, against the enumerated recursion."""
     n, d, B, copies, steps = 5, 2, 2, 20_000, 6
-    problem = make_problem(n, d)
+    problem = make_problem(d, n=n, **EXACT)
     network = minimal_sharpness(problem, 2).attaining(hidden=1)
     rate = stochastic_sharpness(problem, network, B).critical_learning_rate
     kernel, X, Y = kernel_of(problem, network), problem.inputs, problem.targets
@@ -93,7 +91,7 @@ def test_weights_follow_the_second_moment_in_function_space():
     for path, count in _draw_paths(rng, len(batches), steps, copies):
         weights = start
         for index in path:
-            slopes = gradients(weights, X[batches[index]], Y[batches[index]])
+            slopes = gradients(X[batches[index]], Y[batches[index]], weights)
             weights = [w - rate * g for w, g in zip(weights, slopes, strict=True)]
         error = product(weights)[0] - problem.optimum
         ends.append(count * np.outer(error, error))
@@ -119,7 +117,7 @@ def _draw_paths(rng, choices, steps, copies):
 
 @pytest.mark.parametrize(("n", "d", "depth", "B"), [(12, 3, 2, 3), (30, 4, 5, 1), (5, 8, 3, 2)])
 def test_no_minimiser_is_flatter_for_batches_than_the_certified_bound(n, d, depth, B):
-    problem = make_problem(n, d, seed=2)
+    problem = make_problem(d, n=n, **EXACT | {"seed": 2})
     minimal = minimal_stochastic_sharpness(problem, depth, B)
     assert minimal.exact * (1 - 1e-7) <= minimal.lower <= minimal.exact <= minimal.upper
     assert minimal.upper <= minimal.exact * (1 + 1e-9)
@@ -138,17 +136,8 @@ def test_no_minimiser_is_flatter_for_batches_than_the_certified_bound(n, d, dept
     assert rate == minimal.critical_learning_rate == 2 / minimal.exact
 
 
-def random_minimizer(problem, depth, rng, scale, hidden=3):
-    widths = (*[hidden] * (depth - 1), 1)
-    layers = [scale * rng.normal(size=(widths[k + 1], widths[k])) for k in range(depth - 1)]
-    v = product([np.eye(hidden), *layers])[0]
-    first = rng.normal(size=(hidden, problem.dimension))
-    first += np.outer(v, problem.optimum - first.T @ v) / (v @ v)
-    return dl.Network([first, *layers])
-
-
 def test_the_threshold_falls_as_batches_shrink_and_ends_at_the_full_batch():
-    problem = make_problem(12, 3)
+    problem = make_problem(3, n=12, **EXACT)
     values = [minimal_stochastic_sharpness(problem, 3, B).exact for B in (1, 2, 4, 8, 11, 12)]
     assert values == sorted(values, reverse=True)
     assert values[-1] == minimal_sharpness(problem, 3).exact
@@ -156,7 +145,7 @@ def test_the_threshold_falls_as_batches_shrink_and_ends_at_the_full_batch():
 
 
 def test_one_layer_and_a_readout():
-    problem = make_problem(6, 3)
+    problem = make_problem(3, n=6, **EXACT)
     one = minimal_stochastic_sharpness(problem, 1, 2, readout=[2.0])
     kernel = 4 * np.eye(3)
     rate = one.critical_learning_rate

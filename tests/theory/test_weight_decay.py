@@ -4,8 +4,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from dense_network import gap_after
 from jax.flatten_util import ravel_pytree
-from plain_descent import gap_after
+from minimizer_search import make_problem
 from scipy.optimize import minimize
 
 import deeplin as dl
@@ -18,10 +19,8 @@ from deeplin.theory import (
 from deeplin.theory.secular import largest_eigenvalue_of_arrow
 
 
-def make_problem(seed=0, n=20, d=3, spread=5.0):
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, d)) * np.geomspace(1, 1 / spread, d)
-    return dl.Problem.from_data(X, X @ rng.normal(size=d) + 0.3 * rng.normal(size=n))
+def one_target(**options):
+    return make_problem(**{"seed": 0, "spread": 5.0, "noise": 0.3} | options)
 
 
 def white_problem(q=2):
@@ -73,7 +72,7 @@ CASES = [(1, 0.05), (2, 0.001), (2, 0.2), (2, 0.9), (3, 0.01), (3, 0.1), (3, 0.5
 @pytest.mark.parametrize("readout", [None, np.array([0.6, 1.0])], ids=["plain", "readout"])
 @pytest.mark.parametrize(("depth", "decay"), CASES)
 def test_the_minimum_is_what_direct_minimisation_finds(depth, decay, readout):
-    problem = make_problem()
+    problem = one_target()
     z = decayed_minimum(problem, depth, decay, readout)
     value, curvature = directly_minimised(problem, depth, decay, readout)
     assert z.objective == pytest.approx(value, rel=1e-10)
@@ -83,7 +82,7 @@ def test_the_minimum_is_what_direct_minimisation_finds(depth, decay, readout):
 
 @pytest.mark.parametrize(("depth", "decay"), [(2, 0.05), (3, 0.05), (4, 0.05), (3, 5.0)])
 def test_the_network_has_the_objective_and_the_sharpness(depth, decay):
-    problem = make_problem()
+    problem = one_target()
     z = decayed_minimum(problem, depth, decay)
     for network in (z.network, z.attaining(hidden=1)):
         flat, unravel = ravel_pytree(network.weights)
@@ -175,7 +174,7 @@ def test_parts_that_vanish_do_not_cost():
 
 @pytest.mark.parametrize("depth", [2, 3, 6])
 def test_sharpness_tends_to_the_balanced_one(depth):
-    problem = make_problem()
+    problem = one_target()
     balanced = balanced_sharpness(problem, depth)
     distances = [
         abs(decayed_minimum(problem, depth, decay).sharpness / balanced - 1)
@@ -187,7 +186,7 @@ def test_sharpness_tends_to_the_balanced_one(depth):
 
 @pytest.mark.parametrize("readout", [None, np.array([0.6, 1.0])])
 def test_two_layers_collapse_continuously_at_the_norm_of_the_cross_moment(readout):
-    problem = make_problem()
+    problem = one_target()
     norm = 1.0 if readout is None else np.linalg.norm(readout)
     critical = critical_weight_decay(problem, 2, readout)
     assert critical.value == pytest.approx(norm * np.linalg.norm(problem.cross_moment), rel=1e-12)
@@ -201,7 +200,7 @@ def test_two_layers_collapse_continuously_at_the_norm_of_the_cross_moment(readou
 @pytest.mark.parametrize("below", [1e-3, 1e-9, 1e-13, 1e-16])
 def test_two_layers_shrink_to_nothing_just_below_their_critical_decay(inputs, below):
     """‖w‖ falls to 0 in proportion to what is left of the decay, down to rounding."""
-    problem = make_problem(d=inputs)
+    problem = one_target(d=inputs)
     critical = critical_weight_decay(problem, 2).value
     z = decayed_minimum(problem, 2, critical * (1 - below))
     size = np.linalg.norm(z.product) / problem.optimum_norm
@@ -213,7 +212,7 @@ def test_two_layers_shrink_to_nothing_just_below_their_critical_decay(inputs, be
 @pytest.mark.parametrize("depth", [3, 4, 10])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_deeper_networks_jump_to_zero(depth, seed):
-    problem = make_problem(seed, spread=30.0)
+    problem = one_target(seed=seed, spread=30.0)
     critical = critical_weight_decay(problem, depth)
     below = decayed_minimum(problem, depth, (1 - 1e-9) * critical.value)
     above = decayed_minimum(problem, depth, (1 + 1e-9) * critical.value)
@@ -227,7 +226,7 @@ def test_deeper_networks_jump_to_zero(depth, seed):
 
 def test_the_critical_decay_is_the_largest_ratio_of_gain_and_cost():
     """Against a search over all products w, not only those on the ridge path."""
-    problem = make_problem(2)
+    problem = one_target(seed=2)
     sigma, w = problem.covariance, problem.optimum
 
     def negative_ratio(x):
@@ -257,7 +256,7 @@ def test_several_minima_on_the_path_are_told_apart():
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.8, False), (0.8, True)])
 @pytest.mark.parametrize("depth", [2, 3])
 def test_descent_with_decay_settles_only_below_the_critical_rate(depth, momentum, nesterov):
-    problem, decay = make_problem(spread=1.5), 0.02
+    problem, decay = one_target(spread=1.5), 0.02
     rate = critical_learning_rate(
         problem, depth, momentum=momentum, nesterov=nesterov, weight_decay=decay
     )

@@ -175,21 +175,6 @@ def test_the_live_table_shows_loss_and_sharpness_against_the_limit(terminal):
     assert bars([1.0, 2.0, np.inf])[-1] == "█"
 
 
-def test_a_watcher_is_told_of_every_record(problem):
-    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
-    seen = []
-    run = dl.gradient_descent(
-        problem,
-        net,
-        0.01,
-        25,
-        record_every=10,
-        record=["risk"],
-        watch=lambda step, values: seen.append((step, float(values["risk"][0]))),
-    )
-    assert seen == list(zip(run.records["step"], run.records["risk"], strict=True))
-
-
 def test_a_run_predicts_new_rows_as_least_squares_does(csv, capsys, tmp_path):
     out = tmp_path / "run.npz"
     code, text, _ = command(
