@@ -132,7 +132,7 @@ class RankSteps(OneByOne):
         shapes = zip(layers, self.widths[1:], self.widths[:-1], strict=True)
         return np.concatenate([_pad(np.asarray(w)[run], m, n).ravel() for w, m, n in shapes])
 
-    def _unpack(self, flat: np.ndarray, run: int, layers: tuple[np.ndarray, ...]) -> None:
+    def _unpack(self, flat: np.ndarray, run: int, layers: tuple[Any, ...]) -> None:
         start = 0
         for layer, m, n in zip(layers, self.widths[1:], self.widths[:-1], strict=True):
             padded = flat[start : start + m * n].reshape(m, n)

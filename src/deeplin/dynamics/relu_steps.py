@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from deeplin.dynamics.objective import Ensemble, Objective
@@ -79,7 +81,7 @@ class ReluSteps(OneByOne):
             self.packed[run] = now, Layers(*map(np.copy, now))
         return self.packed[run]
 
-    def _unpack(self, layers: Layers, run: int, weights: tuple[np.ndarray, ...]) -> None:
+    def _unpack(self, layers: Layers, run: int, weights: tuple[Any, ...]) -> None:
         rows = (*layers.middle, layers.last)
         for packed, layer in zip(rows, weights[1:], strict=True):
             _, m, n = layer.shape

@@ -235,9 +235,9 @@ def _auto(request: _Request) -> Sharpness:
     if not request.linear or not _worth_trying(request):
         return general(request)
     result = _exact(request)
-    if result.converged.all():
+    members = np.flatnonzero(~np.asarray(result.converged))
+    if len(members) == 0:
         return result
-    members = np.flatnonzero(~result.converged)
     if len(members) == request.shape[0]:
         return general(request)
     padded = members

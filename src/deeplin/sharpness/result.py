@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Integer, Shaped
 
 
 @dataclass(frozen=True)
@@ -18,17 +18,17 @@ class Sharpness:
     for each network, and `vector` has one row for each.
     """
 
-    value: Any
+    value: float | Float[np.ndarray, " batch"]
     """The eigenvalue: algebraically the largest, or the smallest where that was asked for."""
-    error: Any
+    error: float | Float[np.ndarray, " batch"]
     """The true eigenvalue is within this distance of `value`, rounding included."""
-    method: Any
+    method: str | Shaped[np.ndarray, " batch"]
     """`exact`, `lanczos`, `dense` or `power`; an array if the networks of a batch differ."""
-    converged: Any
+    converged: bool | Bool[np.ndarray, " batch"]
     """Whether `error` is within the tolerance."""
     vector: np.ndarray | None = field(default=None, repr=False)
     """A unit eigenvector over the flattened parameters, where the method finds one."""
-    products: Any = 0
+    products: int | Integer[np.ndarray, " batch"] = 0
     """Hessian-vector products used."""
 
 

@@ -15,7 +15,7 @@ from deeplin.theory.context import Context
 from deeplin.theory.registry import Check, NotApplicable, statement, value
 
 
-def initialization_scale(network: Network) -> Any:
+def initialization_scale(network: Network) -> float | np.ndarray:
     """ε = 3 max_k ‖W_k‖_F² + 2 Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2 at the start (FM-ε).
 
     A float, or one for each network of a batch.
@@ -69,7 +69,7 @@ def lojasiewicz_constant(
 def _epsilon(context: Context) -> np.ndarray:
     """ε of the start of each run (FM-ε), (batch,)."""
     context.require_depth()
-    return initialization_scale(context.run.initial.with_batch())
+    return np.asarray(initialization_scale(context.run.initial.with_batch()))
 
 
 def _met(checks: list[Check], batch: int) -> np.ndarray:

@@ -210,7 +210,7 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
         [rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)] for _ in range(DRAWS)
     ]
     batch = Network([np.stack(layers) for layers in zip(*draws, strict=True)])
-    return 1 / (32 * depth * math.sqrt(max(initialization_scale(batch))))
+    return 1 / (32 * depth * math.sqrt(np.max(initialization_scale(batch))))
 
 
 def _scale_obstacle(problem: Problem, readout: Any) -> str | None:

@@ -19,7 +19,7 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
 class RiskSplit(NamedTuple):
     """The risk of an interpolator and what it is made of; arrays for a batch of maps."""
 
-    total: Any
+    total: float | np.ndarray
     """Risk(Θ) = Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)) (BO-risk)."""
     bias: float
     """Tr(Θ*ᵀBΘ*), the conditional bias of Θ_min, B = (I−P_X)Σ(I−P_X)."""
@@ -27,21 +27,21 @@ class RiskSplit(NamedTuple):
     """σ²q·Tr(C), the mean of `noise` over the noise: the same for every interpolating network."""
     noise: float
     """Tr(ΩᵀCΩ) of the noise at hand."""
-    xi: Any
+    xi: float | np.ndarray
     """Tr(Θ_⊥ᵀBΘ_⊥), the part due to Θ_⊥."""
-    bound: Any
+    bound: float | np.ndarray
     """2Tr((Θ*−Θ_⊥)ᵀB(Θ*−Θ_⊥)) + 2Tr(ΩᵀCΩ), which is at least the risk (BO-L4.2)."""
 
 
 class RiskBound(NamedTuple):
     """A bound of the risk up to its constant: Risk ≤ c·(bias + variance + xi)."""
 
-    bias: Any
-    variance: Any
-    xi: Any
+    bias: float | np.ndarray
+    variance: float | np.ndarray
+    xi: float | np.ndarray
 
     @property
-    def total(self) -> Any:
+    def total(self) -> float | np.ndarray:
         """The sum, for c = 1."""
         return self.bias + self.variance + self.xi
 

@@ -25,7 +25,7 @@ def exact_sharpness(context: Context) -> Check:
     exact, other = context.exact_sharpness, context.certified_sharpness
     return Check(
         np.abs(exact.value - other.value)[None],
-        (exact.error + other.error)[None],
+        np.add(exact.error, other.error)[None],
         scale=np.abs(other.value)[None],
         hypotheses=context.minimizer_hypotheses(),
     )

@@ -25,8 +25,8 @@ U_GRID = np.geomspace(1e-3, 1e3, 6001)
 class ProductBounds(NamedTuple):
     """M_{s,u} and m_{s,u}: bounds of ‖Π_{k:1}‖_2 from above and σ_min(Π_{k:1}) from below."""
 
-    largest: Any
-    smallest: Any
+    largest: float | np.ndarray
+    smallest: float | np.ndarray
 
 
 def product_bounds(scale: Any, width: int, u: Any) -> ProductBounds:
@@ -209,7 +209,7 @@ def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.nda
     return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
 
 
-def noise_scale(network: Network) -> Any:
+def noise_scale(network: Network) -> float | np.ndarray:
     """s recovered from W_k(0) = I + (s/√(Ld))N_k: the root mean square of √(Ld)(W_k − I).
 
     A float, or one for each network of a batch.

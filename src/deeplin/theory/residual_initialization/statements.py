@@ -59,7 +59,7 @@ def _residual_start(context: Context) -> tuple[np.ndarray, dict[str, Any]]:
     """s of each run, and the hypothesis that W_k(0) − I is Gaussian noise."""
     context.require_square()
     noise = residual_noise(context.run.initial.with_batch()).reshape(context.batch, -1)
-    scale = noise_scale(context.run.initial.with_batch())
+    scale = np.asarray(noise_scale(context.run.initial.with_batch()))
     if not np.all(scale > 0):
         raise NotApplicable("for a random start, s > 0; here W_k(0) = I")
     distance = kolmogorov_distance(noise / scale[:, None], ndtr)
@@ -112,7 +112,7 @@ def product_singular_values(context: Context) -> list[Check]:
     ball = np.exp(-2 * scale**2 - 4 * u) / 64
     near = (np.max(context.displacement_norms, axis=-1) <= ball)[..., None]
     through = context.product_values
-    M, m = 2 * bounds.largest[:, None], bounds.smallest[:, None] / 2
+    M, m = (np.reshape(bound, (-1, 1)) for bound in (2 * bounds.largest, bounds.smallest / 2))
     return [
         Check(through[..., 0], M, "‖Π_{k:1}‖", where=near, hypotheses=hypotheses),
         Check(m, through[..., 1], "σ_min(Π_{k:1})", where=near, hypotheses=hypotheses),
