@@ -58,7 +58,8 @@ def main(arguments: list[str] | None = None) -> None:
         raise SystemExit(2) from None
     except OSError as error:
         where = "the answer" if error.filename is None else repr(str(error.filename))
-        _abandon_output()
+        with suppress(OSError, ValueError):  # what is left would raise again when Python ends
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         print(f"deeplin: cannot write {where}: {error.strerror or error}.", file=sys.stderr)
         raise SystemExit(2) from None
     except KeyboardInterrupt:
@@ -81,12 +82,6 @@ def prepare_computing() -> None:
     if "XLA_FLAGS" not in os.environ:
         with suppress(RuntimeError):  # called from a program in which JAX has already computed
             jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
-
-
-def _abandon_output() -> None:
-    """Nothing more can be written: what is left would raise again when Python ends."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def text_width() -> int:

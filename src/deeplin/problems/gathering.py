@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -133,9 +133,12 @@ def _summed(parts: Iterator[_Part]) -> Iterator[Sum]:
     One BLAS thread for each: on a busy machine BLAS threads wait for each other.
     """
     with threadpool_limits(1, "blas"), ThreadPoolExecutor(MULTIPLIERS) as pool:
-        tasks = (pool.submit(_sum, part) for part in parts)
-        for task in _ahead(tasks, MULTIPLIERS):
-            yield task.result()
+        ahead: deque[Future[Sum]] = deque()
+        for part in parts:
+            ahead.append(pool.submit(_sum, part))
+            if len(ahead) > MULTIPLIERS:
+                yield ahead.popleft().result()
+        yield from (task.result() for task in ahead)
 
 
 def _sum(part: _Part) -> Sum:
@@ -158,16 +161,6 @@ def _merged(sums: Iterator[Sum]) -> Sum:
     found = present()
     first = next(found, None)
     return None if first is None else merge_all(chain([first], found)), left_out
-
-
-def _ahead(stream: Iterator[Any], count: int) -> Iterator[Any]:
-    """The same stream, `count` entries further than what was asked for."""
-    waiting = deque()
-    for entry in stream:
-        waiting.append(entry)
-        if len(waiting) > count:
-            yield waiting.popleft()
-    yield from waiting
 
 
 def _refuse_no_rows(left_out: int) -> NoReturn:

@@ -142,8 +142,9 @@ def build(kind: Any, value: Any, where: str = "config") -> Any:
     if kind is Any:
         return value
     if not isinstance(kind, type) or origin is not None or kind is tuple:
+        name = "tuple" if kind is tuple else str(kind)
         raise InputError(
-            f"{where} is annotated as {_name(kind)}, which does not say how to build it from JSON; "
+            f"{where} is annotated as {name}, which does not say how to build it from JSON; "
             "annotate numbers, strings, dataclasses, Literal, or tuple[float, ...] and the like."
         )
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -200,10 +201,6 @@ def _build_tuple(arguments: tuple, value: Any, where: str) -> tuple:
         build(argument, entry, f"{where}[{k}]")
         for k, (argument, entry) in enumerate(zip(arguments, value, strict=True))
     )
-
-
-def _name(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and not typing.get_args(kind) else str(kind)
 
 
 def _listed(names: Any) -> str:
