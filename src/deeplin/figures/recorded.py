@@ -33,24 +33,27 @@ class Change(NamedTuple):
 
 def read(preset: str) -> dict[str, str]:
     """Claim → recorded verdict; empty where nothing was recorded."""
-    source = FOLDER.joinpath(f"{preset}.json")
-    return json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+    return _load(FOLDER.joinpath(f"{preset}.json"))
 
 
 def seconds(preset: str) -> dict[str, float]:
     """Study → seconds that it took when it was recorded."""
-    source = FOLDER.joinpath("seconds.json")
-    return json.loads(source.read_text(encoding="utf-8")).get(preset, {})
+    return _load(FOLDER.joinpath("seconds.json")).get(preset, {})
 
 
-def verdicts(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Claim → verdict of the outcomes of figures."""
+def claims(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The claims of the outcomes of figures, by the name under which their verdict is recorded."""
     return {
-        f"{panel['name']}/{claim['name']}": claim["verdict"]
+        f"{panel['name']}/{claim['name']}": claim
         for outcome in outcomes
         for panel in outcome["panels"]
         for claim in panel["claims"]
     }
+
+
+def verdicts(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Claim → verdict of the outcomes of figures."""
+    return {name: claim["verdict"] for name, claim in claims(outcomes).items()}
 
 
 def changes(found: Mapping[str, str], known: Mapping[str, str]) -> list[Change]:
@@ -79,10 +82,9 @@ def tally(found: Iterable[str]) -> str:
 def record_seconds(preset: str, outcomes: Iterable[Mapping[str, Any]], folder: Path) -> None:
     """Write the times of the studies of a preset, keeping the others."""
     path = folder / "seconds.json"
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    known = _load(path)
     found = {d["study"]: float(f"{d['seconds']:.2g}") for o in outcomes for d in o["data"]}
-    known[preset] = dict(sorted((known.get(preset, {}) | found).items()))
-    path.write_text(json.dumps(dict(sorted(known.items())), indent=1) + "\n", encoding="utf-8")
+    _save(path, known | {preset: dict(sorted((known.get(preset, {}) | found).items()))})
 
 
 def record(preset: str, found: Mapping[str, str], folder: Path, *, also: bool = False) -> None:
@@ -91,7 +93,7 @@ def record(preset: str, found: Mapping[str, str], folder: Path, *, also: bool = 
     With `also` they are recorded beside what stands there, for claims about chaotic runs.
     """
     path = folder / f"{preset}.json"
-    old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    old = _load(path)
     if also:
         both = {
             name: {verdict, *old.get(name, verdict).split(OR)} for name, verdict in found.items()
@@ -100,5 +102,13 @@ def record(preset: str, found: Mapping[str, str], folder: Path, *, also: bool = 
             name: OR.join(v for v in WEAKEST_FIRST if v in seen) for name, seen in both.items()
         }
     folder.mkdir(exist_ok=True)
-    text = json.dumps(dict(sorted({**old, **found}.items())), indent=1, ensure_ascii=False)
+    _save(path, {**old, **found})
+
+
+def _load(source: Any) -> dict[str, Any]:
+    return json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
+
+
+def _save(path: Path, entries: Mapping[str, Any]) -> None:
+    text = json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False)
     path.write_text(text + "\n", encoding="utf-8")

@@ -50,12 +50,12 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
     templates.filters["reference"] = reference
     templates.filters["compared"] = compared
     templates.globals["curves"] = dict(enumerate(COLOURS))
-    claims = [c for outcome in outcomes for panel in outcome["panels"] for c in panel["claims"]]
+    verdicts = recorded.verdicts(outcomes).values()
     return templates.get_template("template.html").render(
         figures=outcomes,
         errata=ERRATA,
-        summary=recorded.tally(claim["verdict"] for claim in claims),
-        all_hold=all(claim["verdict"] == "holds" for claim in claims),
+        summary=recorded.tally(verdicts),
+        all_hold=all(verdict == "holds" for verdict in verdicts),
         changed=_changes(outcomes),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         known={preset: recorded.tally(recorded.read(preset).values()) for preset in PRESETS},

@@ -38,21 +38,11 @@ def ending(
         lines = [f"{count}; every verdict is the recorded one."]
     else:
         lines = [f"{count}; {len(changes)} not as recorded:"]
-        claims = _claims(outcomes)
-        lines += [
-            _item(f"{c.claim}: recorded {c.recorded}, found {c.found}. {claims[c.claim]}", width)
-            for c in changes
-        ]
+        claims = recorded.claims(outcomes)
+        for claim, known, found in changes:
+            told = f"{claim}: recorded {known}, found {found}. {_in_full(claims[claim])}"
+            lines.append(_item(told, width))
     return "\n".join([*lines, f"Everything with its pictures: open {page}"])
-
-
-def _claims(outcomes: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    return {
-        f"{panel['name']}/{claim['name']}": _in_full(claim)
-        for outcome in outcomes
-        for panel in outcome["panels"]
-        for claim in panel["claims"]
-    }
 
 
 def _in_full(claim: Mapping[str, Any]) -> str:
