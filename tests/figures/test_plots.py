@@ -107,7 +107,7 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
 def test_the_contrast_marks_runs_that_diverged(ax):
     config = talk_log.Contrast((0.5, 2.0), steps=1)
     table = grid(problem=talk_log.LABELS, relative_rate=config.relative_rates)
-    table = table.assign(loss=0.1, status="stopped")
+    table = table.assign(loss=0.1, status="stopped", data_seed=config.data_seeds[0])
     table.loc[3, ["loss", "status"]] = [np.nan, "diverged"]
     talk_log.plot(config, table, ax)
     crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
