@@ -9,6 +9,7 @@ from deeplin.figures.scale_claims import (
     conditioning_claim,
     distance_claims,
     divergence_claims,
+    edge_claims,
     plateau_claim,
     sharpness_claims,
 )
@@ -128,6 +129,14 @@ def test_the_plateau_is_judged_at_every_rate(sweep_table):
     assert "not for η = 0.02 (0.44)" in claim.part
 
 
+def test_a_run_that_the_catapult_kills_is_no_success(sweep_config, sweep_table):
+    table = sweep_table[sweep_table["learning_rate"] < 0.1]
+    high = table["initial_sharpness"] > 100
+    killed = table.assign(risk=table["risk"].mask(high, 0.97))  # the zero map's
+    (first, _), (second, _) = (edge_claims(sweep_config, runs) for runs in (table, killed))
+    assert (first.verdict, second.verdict) == ("holds", "fails")
+
+
 def test_runs_killed_by_the_catapult_are_counted_and_named(sweep_table):
     table = sweep_table[sweep_table["status"] != "diverged"]
     fastest = table["learning_rate"].max()
@@ -169,7 +178,9 @@ def test_claims_about_generalization_can_fail(
 
 
 def test_the_regression_recovers_a_known_power_law(sweep_table):
-    table = sweep_table.assign(test_risk=0.1 + 0.3 * sweep_table["sharpness"] ** 0.42)
+    table = sweep_table.assign(
+        test_risk=sweep_table["risk"] + 0.3 * sweep_table["sharpness"] ** 0.42
+    )
     _, line = fm_6.fit(table)
     assert line.slope == pytest.approx(0.42, abs=1e-12)
     assert 10**line.intercept == pytest.approx(0.3, rel=1e-12)

@@ -56,7 +56,7 @@ def noiseless_claims(config: ScaleSweep, table: Table) -> list[Claim]:
             name="linear bounds",
             reason="The bounds of FM-C2; for a nonlinear network they are a comparison.",
         ),
-        *edge_claims(table, known="K-11"),
+        *edge_claims(config, table, known="K-11"),
         plateau_claim(table),
     ]
 
