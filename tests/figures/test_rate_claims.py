@@ -88,8 +88,10 @@ def contrast_table(contrast):
         "linear": [1e-9, 1e-9, 1e-9, np.nan, np.nan],
         "deep": [1e-9, 1e-9, 1e-9, 0.3, np.nan],
     }
-    table = grid(data_seed=contrast.data_seeds, problem=losses, relative_rate=contrast.relative_rates)
-    return table.assign(loss=2 * sum(losses.values(), []), status="stopped")
+    table = grid(
+        data_seed=contrast.data_seeds, problem=losses, relative_rate=contrast.relative_rates
+    )
+    return table.assign(loss=np.tile(np.concatenate([*losses.values()]), 2), status="stopped")
 
 
 BROKEN_CONTRAST = {
