@@ -22,7 +22,7 @@ from deeplin.figures.residual_products import (
 )
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.style import QUIET, look
+from deeplin.figures.style import QUIET, legend_below, look
 from deeplin.networks import Network
 from deeplin.sharpness import sharpness
 from deeplin.sweep import Experiment, Unit, coordinate_words
@@ -164,7 +164,7 @@ def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
     ax.set_xscale("log")
     ax.set_ylim(0, 1.15 * table["moved"].max())
     ax.set(xlabel="Depth $L$", ylabel=r"$\max_k \|\theta_k\|_F$ after training")
-    ax.legend(loc="lower left")
+    legend_below(ax, 2)
 
 
 RESIDUAL_THETA = Experiment(

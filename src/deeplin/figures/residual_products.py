@@ -133,7 +133,7 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
         bound = np.where(grid > 0, bound_at(config, s, depth, grid), np.nan)
         ax.plot(grid, bound, "--", color=colour, label=f"bound, $s={s}$")
     ax.axhline(1 / config.draws, color=QUIET, linestyle=":", linewidth=1)
-    ax.annotate("one draw", (4, 1 / config.draws), (0, 3), textcoords="offset points", ha="right")
+    ax.annotate("one draw", (2, 1 / config.draws), (0, 3), textcoords="offset points", ha="center")
     ax.set_yscale("log")
     ax.set_ylim(0.02 / config.draws, 2)
     ax.set(xlabel=f"$u$ (depth $L = {depth}$)", ylabel="Probability that the bounds fail")

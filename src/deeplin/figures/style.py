@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
 """Text and lines, secondary lines, background; the report recolours these for dark screens."""
@@ -144,5 +144,5 @@ def plain_numbers(axis: Axis) -> None:
     low, high = axis.get_view_interval()
     if high / low < 100:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(ScalarFormatter())
+        axis.set_major_formatter(FormatStrFormatter("%g"))
         axis.set_minor_formatter(NullFormatter())

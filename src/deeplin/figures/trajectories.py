@@ -150,6 +150,8 @@ def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> 
     for index, rate in enumerate(sorted(config.rates, key=lambda rate: rate.learning_rate)):
         run = _shown(table, rate.learning_rate)
         style = look(index, marker=None, label=rf"$\eta = {rate.learning_rate:g}$")
+        if index == 0:
+            style |= {"linewidth": 5, "alpha": 0.4}  # the next rate follows the same path
         time = run["step"] * rate.learning_rate
         after = time > 0
         ax.plot(time[after], run.loc[after, column], **style)
