@@ -9,20 +9,11 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.cli import main
 from deeplin.networks import Network
 from deeplin.problems.reading import read_problem
 from deeplin.report.diagnosis import as_text
 from deeplin.report.diagnosis_page import as_page, draw_diagnosis
 from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
-
-
-def command(capsys, *arguments):
-    """Exit code, standard output and standard error of `deeplin diagnose ARGUMENTS`."""
-    with pytest.raises(SystemExit) as stop:
-        main(["diagnose", *map(str, arguments)])
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
 
 
 @pytest.fixture
@@ -133,8 +124,8 @@ def test_the_page_is_self_contained_and_escapes_names(csv):
     assert not re.search(r"(src|href)=[\"']?https?:", page)
 
 
-def test_the_command_prints_text_or_json_and_writes_files(csv, capsys, tmp_path):
-    code, out, _ = command(capsys, csv, "--target", "y", "--depth", "2..4")
+def test_the_command_prints_text_or_json_and_writes_files(csv, command, tmp_path):
+    code, out, _ = command("diagnose", csv, "--target", "y", "--depth", "2..4")
     assert code == 0
     problem = read_problem(csv, "y").problem
     rates = [f"{1 / dl.theory.balanced_sharpness(problem, depth):.3g}" for depth in (2, 4)]
@@ -145,7 +136,7 @@ def test_the_command_prints_text_or_json_and_writes_files(csv, capsys, tmp_path)
     page, picture = tmp_path / "page.html", tmp_path / "picture.svg"
     arguments = ["--depth", "2,10", "--readout", "0.5", "--standardize", "--intercept", "--json"]
     code, out, _ = command(
-        capsys, csv, "--target", "y", *arguments, "--html", page, "--plot", picture
+        "diagnose", csv, "--target", "y", *arguments, "--html", page, "--plot", picture
     )
     assert code == 0
     values = json.loads(out)
@@ -177,17 +168,19 @@ def test_the_command_prints_text_or_json_and_writes_files(csv, capsys, tmp_path)
         (["--target", "y", "--plot", "picture.txt"], "cannot write"),
     ],
 )
-def test_bad_requests_exit_with_2_and_one_sentence(csv, capsys, monkeypatch, arguments, sentence):
+def test_bad_requests_exit_with_2_and_one_sentence(csv, command, monkeypatch, arguments, sentence):
     monkeypatch.chdir(csv.parent)
-    code, out, err = command(capsys, csv, *arguments)
+    code, out, err = command("diagnose", csv, *arguments)
     assert code == 2
     assert out == ""
     assert sentence in err
     assert len(err.strip().splitlines()) == 1
 
 
-def test_several_targets_are_answered_together_and_each_alone(csv, capsys):
-    code, out, _ = command(capsys, csv, "--target", "y", "--target", "a", "--depth", "3", "--json")
+def test_several_targets_are_answered_together_and_each_alone(csv, command):
+    code, out, _ = command(
+        "diagnose", csv, "--target", "y", "--target", "a", "--depth", "3", "--json"
+    )
     values = json.loads(out)
     assert code == 0
     reading = read_problem(csv, ["y", "a"])

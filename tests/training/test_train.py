@@ -12,20 +12,11 @@ from rich.console import Console
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.cli import main
 from deeplin.cli.live import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.sharpness import sharpness
 from deeplin.training import Optimizer, advise, descend, judge, predict, starting_network
 from deeplin.training.recipe import INITIALIZATIONS
-
-
-def command(capsys, *arguments, name="train"):
-    """Exit code, standard output and standard error of `deeplin NAME ARGUMENTS`."""
-    with pytest.raises(SystemExit) as stop:
-        main([name, *map(str, arguments)])
-    captured = capsys.readouterr()
-    return stop.value.code, captured.out, captured.err
 
 
 @pytest.fixture
@@ -36,10 +27,10 @@ def csv(rng, tmp_path):
     return tmp_path / "table.csv"
 
 
-def test_training_settles_as_predicted_and_is_kept(csv, capsys, tmp_path):
+def test_training_settles_as_predicted_and_is_kept(csv, command, tmp_path):
     out = tmp_path / "run.npz"
     options = ["--depth", 3, "--standardize", "--intercept", "--out", out, "--json"]
-    code, text, _ = command(capsys, csv, "--target", "y", *options)
+    code, text, _ = command("train", csv, "--target", "y", *options)
     report = json.loads(text)
     assert code == 0
     assert (report["status"], report["came_true"]) == ("converged", True)
@@ -54,7 +45,7 @@ def test_training_settles_as_predicted_and_is_kept(csv, capsys, tmp_path):
     assert manifest["settings"]["depth"] == 3
     assert manifest["verdict"] == report["verdict"]
     statements = ["--only", "FM-crit", "--only", "X-2"]
-    code, text, _ = command(capsys, out, *statements, "--json", name="certify")
+    code, text, _ = command("certify", out, *statements, "--json")
     assert code == 0
     assert {row["id"]: row["verdict"] for row in json.loads(text)} == {
         "FM-crit": "holds",
@@ -62,28 +53,28 @@ def test_training_settles_as_predicted_and_is_kept(csv, capsys, tmp_path):
     }
 
 
-def test_a_rate_above_the_critical_one_does_not_settle(csv, capsys, tmp_path):
+def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
     prepared = ["--standardize", "--intercept", "--out", tmp_path / "run.npz"]
     code, text, _ = command(
-        capsys, csv, "--target", "y", "--depth", 3, *prepared, "--json", "--steps", 100
+        "train", csv, "--target", "y", "--depth", 3, *prepared, "--json", "--steps", 100
     )
     critical = json.loads(text)["critical_learning_rate"]
     rate = ["--learning-rate", 1.2 * critical, "--steps", 3000]
     older = (tmp_path / "run.npz").read_bytes()
-    code, _, err = command(capsys, csv, "--target", "y", "--depth", 3, *prepared, *rate)
+    code, _, err = command("train", csv, "--target", "y", "--depth", 3, *prepared, *rate)
     assert code == 2
     assert "holds a run already" in err
     assert (tmp_path / "run.npz").read_bytes() == older
     rate.append("--overwrite")
-    code, text, _ = command(capsys, csv, "--target", "y", "--depth", 3, *prepared, *rate)
+    code, text, _ = command("train", csv, "--target", "y", "--depth", 3, *prepared, *rate)
     assert code == 1
     assert "training cannot settle" in " ".join(text.split())
     assert "it came true" in " ".join(text.split())
 
 
-def test_several_targets_are_trained_together(csv, capsys, tmp_path):
+def test_several_targets_are_trained_together(csv, command, tmp_path):
     targets = ["--target", "y", "--target", "a", "--standardize", "--out", tmp_path / "two.npz"]
-    code, text, _ = command(capsys, csv, *targets, "--depth", 2, "--json")
+    code, text, _ = command("train", csv, *targets, "--depth", 2, "--json")
     report = json.loads(text)
     assert code == 0
     assert report["minimal_sharpness"] <= report["sharpness"] * (1 + 1e-6)
@@ -103,10 +94,10 @@ def test_several_targets_are_trained_together(csv, capsys, tmp_path):
     ],
 )
 def test_bad_requests_exit_with_2_and_leave_nothing(
-    csv, capsys, monkeypatch, tmp_path, options, sentence
+    csv, command, monkeypatch, tmp_path, options, sentence
 ):
     monkeypatch.chdir(tmp_path)
-    code, out, err = command(capsys, csv, "--target", "y", *options)
+    code, out, err = command("train", csv, "--target", "y", *options)
     assert code == 2
     assert out == ""
     assert sentence in err
@@ -175,10 +166,10 @@ def test_the_live_table_shows_loss_and_sharpness_against_the_limit(terminal):
     assert bars([1.0, 2.0, np.inf])[-1] == "█"
 
 
-def test_a_run_predicts_new_rows_as_least_squares_does(csv, capsys, tmp_path):
+def test_a_run_predicts_new_rows_as_least_squares_does(csv, command, tmp_path):
     out = tmp_path / "run.npz"
     code, text, _ = command(
-        capsys, csv, "--target", "y", "--depth", 2, "--standardize", "--out", out
+        "train", csv, "--target", "y", "--depth", 2, "--standardize", "--out", out
     )
     assert code == 0
     assert "y = " in text
@@ -187,34 +178,34 @@ def test_a_run_predicts_new_rows_as_least_squares_does(csv, capsys, tmp_path):
     model = LinearRegression().fit(frame[["a", "b", "c"]], frame["y"])
     new = frame[["c", "a", "b"]].head(7) + 1
     new.to_csv(tmp_path / "new.csv", index=False)
-    code, text, _ = command(capsys, out, tmp_path / "new.csv", name="predict")
+    code, text, _ = command("predict", out, tmp_path / "new.csv")
     assert code == 0
     found = pd.read_csv(io.StringIO(text))
     np.testing.assert_allclose(found["y"], model.predict(new[["a", "b", "c"]]), rtol=1e-3)
     target = tmp_path / "predictions.csv"
-    assert command(capsys, out, tmp_path / "new.csv", "--out", target, name="predict")[0] == 0
+    assert command("predict", out, tmp_path / "new.csv", "--out", target)[0] == 0
     pd.testing.assert_frame_equal(pd.read_csv(target), found)
 
 
-def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, capsys, tmp_path):
+def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, command, tmp_path):
     out = tmp_path / "run.npz"
     assert (
-        command(capsys, csv, "--target", "y", "--depth", 2, "--out", out, "--standardize")[0] == 0
+        command("train", csv, "--target", "y", "--depth", 2, "--out", out, "--standardize")[0] == 0
     )
     lacking = tmp_path / "lacking.csv"
     pd.read_csv(csv)[["a", "b"]].to_csv(lacking, index=False)
     target = tmp_path / "kept.csv"
     target.write_text("precious")
-    code, _, err = command(capsys, out, lacking, "--out", target, name="predict")
+    code, _, err = command("predict", out, lacking, "--out", target)
     assert code == 2
     assert "no column 'c'" in err
     assert target.read_text() == "precious"
     out.with_suffix(".json").write_text('{"columns": 3}')
-    code, _, err = command(capsys, out, csv, name="predict")
+    code, _, err = command("predict", out, csv)
     assert code == 2
     assert "does not describe a trained table" in err
     out.with_suffix(".json").unlink()
-    code, _, err = command(capsys, out, csv, name="predict")
+    code, _, err = command("predict", out, csv)
     assert code == 2
     assert "cannot read" in err
 
@@ -229,9 +220,9 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, capsy
         ["--reduction", "sum", "--half"],
     ],
 )
-def test_every_optimizer_trains_at_its_own_rate(csv, capsys, tmp_path, options):
+def test_every_optimizer_trains_at_its_own_rate(csv, command, tmp_path, options):
     arguments = ["--depth", 3, "--standardize", "--out", tmp_path / "run.npz", "--json"]
-    code, text, err = command(capsys, csv, "--target", "y", *arguments, *options)
+    code, text, err = command("train", csv, "--target", "y", *arguments, *options)
     assert code == 0, err
     report = json.loads(text)
     assert report["learning_rate"] < report["critical_learning_rate"]
@@ -239,9 +230,9 @@ def test_every_optimizer_trains_at_its_own_rate(csv, capsys, tmp_path, options):
     assert report["r_squared_left_out"]["y"] < report["r_squared"]["y"] + 0.01
 
 
-def test_the_error_on_rows_left_out_is_that_of_refitting(csv, capsys, tmp_path):
+def test_the_error_on_rows_left_out_is_that_of_refitting(csv, command, tmp_path):
     options = ["--depth", 2, "--standardize", "--out", tmp_path / "run.npz", "--json"]
-    _, text, _ = command(capsys, csv, "--target", "y", *options)
+    _, text, _ = command("train", csv, "--target", "y", *options)
     frame = pd.read_csv(csv)
     inputs, target = frame[["a", "b", "c"]].to_numpy(), frame["y"].to_numpy()
     errors = []
