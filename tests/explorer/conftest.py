@@ -59,21 +59,23 @@ class Visitor:
     def wait(self, condition):
         self.page.wait_for_function(f"() => {condition}")
 
-    def pictures(self):
-        return self.page.evaluate("window.deeplin.pictures")
-
     def drawn(self, action=None):
         """Do something (or nothing) and wait until a new complete picture is there."""
         before = 0
         if action is not None:
-            before = self.pictures()
+            before = self.page.evaluate("window.deeplin.pictures")
             action()
         self.wait(f"window.deeplin.pictures > {before}")
+        return self
 
-    def verdict(self, words):
+    def verdict(self, words, place="verdict"):
         """Wait until the verdict holds these words, and return it."""
-        self.wait(f"document.getElementById('verdict').textContent.includes({json.dumps(words)})")
-        return self.text("verdict")
+        self.wait(f"document.getElementById('{place}').textContent.includes({json.dumps(words)})")
+        return self.text(place)
+
+    def said(self, words):
+        """The same for the message to the visitor."""
+        return self.verdict(words, "message")
 
     def text(self, name):
         return self.page.locator(f"#{name}").text_content()

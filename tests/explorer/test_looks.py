@@ -7,8 +7,7 @@ QUICK = "#depth=3&steps=60&seeds=2"
 
 
 def test_every_picture_explains_itself(visit):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     for figure in visitor.page.locator("#view-training figure").all():
         button, words = figure.locator(".ask"), figure.locator(".help")
         assert not words.is_visible()
@@ -22,8 +21,7 @@ def test_every_picture_explains_itself(visit):
 
 
 def test_training_plays_pauses_and_steps(visit):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     visitor.page.locator("#speed").select_option("4")
     visitor.drawn(lambda: visitor.press("▶ Play"))
     visitor.wait("document.getElementById('frame').valueAsNumber > 2")
@@ -43,8 +41,7 @@ def test_training_plays_pauses_and_steps(visit):
 
 
 def test_values_are_shown_on_hover_and_by_keys(visit):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     canvas, tooltip = visitor.page.locator("#figure-gap canvas"), visitor.page.locator("#tooltip")
     canvas.hover()
     assert "median" in tooltip.text_content()
@@ -64,8 +61,7 @@ def test_values_are_shown_on_hover_and_by_keys(visit):
 
 
 def test_dark_and_light_follow_the_system_and_the_button(visit):
-    visitor = visit(QUICK, color_scheme="dark")
-    visitor.drawn()
+    visitor = visit(QUICK, color_scheme="dark").drawn()
     paper = "getComputedStyle(document.body).backgroundColor"
     assert visitor.page.evaluate(paper) == "rgb(22, 25, 29)"
     visitor.drawn(lambda: visitor.page.locator("#theme").click())
@@ -73,8 +69,9 @@ def test_dark_and_light_follow_the_system_and_the_button(visit):
 
 
 def test_phone_begins_with_the_sharpness_and_the_learning_rate(visit):
-    visitor = visit("#depth=3&steps=60&seeds=2&noise=0.5", viewport={"width": 390, "height": 844})
-    visitor.drawn()
+    visitor = visit(
+        "#depth=3&steps=60&seeds=2&noise=0.5", viewport={"width": 390, "height": 844}
+    ).drawn()
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
     plot = visitor.page.locator("#figure-sharpness canvas").bounding_box()
     rate = visitor.page.locator("input[name=learning_rate]").bounding_box()
@@ -96,8 +93,7 @@ def test_theorems_fit_on_a_phone(visit):
 
 
 def test_plots_stay_at_twice_the_zoom(visit):
-    visitor = visit(QUICK, viewport={"width": 640, "height": 400}, device_scale_factor=2)
-    visitor.drawn()
+    visitor = visit(QUICK, viewport={"width": 640, "height": 400}, device_scale_factor=2).drawn()
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 640
     for figure in visitor.page.locator("#view-training figure canvas").all():
         box = figure.bounding_box()
@@ -106,8 +102,7 @@ def test_plots_stay_at_twice_the_zoom(visit):
 
 
 def test_every_control_and_picture_has_a_name(visit):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     nameless = visitor.page.evaluate(
         """() => [...document.querySelectorAll("input, select, button, canvas")].filter((element) =>
           !(element.getAttribute("aria-label") || element.labels?.length
@@ -118,8 +113,7 @@ def test_every_control_and_picture_has_a_name(visit):
 
 
 def test_keyboard_reaches_everything_and_can_skip(visit):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     visitor.page.keyboard.press("Tab")
     assert visitor.page.evaluate("document.activeElement.className") == "skip"
     visitor.page.keyboard.press("Enter")

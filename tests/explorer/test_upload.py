@@ -1,7 +1,5 @@
 """A visitor's table is read in the page, or by the local server; broken ones get a sentence."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -31,11 +29,6 @@ def give(visitor, name, content):
     )
 
 
-def said(visitor, words):
-    visitor.wait(f"document.getElementById('message').textContent.includes({json.dumps(words)})")
-    return visitor.text("message")
-
-
 def minimal_sharpness(values, depth):
     """S_min of the standardised table, target scaled to ‖w*‖ = 1."""
     X, y = values[:, :-1], values[:, -1] - values[:, -1].mean()
@@ -55,10 +48,9 @@ def minimal_sharpness(values, depth):
     ids=["commas", "semicolons and decimal commas", "tabs, mark and CRLF", "quotes and missing"],
 )
 def test_good_files_are_read(visit, content):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     visitor.drawn(lambda: give(visitor, "mine.csv", content))
-    assert "mine.csv: 40 rows, 3 inputs, target “target”" in said(visitor, "rows")
+    assert "mine.csv: 40 rows, 3 inputs, target “target”" in visitor.said("rows")
     theory = visitor.page.evaluate("deeplin.shown().result.theory")
     assert theory["exact"] == pytest.approx(minimal_sharpness(table(), 3), rel=1e-9)
 
@@ -81,27 +73,24 @@ def test_good_files_are_read(visit, content):
     ],
 )
 def test_broken_files_get_a_sentence_and_change_nothing(visit, content, words):
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     give(visitor, "bad.csv", content)
-    said(visitor, words)
+    visitor.said(words)
     assert visitor.page.evaluate("deeplin.shown().state.data") == "synthetic"
 
 
 def test_large_file_is_read_by_the_server(visit):
     values = table(rows=60_000, seed=1)
-    visitor = visit(QUICK)
-    visitor.drawn()
+    visitor = visit(QUICK).drawn()
     visitor.drawn(lambda: give(visitor, "large.csv", text_of(values)))
-    assert "large.csv: 60000 rows, 3 inputs" in said(visitor, "read by the local server")
+    assert "large.csv: 60000 rows, 3 inputs" in visitor.said("read by the local server")
     theory = visitor.page.evaluate("deeplin.shown().result.theory")
     assert theory["exact"] == pytest.approx(minimal_sharpness(values, 3), rel=1e-8)
     visitor.page.locator("#input-architecture").select_option("relu")
-    said(visitor, "need its rows")
+    visitor.said("need its rows")
 
 
 def test_large_file_is_refused_where_there_is_no_server(visit, page_file):
-    visitor = visit(QUICK, url=page_file.as_uri())
-    visitor.drawn()
+    visitor = visit(QUICK, url=page_file.as_uri()).drawn()
     give(visitor, "large.csv", "1," * 1_100_000)
-    assert "deeplin explore" in said(visitor, "larger than 2 MB")
+    assert "deeplin explore" in visitor.said("larger than 2 MB")
