@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
-import time
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from turns import interleaved
 
 import deeplin as dl
 from deeplin.networks import data_risk, linear_risk
@@ -33,10 +32,13 @@ def _exact(problem) -> dict:
     rows = Data(*map(jnp.asarray, (*problem.require_data("rows"), problem.minimal_risk)))
     on_rows = _power_iterations(data_risk, rows)
     on_moments = _power_iterations(linear_risk, problem.quadratic)
-    exact, by_power, by_moments = _interleaved(
-        lambda: sharpness(problem, nets, method="exact"),
-        lambda: jax.block_until_ready(on_rows(nets.weights)),
-        lambda: jax.block_until_ready(on_moments(nets.weights)),
+    exact, by_power, by_moments = interleaved(
+        [
+            lambda: sharpness(problem, nets, method="exact"),
+            lambda: jax.block_until_ready(on_rows(nets.weights)),
+            lambda: jax.block_until_ready(on_moments(nets.weights)),
+        ],
+        repetitions=15,
     )
     found = sharpness(problem, nets, method="exact")
     oracle = sharpness(problem, jax.tree.map(lambda leaf: leaf[:20], nets), method="dense")
@@ -110,12 +112,13 @@ def _records(problem) -> dict:
     rows = Data(*map(jnp.asarray, (*problem.require_data("rows"), problem.minimal_risk)))
     on_rows = _power_iterations(data_risk, rows)
     on_moments = _power_iterations(linear_risk, problem.quadratic)
-    tracked, single, by_power, by_moments = _interleaved(
-        lambda: sharpness_along(problem, many),
-        lambda: sharpness_along(problem, alone),
-        lambda: jax.block_until_ready(on_rows(nets.weights)),
-        lambda: jax.block_until_ready(on_moments(nets.weights)),
-        repetitions=7,
+    tracked, single, by_power, by_moments = interleaved(
+        [
+            lambda: sharpness_along(problem, many),
+            lambda: sharpness_along(problem, alone),
+            lambda: jax.block_until_ready(on_rows(nets.weights)),
+            lambda: jax.block_until_ready(on_moments(nets.weights)),
+        ]
     )
     records, one = len(many.weights[0]), len(alone.weights[0])
     return {
@@ -156,8 +159,8 @@ def _auto() -> dict:
         keys = jax.random.split(jax.random.key(0), batch)
         nets = dl.initialize.gaussian(keys, (width,) * depth + (1,), 1 / np.sqrt(width))
         ways = ("auto", "lanczos", "dense") if name == "tiny" else ("auto", "lanczos")
-        auto, *others = _interleaved(
-            *(partial(sharpness, problem, nets, method=way) for way in ways), repetitions=5
+        auto, *others = interleaved(
+            [partial(sharpness, problem, nets, method=way) for way in ways], repetitions=5
         )
         details[name] = auto / min(others)
         worst = max(worst, details[name])
@@ -169,16 +172,3 @@ def _auto() -> dict:
             "details": details,
         }
     }
-
-
-def _interleaved(*calls, repetitions: int = 15) -> list[float]:
-    """Median seconds of each call, taken in turn so that the machine's moods hit all alike."""
-    for call in calls:
-        call()
-    times: list[list[float]] = [[] for _ in calls]
-    for _ in range(repetitions):
-        for index, call in enumerate(calls):
-            began = time.perf_counter()
-            call()
-            times[index].append(time.perf_counter() - began)
-    return [statistics.median(each) for each in times]

@@ -10,6 +10,8 @@ import statistics
 import subprocess
 import sys
 
+from turns import in_turns
+
 REPETITIONS = 3
 COMMAND = "import sys; from deeplin.cli import main; sys.argv = {}; main()"
 DATA = """
@@ -53,12 +55,6 @@ def printed(code: str) -> float:
     return float(answer.stdout)
 
 
-def interleaved(measures) -> list[float]:
-    """Median of each measure, taken in turns, after one round that fills the caches."""
-    rounds = [[measure() for measure in measures] for _ in range(REPETITIONS + 1)][1:]
-    return [statistics.median(column) for column in zip(*rounds, strict=True)]
-
-
 def command(*words: str) -> str:
     return COMMAND.format(["deeplin", *words])
 
@@ -74,7 +70,8 @@ def measure() -> dict[str, dict]:
         "a worker of a grid search": DATA + SEARCH,
     }
     measures = [lambda code=code: processor_seconds(code) for code in codes.values()]
-    plain, *others, first_fit = interleaved([*measures, lambda: printed(DATA + FIT)])
+    columns = in_turns([*measures, lambda: printed(DATA + FIT)], REPETITIONS)
+    plain, *others, first_fit = map(statistics.median, columns)
     seconds = dict(zip([*codes][1:], others, strict=True)) | {"first fit": first_fit}
     seconds["a worker of a grid search"] /= 2
     against_python = {

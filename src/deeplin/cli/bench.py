@@ -30,6 +30,7 @@ def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:
     unknown = sorted(set(names) - set(available))
     if unknown:
         raise InputError(f"no benchmark {', '.join(unknown)}; there are {', '.join(available)}.")
+    sys.path.insert(0, str(folder.resolve()))  # what several of them share is a module there too
     modules = []
     for name in names or available:
         specification = importlib.util.spec_from_file_location(f"bench_{name}", available[name])

@@ -43,9 +43,9 @@ def choose(
     if backend not in BACKENDS:
         raise InputError(f"backend is {backend!r}; pass one of {', '.join(BACKENDS)}.")
     compiled = isinstance(problem, Problem) and ensemble.layout.network and ensemble.on_cpu
-    known = compiled and ensemble.tree(ensemble.weights).activation in WIDEST
-    lanes = known and update.method.optimizer is None
-    rank = compiled and _fits_rank(problem, ensemble, update)
+    network = ensemble.tree(ensemble.weights)
+    lanes = compiled and network.activation in WIDEST and update.method.optimizer is None
+    rank = compiled and _fits_rank(problem, network, update)
     if backend in ("kernel", "shape-free") and not lanes:
         raise InputError(
             f'backend is "{backend}", which trains networks (linear, GELU, ReLU) on a Problem '
@@ -56,14 +56,14 @@ def choose(
             'backend is "wide", which trains linear networks in float64 on all rows of a Problem, '
             'with one constant learning rate and no weight decay; pass "auto".'
         )
-    units = lanes and _fits_units(ensemble.tree(ensemble.weights), update)
+    units = lanes and network.activation == "relu" and _fits_units(network, update)
     if backend == "units" and not units:
         raise InputError(
             'backend is "units", which trains ReLU networks of at most 64 hidden units a layer, '
             'without read-out, by plain descent on all rows of a Problem; pass "auto".'
         )
     if backend == "auto":
-        backend = _cheapest(ensemble, lanes, rank, units)
+        backend = _cheapest(network, ensemble.single, lanes, rank, units)
     if backend == "units":
         from deeplin.dynamics.relu_steps import ReluSteps
 
@@ -79,28 +79,26 @@ def choose(
     return LaneSteps(objective, ensemble, rules, update, unroll=backend != "shape-free")
 
 
-def _cheapest(ensemble: Ensemble, lanes: bool, rank: bool, units: bool) -> str:
+def _cheapest(network: Network, single: bool, lanes: bool, rank: bool, units: bool) -> str:
     """The backend with the lowest measured cost for this shape."""
     if not lanes:
         return "jax"
-    network: Network = ensemble.tree(ensemble.weights)
     widest = max(network.widths)
-    if widest <= (WIDEST_ALONE if rank and ensemble.single else WIDEST[network.activation]):
+    if widest <= (WIDEST_ALONE if rank and single else WIDEST[network.activation]):
         return "kernel"
     return "wide" if rank else "units" if units else "jax"
 
 
 def _fits_units(network: Network, update: Update) -> bool:
-    """Whether the units of a layer can be lanes: ReLU of up to 64 units, plain descent."""
+    """Whether the units of a ReLU network can be lanes: up to 64 of them, plain descent."""
     plain = update.variant in ("plain", "layers") and update.batches is None
     plain = plain and not (update.momentum or update.weight_decay)
-    fits = network.activation == "relu" and network.readout is None and network.depth > 1
+    fits = network.readout is None and network.depth > 1
     return plain and fits and max(network.widths[1:-1]) <= MOST_UNITS
 
 
-def _fits_rank(problem: Problem, ensemble: Ensemble, update: Update) -> bool:
+def _fits_rank(problem: Problem, network: Network, update: Update) -> bool:
     """Whether every step is a rank-q update with one rate for all layers."""
-    network: Network = ensemble.tree(ensemble.weights)
     plain = update.variant == "plain" and not update.weight_decay and update.batches is None
     linear = network.activation == "linear" and network.weights[0].dtype == np.float64
     return plain and linear and problem.rank > 0
