@@ -229,7 +229,7 @@ FM_SMALL = Figure(
         Panel(
             "FM-small",
             "How the layers and the sharpness end, against the size ε of the start (medians over "
-            "the data sets).",
+            "the data sets). The sharpness levels off at what the last gap of the flow leaves.",
             STUDY,
             plot_structure,
             claims,
