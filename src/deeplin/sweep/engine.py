@@ -97,13 +97,14 @@ def run(
         )
     started = time.perf_counter()
     executor, shard, progress = executor or InProcess(), shard or Shard(), progress or Progress()
-    units = experiment.identify(config, experiment.units(config), precision())
+    dtype = precision()
+    units = experiment.identify(config, experiment.units(config), dtype)
     chosen = shard.select(units)
     reference, text = experiment.reference, portable_json(experiment.config, config)
     failed: dict[str, str] = {}
     with open_session(folder, experiment, config, units, shard) as session:
         missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
-        tasks = [make_task(name, reference, text, unit) for name, unit in missing.items()]
+        tasks = [make_task(name, reference, text, unit, dtype) for name, unit in missing.items()]
         with (
             progress.over(
                 missing,

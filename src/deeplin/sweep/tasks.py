@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from deeplin.checks import InputError
 from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.config import from_json
-from deeplin.sweep.environment import own_version, precision
+from deeplin.sweep.environment import own_version
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
 
 
@@ -50,11 +50,11 @@ class Result:
     trace: str = ""
 
 
-def make_task(identifier: str, reference: str, config: str, unit: Unit) -> Task:
+def make_task(identifier: str, reference: str, config: str, unit: Unit, precision: str) -> Task:
     """The task of one unit."""
     fields = {"coordinates": unit.coordinates, "runs": unit.runs, "steps": unit.steps}
-    how = (precision(), own_version())
-    return Task(identifier, reference, config, json.dumps(fields), unit.bucket, *how)
+    how = (unit.bucket, precision, own_version())
+    return Task(identifier, reference, config, json.dumps(fields), *how)
 
 
 def execute(task: Task) -> Result:
