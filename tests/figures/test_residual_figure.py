@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from grids import grid
+from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 
 from deeplin.figures import fm_residual, residual_products
@@ -107,3 +108,15 @@ def flow_by_scipy(problem, start, until):
     flat = np.ravel([np.asarray(w) for w in start.weights])
     found = solve_ivp(velocity, (0, until), flat, rtol=1e-8, atol=1e-10)
     return found.y[:, -1].reshape(len(shapes), *shapes[0])
+
+
+def test_the_pictures_have_their_legends_off_the_data(products):
+    moved = pd.DataFrame({"depth": [10, 10, 100, 100], "moved": [1.0, 2.0, 2.0, 3.0]})
+    for plot, config, table in (
+        (fm_residual.plot_displacement, THETA, moved),
+        (residual_products.plot_products, PRODUCTS, products),
+    ):
+        ax = Figure().add_subplot()
+        plot(config, table, ax)
+        box = ax.get_legend().get_bbox_to_anchor().transformed(ax.transAxes.inverted())
+        assert box.y0 < 0 or box.x0 >= 1

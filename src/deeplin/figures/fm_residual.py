@@ -164,7 +164,7 @@ def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
     ax.set_xscale("log")
     ax.set_ylim(0, 1.15 * table["moved"].max())
     ax.set(xlabel="Depth $L$", ylabel=r"$\max_k \|\theta_k\|_F$ after training")
-    legend_below(ax, 2)
+    legend_below(ax)
 
 
 RESIDUAL_THETA = Experiment(
