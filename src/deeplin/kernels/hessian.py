@@ -15,12 +15,14 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-SUMS = {"reassoc", "contract"}
-"""What the compiler may do to sums: take several terms at a time. NaN stays NaN."""
+from deeplin.kernels.lanes import choose_less, fill, load, multiply_add, square_root, store
+from deeplin.kernels.ritz import SUMS, compiled
+
+inlined = numba.njit(nogil=True, forceinline=True, fastmath=SUMS, error_model="numpy")
 
 
 class FlatNetwork(NamedTuple):
-    """One network, or a batch of them with a leading axis in `weights`."""
+    """One network, or a lane of them; a batch has a leading axis in `weights`."""
 
     widths: np.ndarray
     weights: np.ndarray
@@ -36,133 +38,150 @@ class Frame(NamedTuple):
     lengths: np.ndarray
 
 
-@numba.njit(nogil=True, cache=True, fastmath=SUMS)
+@compiled
 def find_frame(network, readout, optimum, frame):
-    """The frame of one network."""
+    """The frame of one network, or of a lane of them."""
     (widths, weights, curvature), (left, right, lengths) = network, frame
     last, d = widths.size - 1, widths[0]
-    place, node = weights.size, left.size - widths[last]
-    left[node:] = readout
+    place, node = len(weights), len(left) - widths[last]
+    for i in range(widths[last]):
+        store(left, node + i, load(readout, i))
     for k in range(last, 0, -1):
-        rows, columns = widths[k], widths[k - 1]
-        place -= rows * columns
-        left[node - columns : node] = 0
-        for i in range(rows):
-            for j in range(columns):
-                left[node - columns + j] += weights[place + i * columns + j] * left[node + i]
-        node -= columns
+        place, node = place - widths[k] * widths[k - 1], node - widths[k - 1]
+        for j in range(widths[k - 1]):
+            store(left, node + j, fill(left, 0.0))
+        _pull(weights, place, left, node, widths[k], widths[k - 1])
     for i in range(d):
-        total = curvature[i, 0] * (left[0] - optimum[0])
-        for j in range(1, d):
-            total += curvature[i, j] * (left[j] - optimum[j])
-        right[i] = total
+        total = fill(left, 0.0)
+        for j in range(d):
+            difference = load(left, j) - fill(left, optimum[j])
+            total = multiply_add(fill(left, curvature[i, j]), difference, total)
+        store(right, i, total)
     for k in range(1, last):
         rows, columns = widths[k], widths[k - 1]
         for i in range(rows):
-            total = weights[place + i * columns] * right[node]
-            for j in range(1, columns):
-                total += weights[place + i * columns + j] * right[node + j]
-            right[node + columns + i] = total
+            total = _row(weights, place + i * columns, right, node, columns)
+            store(right, node + columns + i, total)
         place, node = place + rows * columns, node + columns
-    right[node + widths[last - 1] :] = 0
+    for i in range(node + widths[last - 1], len(right)):
+        store(right, i, fill(right, 0.0))
     _normalize(widths, left, lengths[0])
     _normalize(widths, right, lengths[1])
 
 
-@numba.njit(nogil=True, cache=True, fastmath=SUMS)
+@inlined
+def _pull(weights, place, vectors, node, rows, columns):
+    """Add Wᵀv, with v just after the entries it is added to."""
+    for i in range(rows):
+        above = load(vectors, node + columns + i)
+        for j in range(columns):
+            entry = load(weights, place + i * columns + j)
+            store(vectors, node + j, multiply_add(entry, above, load(vectors, node + j)))
+
+
+@inlined
+def _row(weights, place, vector, node, columns):
+    """⟨row of W, u⟩."""
+    total = load(weights, place) * load(vector, node)
+    for j in range(1, columns):
+        total = multiply_add(load(weights, place + j), load(vector, node + j), total)
+    return total
+
+
+@inlined
+def _inner(x, at, y, node, count):
+    """⟨x, y⟩ over `count` entries."""
+    total = load(x, at) * load(y, node)
+    for j in range(1, count):
+        total = multiply_add(load(x, at + j), load(y, node + j), total)
+    return total
+
+
+@compiled
 def _normalize(widths, rows, lengths):
     """Divide each node's part by its length (but zero stays zero)."""
-    node = 0
+    node, none = 0, fill(rows, 0.0)
     for k in range(widths.size):
-        square = rows[node] * rows[node]
-        for i in range(node + 1, node + widths[k]):
-            square += rows[i] * rows[i]
-        lengths[k] = np.sqrt(square)
-        inverse = 1 / lengths[k] if lengths[k] != 0 else lengths[k]
+        length = square_root(_inner(rows, node, rows, node, widths[k]))
+        store(lengths, k, length)
+        inverse = choose_less(none, length, fill(rows, 1.0) / length, length)
         for i in range(node, node + widths[k]):
-            rows[i] *= inverse
+            store(rows, i, load(rows, i) * inverse)
         node += widths[k]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=SUMS)
+@compiled
 def multiply(network, frame, x, image, scratch):
-    """Hx for one network; `scratch` is two rows of the length of a frame."""
+    """Hx for one network, or a lane of them; `scratch` is two arrays like those of a frame."""
     (widths, weights, curvature), (left, right, lengths) = network, frame
     dv, du = scratch
     last, d = widths.size - 1, widths[0]
-    place, node, at = weights.size, left.size - widths[last], x.size
-    dv[node:] = 0
+    place, node, at = len(weights), len(left) - widths[last], len(x)
+    for i in range(node, len(left)):
+        store(dv, i, fill(dv, 0.0))
     for k in range(last, 0, -1):
         rows, columns = widths[k], widths[k - 1]
         place, at, below = place - rows * columns, at - rows - columns, node - columns
-        size, along = lengths[0, k], 0.0
-        for i in range(rows):
-            along += x[at + i] * left[node + i]
+        size = load(lengths[0], k)
+        along = _inner(x, at, left, node, rows)
+        along = along - _inner(x, at + rows, right, below, columns)  # b without its part along û
         for j in range(columns):
-            along -= x[at + rows + j] * right[below + j]  # b without its part along û
-        for j in range(columns):
-            dv[below + j] = size * (along * right[below + j] + x[at + rows + j])
-        for i in range(rows):
-            for j in range(columns):
-                dv[below + j] += weights[place + i * columns + j] * dv[node + i]
+            entry = multiply_add(along, load(right, below + j), load(x, at + rows + j))
+            store(dv, below + j, size * entry)
+        _pull(weights, place, dv, below, rows, columns)
         node = below
     for i in range(d):
-        du[i] = curvature[i, 0] * dv[0]
-        for j in range(1, d):
-            du[i] += curvature[i, j] * dv[j]
+        total = fill(du, 0.0)
+        for j in range(d):
+            total = multiply_add(fill(du, curvature[i, j]), load(dv, j), total)
+        store(du, i, total)
     for k in range(1, last + 1):
         rows, columns = widths[k], widths[k - 1]
-        above, size, slope = node + columns, lengths[0, k], lengths[1, k - 1]
-        along = right[node] * du[node]
-        for j in range(1, columns):
-            along += right[node + j] * du[node + j]
+        above, size, slope = node + columns, load(lengths[0], k), load(lengths[1], k - 1)
+        along = _inner(right, node, du, node, columns)
+        turned = size * along
         for i in range(rows):
-            image[at + i] = slope * dv[above + i] + size * along * left[above + i]
+            entry = slope * load(dv, above + i)
+            store(image, at + i, multiply_add(turned, load(left, above + i), entry))
+            total = _row(weights, place + i * columns, du, node, columns)
+            store(du, above + i, multiply_add(slope, load(x, at + i), total))
         for j in range(columns):
-            image[at + rows + j] = size * (du[node + j] - along * right[node + j])
-        for i in range(rows):
-            total = slope * x[at + i]
-            for j in range(columns):
-                total += weights[place + i * columns + j] * du[node + j]
-            du[above + i] = total
+            entry = load(du, node + j) - along * load(right, node + j)
+            store(image, at + rows + j, size * entry)
         place, node, at = place + rows * columns, above, at + rows + columns
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def turns(widths, left, right, new_left, new_right, cosines):
     """⟨v̂, v̂'⟩ and ⟨û, û'⟩ at every node, from an old frame to a new one."""
     node = 0
     for k in range(widths.size):
-        end = node + widths[k]
-        cosines[0, k] = dot(left[node:end], new_left[node:end])
-        cosines[1, k] = dot(right[node:end], new_right[node:end])
-        node = end
+        store(cosines[0], k, _inner(left, node, new_left, node, widths[k]))
+        store(cosines[1], k, _inner(right, node, new_right, node, widths[k]))
+        node += widths[k]
 
 
-@numba.njit(nogil=True, cache=True, fastmath=SUMS)
+@compiled
 def transport(widths, left, right, new_left, new_right, cosines, x):
     """Coordinates in a new frame of what x stands for in the old one, projected on its range."""
     node, at = 0, 0
     for k in range(1, widths.size):
         rows, columns = widths[k], widths[k - 1]
         above = node + columns
-        kept, turn = cosines[0, k], cosines[1, k - 1]
-        lost, gained = 0.0, 0.0  # ⟨b, û'⟩ and ⟨a, v̂'⟩
-        for j in range(columns):
-            lost += x[at + rows + j] * new_right[node + j]
+        kept, turn = load(cosines[0], k), load(cosines[1], k - 1)
+        lost = _inner(x, at + rows, new_right, node, columns)  # ⟨b, û'⟩
+        gained = _inner(x, at, new_left, above, rows)  # ⟨a, v̂'⟩
         for i in range(rows):
-            gained += x[at + i] * new_left[above + i]
-        for i in range(rows):
-            x[at + i] = turn * x[at + i] + lost * left[above + i]
+            entry = turn * load(x, at + i)
+            store(x, at + i, multiply_add(lost, load(left, above + i), entry))
         along = gained * turn + kept * lost
         for j in range(columns):
-            x[at + rows + j] = (
-                gained * right[node + j] + kept * x[at + rows + j] - along * new_right[node + j]
-            )
+            entry = kept * load(x, at + rows + j) - along * load(new_right, node + j)
+            store(x, at + rows + j, multiply_add(gained, load(right, node + j), entry))
         node, at = above, at + rows + columns
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def frames(networks, readouts, optimum, frame):
     """The frame of every network of a batch."""
     (widths, weights, curvature), (left, right, lengths) = networks, frame
@@ -171,7 +190,7 @@ def frames(networks, readouts, optimum, frame):
         find_frame(FlatNetwork(widths, weights[b], curvature), readouts[b], optimum, own)
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def multiply_members(networks, frames, members, vectors, images):
     """Hx for each of the members and its x."""
     (widths, weights, curvature), (left, right, lengths) = networks, frames
@@ -183,7 +202,7 @@ def multiply_members(networks, frames, members, vectors, images):
         )
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def expand(widths, left, right, members, coordinates, vectors):
     """Flat vectors of weights: a ûᵀ + v̂ bᵀ of every layer, b without its part along û."""
     for row, b in enumerate(members):
@@ -202,7 +221,7 @@ def expand(widths, left, right, members, coordinates, vectors):
             node, place, at = node + columns, place + rows * columns, at + rows + columns
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled
 def project(widths, left, right, members, vectors, coordinates):
     """a = Mû and b = Mᵀv̂ without its part along û, for the matrix M of every layer."""
     for row, b in enumerate(members):
@@ -224,7 +243,7 @@ def project(widths, left, right, members, vectors, coordinates):
             node, place, at = node + columns, place + rows * columns, at + rows + columns
 
 
-@numba.njit(nogil=True, cache=True, fastmath=SUMS)
+@compiled
 def dot(left, right):
     """⟨left, right⟩."""
     total = left[0] * right[0]

@@ -6,7 +6,8 @@ network and trains `LANES` of them. Entries never mix: a NaN stays in its own ne
 network's result does not depend on its neighbours, to the last bit.
 
 Arrays of lanes are C-contiguous with last axis `LANES`; `load(array, row)` and `store` see them as
-a flat sequence of rows, without checking bounds.
+a flat sequence of rows, without checking bounds. An array of one axis holds plain numbers: a kernel
+that is given such arrays is one for a single network, from the same source.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def load(typing_context, array, row) -> Any:
         pointer = _pointer(context, builder, signature, arguments)
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
-    return Lane(array.dtype)(array, row), build
+    return number_of(array)(array, row), build
 
 
 @intrinsic
@@ -92,21 +93,46 @@ def _pointer(context, builder, signature, arguments):
     return entry_pointer(context, builder, array_type, arguments[0], row)
 
 
+def number_of(like):
+    """The number type of a lane or plain number, or of what an array holds."""
+    if not isinstance(like, types.Array):
+        return like
+    return like.dtype if like.ndim == 1 else Lane(like.dtype)
+
+
 def entry_pointer(context, builder, array_type, array, row):
     """Where the lane at `row` (a machine integer) is in memory."""
     vector = context.get_value_type(Lane(array_type.dtype))
     view = context.make_array(array_type)(context, builder, array)
+    if array_type.ndim == 1:
+        return builder.gep(view.data, [row])
     entry = builder.gep(view.data, [builder.mul(row, ir.Constant(row.type, LANES))])
     return builder.bitcast(entry, vector.as_pointer())
 
 
 @intrinsic
-def fill(typing_context, like, number) -> Any:
-    """The lane with `number` in every entry, of the type of the lane or array `like`."""
-    lane = Lane(like.dtype)
+def number_at(typing_context, like, address, index) -> Any:
+    """The number at place `index` of the memory at `address`, of the kind the array `like` has."""
+    dtype = like.dtype
 
     def build(context, builder, signature, arguments):
-        scalar = context.cast(builder, arguments[1], signature.args[1], lane.dtype)
+        _, address, index = arguments
+        pointer = builder.inttoptr(address, context.get_value_type(dtype).as_pointer())
+        return builder.load(builder.gep(pointer, [index]))
+
+    return dtype(like, types.intp, types.intp), build
+
+
+@intrinsic
+def fill(typing_context, like, number) -> Any:
+    """The lane with `number` in every entry, of the type of the lane or array `like`."""
+    lane = number_of(like)
+    dtype = lane.dtype if isinstance(lane, Lane) else lane
+
+    def build(context, builder, signature, arguments):
+        scalar = context.cast(builder, arguments[1], signature.args[1], dtype)
+        if dtype == lane:
+            return scalar
         vector = context.get_value_type(lane)
         index = ir.IntType(32)
         one = builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, index(0))
@@ -146,7 +172,14 @@ _arithmetic(operator.truediv, "fdiv")
 @intrinsic
 def multiply_add(typing_context, a, b, c) -> Any:
     """a·b + c, rounded once where the machine can."""
-    return a(a, b, c), vector_function("fmuladd")
+    if isinstance(a, Lane):
+        return a(a, b, c), vector_function("fmuladd")
+
+    def build(context, builder, signature, arguments):  # two instructions: sums become vectors
+        a, b, c = arguments
+        return builder.fadd(builder.fmul(a, b), c)
+
+    return a(a, b, c), build
 
 
 @intrinsic
@@ -155,16 +188,24 @@ def square_root(typing_context, a) -> Any:
     return a(a), vector_function("sqrt")
 
 
+@intrinsic
+def absolute(typing_context, a) -> Any:
+    """|a|."""
+    return a(a), vector_function("fabs")
+
+
 def vector_function(name: str):
     """A lowering to the vector form of an LLVM function of lanes."""
 
     def build(context, builder, signature, arguments):
-        vector = arguments[0].type
-        kind = "f32" if isinstance(vector.element, ir.FloatType) else "f64"
+        number = arguments[0].type
+        lane = isinstance(number, ir.VectorType)
+        single = isinstance(number.element if lane else number, ir.FloatType)
+        kind = (f"v{LANES}" if lane else "") + ("f32" if single else "f64")
         function = cgutils.get_or_insert_function(
             builder.module,
-            ir.FunctionType(vector, [vector] * len(arguments)),
-            f"llvm.{name}.v{LANES}{kind}",
+            ir.FunctionType(number, [number] * len(arguments)),
+            f"llvm.{name}.{kind}",
         )
         return builder.call(function, arguments)
 
@@ -180,6 +221,20 @@ def choose_less(typing_context, a, b, yes, no) -> Any:
         return builder.select(builder.fcmp_ordered("<", a, b), yes, no)
 
     return yes(a, b, yes, no), build
+
+
+@intrinsic
+def any_less(typing_context, a, b) -> Any:
+    """Whether a < b in some entry."""
+
+    def build(context, builder, signature, arguments):
+        less = builder.fcmp_ordered("<", *arguments)
+        if isinstance(a, Lane):
+            mask = builder.bitcast(less, ir.IntType(LANES))
+            return builder.icmp_unsigned("!=", mask, mask.type(0))
+        return less
+
+    return types.boolean(a, b), build
 
 
 @intrinsic

@@ -23,22 +23,25 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
-from deeplin.kernels import hessian
 from deeplin.kernels.compiling import call, kernel_digest, thread_count
-from deeplin.kernels.sharpness_along import along_kernel, pursuit
+from deeplin.kernels.ritz import LEAST
+from deeplin.kernels.sharpness_along import Layers, along_kernel, pursuit
 from deeplin.kernels.tracking import (
-    AGE,
+    AHEAD,
     DONE,
+    FAR,
     FIRST,
-    FOUND,
-    LEAST,
-    LOOK_EVERY,
-    PREDICTIONS,
+    NUMBERS,
     PRODUCTS,
+    RESIDUAL,
     ROWS,
     SCALE,
+    SHARED,
+    VALUE,
+    Plan,
     advance_members,
     begin_members,
+    plan_of,
 )
 from deeplin.networks import Network, explained
 from deeplin.problems import Problem
@@ -47,7 +50,6 @@ from deeplin.sharpness.operators import (
     as_batch,
     check_subject,
     curvature_and_optimum,
-    flat_weights,
     has_reduced_hessian,
     parameters,
 )
@@ -56,6 +58,8 @@ from deeplin.sharpness.spectrum import spectra
 
 Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """`multiply(members, vectors)`: the images of one vector for each of the numbered operators."""
+IN_LANES = 16
+"""Networks up to this width are followed in lanes, wider ones one by one."""
 THREAD = 500
 """Records of networks that are worth a thread of their own (about a millisecond)."""
 
@@ -93,19 +97,24 @@ class SharpnessTracker:
         """Sharpness of each network, from the eigenvectors found at the last call."""
         check_subject(self.problem, networks)
         batch = as_batch(networks)
-        found = self.along(
+        found = self._along(
             jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, batch)
             if not isinstance(batch, Network)
-            else jax.tree.map(lambda leaf: np.asarray(leaf)[None], batch)
+            else jax.tree.map(lambda leaf: np.asarray(leaf)[None], batch),
+            live=True,
         )
         return Tracked(*(column[0] for column in found))
 
     def along(self, records: Any) -> Tracked:
         """Sharpness at each of several records, (records, batch)."""
+        return self._along(records, live=False)
+
+    def _along(self, records: Any, live: bool) -> Tracked:
+        """The same; `live` if what is found late can not be put right later."""
         if self.follow is None:
             linear = has_reduced_hessian(self.problem, records)
             self.follow = (_Networks if linear else _Operators)(self.problem, self.tolerance)
-        return self.follow(records)
+        return self.follow(records, live)
 
 
 @door
@@ -197,24 +206,31 @@ class _Networks:
     def __init__(self, problem: Problem, tolerance: float):
         self.problem, self.tolerance = problem, tolerance
         self.state: tuple[np.ndarray, ...] | None = None
+        self.clock = 0
 
-    def __call__(self, records: Network) -> Tracked:
+    def __call__(self, records: Network, live: bool) -> Tracked:
         """The largest eigenvalue of each network at each record."""
-        weights, readouts = flat_weights(records)
-        widths, dtype, shape = np.array(records.widths), weights.dtype, weights.shape[:2]
+        arrays = [np.ascontiguousarray(weight) for weight in records.weights]
+        shape, dtype, widths = arrays[0].shape[:2], arrays[0].dtype, np.array(records.widths)
+        readout = np.ones(1) if records.readout is None else np.asarray(records.readout)
+        arrays.append(np.empty((*shape, readout.shape[-1]), dtype))
+        arrays[-1][:] = readout
         if self.state is None:
-            self.state = tuple(pursuit(shape[1], widths, dtype))
+            lanes = bool(widths.max() <= IN_LANES)
+            self.state = tuple(pursuit(shape[1], widths, dtype, lanes))
         found = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(shape, np.int64)
-        curvature, optimum = curvature_and_optimum(self.problem, dtype)
-        networks = hessian.FlatNetwork(widths, weights, curvature)
-        data = networks, readouts, optimum, self.tolerance, self.state
-        parts = max(1, min(thread_count(), shape[1], shape[0] * shape[1] // THREAD))
-        cuts = np.linspace(0, shape[1], parts + 1).astype(np.int64)
+        layers = Layers(np.array([array.ctypes.data for array in arrays]), widths, shape[1])
+        plan = Plan(self.tolerance, FAR if live else 0.0, True, 0)
+        data = layers, *curvature_and_optimum(self.problem, dtype), plan, self.clock, self.state
+        groups = len(self.state[0])
+        parts = max(1, min(thread_count(), groups, shape[0] * shape[1] // THREAD))
+        cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
         spans = [np.array(span) for span in pairwise(cuts)]
         call(_kernel(), *data, spans[0], found)
         if parts > 1:
             with ThreadPoolExecutor(parts - 1) as pool:
                 list(pool.map(lambda span: _kernel()(*data, span, found), spans[1:]))
+        self.clock += shape[0]
         return Tracked(*found)
 
 
@@ -225,7 +241,7 @@ class _Operators:
         self.problem, self.tolerance = problem, tolerance
         self.follower: Follower | None = None
 
-    def __call__(self, records: Any) -> Tracked:
+    def __call__(self, records: Any, _live: bool) -> Tracked:
         """The largest eigenvalue of each tree at each record."""
         found = [self._at(AutodiffHessian(self.problem, record)) for record in _one_by_one(records)]
         return Tracked(*(np.stack(column) for column in zip(*found, strict=True)))
@@ -253,25 +269,28 @@ class Follower:
 
     def __init__(self, block: np.ndarray, tolerance: float):
         batch, _, size = block.shape
-        self.tolerance = tolerance
-        self.places = np.stack([block] * PREDICTIONS.shape[1], axis=1)  # the latest first
+        self.tolerance, self.clock = tolerance, 0
+        self.places = np.stack([block] * 2, axis=1)  # the latest first
         self.space, self.mapped = np.zeros((2, batch, ROWS, size), block.dtype)
-        self.numbers = np.zeros((batch, 7), block.dtype)
-        self.counts = np.zeros((batch, FOUND + 1), np.int64)
-        self.counts[:, AGE] = LOOK_EVERY
+        self.numbers = np.zeros((batch, NUMBERS), block.dtype)
+        self.numbers[:, AHEAD] = 1
+        self.shared = np.zeros((batch, SHARED), np.int64)
 
     def __call__(self, multiply: Multiply) -> Tracked:
         """The largest eigenvalue of each operator as they are now."""
-        mine = (self.places, self.space, self.mapped, self.numbers, self.counts)
-        rows = np.full(len(self.counts), FIRST)
-        call(begin_members, self.places, self.space, self.mapped, self.counts)
+        mine = (self.places, self.space, self.mapped, self.numbers, self.shared)
+        plan = plan_of(self.clock, self.tolerance, FAR)
+        rows = np.full(len(self.numbers), FIRST)
+        call(begin_members, *mine)
         while len(members := np.flatnonzero(rows != DONE)):
             asked = rows[members]
             self.mapped[members, asked] = multiply(members, self.space[members, asked])
-            call(advance_members, members, rows, self.tolerance, *mine)
-        value, residual, scale = self.numbers[:, : SCALE + 1].T.copy()
+            call(advance_members, members, rows, plan, *mine)
+        self.clock += 1
+        value, residual, scale = self.numbers[:, [VALUE, RESIDUAL, SCALE]].T.copy()
         rounding = 8 * np.finfo(scale.dtype).eps * np.sqrt(self.space.shape[2]) / LEAST
-        return Tracked(value, residual + rounding * scale, self.counts[:, PRODUCTS].copy())
+        products = self.numbers[:, PRODUCTS].astype(np.int64)
+        return Tracked(value, residual + rounding * scale, products)
 
 
 def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
