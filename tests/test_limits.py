@@ -8,8 +8,6 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "deeplin"
 FILES = sorted(SOURCE.rglob("*.py"))
 LINES = 300
-LONGER = {"kernels/tracking.py": 330}
-"""One state machine: numba notices changes of a compiled function in its own file only."""
 FUNCTION, TYPICAL = 75, 40
 PARAMETERS = 8
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplin.kernels.tracking import LOOK_EVERY, MAX_PRODUCTS
+from deeplin.kernels.pursuit import LOOK_EVERY, MAX_PRODUCTS
 from deeplin.sharpness.tracking import Follower
 
 

@@ -2,8 +2,7 @@
 
 Every kernel repeats what a few lines of NumPy say; those lines are its oracle in the tests, and
 `make bench` measures what it gains over NumPy or JAX. A kernel that gains less than twice goes.
-What treats several networks or matrices at once does it with `lanes`; tracking, where each one
-needs its own number of products, takes them one by one.
+What treats several networks or matrices at once does it with `lanes`.
 """
 
 from typing import NamedTuple
@@ -85,7 +84,7 @@ TABLE = (
     ),
     Kernel(
         "sharpness of linear networks along their records",
-        "sharpness_along.along_kernel",
+        "sharpness_along.along",
         "tests/sharpness/test_tracking.py::test_error_covers_the_truth_at_every_record",
         "sharpness of 200 networks at every step",
     ),
@@ -108,4 +107,4 @@ TABLE = (
         "kernel: imbalance",
     ),
 )
-"""`lanes`, `products`, `units` and `compiling` are what they are made of."""
+"""`lanes`, `products`, `units`, `pursuit`, `ritz` and `compiling` are what they are made of."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,28 @@ def kernel_digest() -> str:
     for path in sorted(Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
     return code.hexdigest()
+
+
+SUMS = {"reassoc", "contract"}
+"""What the compiler may do to sums: take several terms at a time. NaN stays NaN."""
+
+
+def compiled(function: Callable[..., Any]) -> Any:
+    """Compile with numba; the result is kept on disk, in a folder for this code of all kernels.
+
+    A kernel holds the code of those it calls, in whatever file: numba's cache would notice changes
+    of its own file only.
+    """
+    import numba  # slow to import: only where kernels are used
+
+    settings: Any = numba.config
+    folder = settings.CACHE_DIR
+    settings.CACHE_DIR = folder or str(compile_cache_folder() / f"kernels-{kernel_digest()[:16]}")
+    try:
+        options = {"nogil": True, "cache": True, "fastmath": SUMS, "error_model": "numpy"}
+        return numba.njit(**options)(function)
+    finally:
+        settings.CACHE_DIR = folder
 
 
 def call(kernel: Any, *arguments: Any) -> Any:

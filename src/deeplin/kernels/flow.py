@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from deeplin.kernels.hessian import SUMS
+from deeplin.kernels.compiling import SUMS
 
 RUNNING, REACHED, _LOST, GAVE_UP = range(4)
 """As in `deeplin.dynamics.state`, which tests compare."""

@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
+from deeplin.kernels.compiling import SUMS, compiled
 from deeplin.kernels.lanes import choose_less, fill, load, multiply_add, square_root, store
-from deeplin.kernels.ritz import SUMS, compiled
 
 inlined = numba.njit(nogil=True, forceinline=True, fastmath=SUMS, error_model="numpy")
 

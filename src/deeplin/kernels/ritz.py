@@ -6,9 +6,9 @@ not active stays as it is, to the last bit.
 
 from __future__ import annotations
 
-import numba
 import numpy as np
 
+from deeplin.kernels.compiling import compiled
 from deeplin.kernels.lanes import (
     absolute,
     any_less,
@@ -20,12 +20,8 @@ from deeplin.kernels.lanes import (
     store,
 )
 
-SUMS = {"reassoc", "contract"}
-"""What the compiler may do to sums: take several terms at a time. NaN stays NaN."""
 LEAST = 1e-3
 """Length that must be left of a unit vector for it to be a direction of its own."""
-
-compiled = numba.njit(nogil=True, cache=True, fastmath=SUMS, error_model="numpy")
 
 
 @compiled

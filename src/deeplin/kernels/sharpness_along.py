@@ -5,31 +5,17 @@ Networks are taken in lanes, or one by one where the arrays of the state have no
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
+from deeplin.kernels import pursuit as at
+from deeplin.kernels.compiling import compiled
 from deeplin.kernels.hessian import FlatNetwork, Frame, find_frame, multiply, transport, turns
-from deeplin.kernels.lanes import LANES, any_less, choose_less, fill, load, number_at, store
-from deeplin.kernels.ritz import LEAST, compiled
-from deeplin.kernels.tracking import (
-    DONE,
-    EXAMINE_EVERY,
-    FIRST,
-    FOUND,
-    LOOK_EVERY,
-    NUMBERS,
-    PRODUCTS,
-    RESIDUAL,
-    ROWS,
-    SCALE,
-    SHARED,
-    VALUE,
-    Plan,
-    advance,
-    begin,
-)
+from deeplin.kernels.lanes import any_less, choose_less, fill, load, number_at, store
+from deeplin.kernels.pursuit import Plan, plan_of
+from deeplin.kernels.ritz import LEAST
+from deeplin.kernels.tracking import advance, begin
 
 JUMP = 1.25
 """A value that grows by this from one record to the next may be one that was missed before."""
@@ -44,143 +30,127 @@ class Layers(NamedTuple):
     batch: int
 
 
-class Pursuit(NamedTuple):
-    """What is known of each group of networks from the record before: a row for each group."""
-
-    places: np.ndarray
-    """Where the two vectors were at the last two records, in the coordinates of the frame."""
-    left: np.ndarray
-    right: np.ndarray
-    numbers: np.ndarray
-
-
-def pursuit(batch: int, widths: np.ndarray, dtype, lanes: bool) -> Pursuit:
-    """Before the first record: no vectors yet."""
-    size, nodes = int(np.sum(widths[1:] + widths[:-1])), int(np.sum(widths))
-    groups, inner = (-(-batch // LANES), (LANES,)) if lanes else (batch, ())
-    return Pursuit(
-        np.zeros((groups, 2, 2, size, *inner), dtype),
-        np.zeros((groups, nodes, *inner), dtype),
-        np.zeros((groups, nodes, *inner), dtype),
-        np.zeros((groups, NUMBERS, *inner), dtype),
-    )
+@compiled
+def take(layers, record, first, buffers):
+    """Copy the weights and read-outs of a group; what is beyond the last network repeats it."""
+    widths, (weights, readout) = layers.widths, buffers
+    start = 0
+    for k in range(1, widths.size + 1):
+        if k < widths.size:
+            count, target = widths[k] * widths[k - 1], weights[start:]
+        else:
+            count, target = widths[k - 1], readout
+        lanes = target.reshape(len(target), -1)
+        for lane in range(lanes.shape[1]):
+            network = record * layers.batch + min(first + lane, layers.batch - 1)
+            address, place = layers.addresses[k - 1], network * count
+            for n in range(count):
+                lanes[n, lane] = number_at(weights, address, place + n)
+        start += count
 
 
-@cache
-def along_kernel(sources: str):
-    """The compiled function; `sources` is in its closure, hence in the key of the cache on disk."""
-
-    @compiled
-    def take(layers, record, first, buffers):
-        """Copy the weights and read-outs of a group; what is beyond the last network repeats it."""
-        assert sources
-        widths, (weights, readout) = layers.widths, buffers
-        start = 0
-        for k in range(1, widths.size + 1):
-            if k < widths.size:
-                count, target = widths[k] * widths[k - 1], weights[start:]
-            else:
-                count, target = widths[k - 1], readout
-            lanes = target.reshape(len(target), -1)
-            for lane in range(lanes.shape[1]):
-                network = record * layers.batch + min(first + lane, layers.batch - 1)
-                address, place = layers.addresses[k - 1], network * count
-                for n in range(count):
-                    lanes[n, lane] = number_at(weights, address, place + n)
-            start += count
-
-    @compiled
-    def follow(network, readout, optimum, plan, one, scratch):
-        """Take one group to its next weights; where those are not finite it stays."""
-        assert sources
-        widths = network.widths
-        places, left, right, number = one
-        new_left, new_right, lengths, cosines, dv, du, space, mapped, shared = scratch
-        find_frame(network, readout, optimum, Frame(new_left, new_right, lengths))
-        finite, total = fill(number, np.inf), fill(number, 0.0)
-        for k in range(widths.size):
-            total = total + load(lengths[0], k) + load(lengths[1], k)
-        total = choose_less(total, finite, fill(number, 0.0), fill(number, 1.0))
-        if any_less(fill(number, 0.0), total):
-            for n in range(len(left)):
-                lost = fill(number, 0.5)
-                store(new_left, n, choose_less(lost, total, load(left, n), load(new_left, n)))
-                store(new_right, n, choose_less(lost, total, load(right, n), load(new_right, n)))
-        turns(widths, left, right, new_left, new_right, cosines)
-        for age in range(2):
-            for row in range(2):
-                x = places[age, row]
-                transport(widths, left, right, new_left, new_right, cosines, x)
+@compiled
+def follow(network, readout, optimum, plan, one, scratch):
+    """Take one group to its next weights; where those are not finite it stays."""
+    widths = network.widths
+    places, left, right, number = one
+    new_left, new_right, lengths, cosines, dv, du, space, mapped, shared = scratch
+    find_frame(network, readout, optimum, Frame(new_left, new_right, lengths))
+    finite, total = fill(number, np.inf), fill(number, 0.0)
+    for k in range(widths.size):
+        total = total + load(lengths[0], k) + load(lengths[1], k)
+    total = choose_less(total, finite, fill(number, 0.0), fill(number, 1.0))
+    if any_less(fill(number, 0.0), total):
         for n in range(len(left)):
-            store(left, n, load(new_left, n))
-            store(right, n, load(new_right, n))
-        begin(places, space, mapped, number, shared)
-        row, frame = FIRST, Frame(left, right, lengths)
-        while row != DONE:
-            multiply(network, frame, space[row], mapped[row], (dv, du))
-            row = advance(row, plan, places, space, mapped, number, shared)
+            lost = fill(number, 0.5)
+            store(new_left, n, choose_less(lost, total, load(left, n), load(new_left, n)))
+            store(new_right, n, choose_less(lost, total, load(right, n), load(new_right, n)))
+    turns(widths, left, right, new_left, new_right, cosines)
+    for age in range(2):
+        for row in range(2):
+            x = places[age, row]
+            transport(widths, left, right, new_left, new_right, cosines, x)
+    for n in range(len(left)):
+        store(left, n, load(new_left, n))
+        store(right, n, load(new_right, n))
+    begin(places, space, mapped, number, shared)
+    row, frame = at.FIRST, Frame(left, right, lengths)
+    while row != at.DONE:
+        multiply(network, frame, space[row], mapped[row], (dv, du))
+        row = advance(row, plan, places, space, mapped, number, shared)
 
-    @compiled
-    def along(layers, curvature, optimum, plan, clock, state, groups, found):
-        """Follow the groups (first, one past the last) through all records."""
-        assert sources
-        value, error, products = found
-        widths, dtype = layers.widths, state[0].dtype
-        like, node = state[0][0, 0, 0], state[1][0]
-        buffers = (
-            np.zeros((np.sum(widths[1:] * widths[:-1]), *like.shape[1:]), dtype),
-            np.zeros((widths[-1], *like.shape[1:]), dtype),
-        )
-        scratch = (
-            np.zeros_like(node), np.zeros_like(node),
-            np.zeros((2, len(widths), *like.shape[1:]), dtype),
-            np.zeros((2, len(widths), *like.shape[1:]), dtype),
-            np.zeros_like(node), np.zeros_like(node),
-            np.zeros((ROWS, *like.shape), dtype), np.zeros((ROWS, *like.shape), dtype),
-            np.zeros(SHARED, np.int64),
-        )  # fmt: skip
-        network = FlatNetwork(widths, buffers[0], curvature)
-        rounding = 8 * np.finfo(dtype).eps * np.sqrt(len(like)) / LEAST
-        for group in range(groups[0], groups[1]):
-            one = (state[0][group], state[1][group], state[2][group], state[3][group])
-            numbers = one[3].reshape(NUMBERS, -1)
-            lanes = numbers.shape[1]
-            first = group * lanes
-            count = min(lanes, layers.batch - first)
-            late = np.zeros(count, np.bool_)
-            for t in range(len(value)):
-                due = clock + t
-                look = 1 + due // LOOK_EVERY if due % LOOK_EVERY == 0 else 0
-                asked = Plan(plan.tolerance, plan.far, due % EXAMINE_EVERY == 0, look)
-                take(layers, t, first, buffers)
-                follow(network, buffers[1], optimum, asked, one, scratch)
-                for lane in range(count):
-                    b = first + lane
-                    value[t, b] = numbers[VALUE, lane]
-                    error[t, b] = numbers[RESIDUAL, lane] + rounding * numbers[SCALE, lane]
-                    products[t, b] = numbers[PRODUCTS, lane]
-                    jumped = t > 0 and value[t, b] > JUMP * value[t - 1, b]
-                    late[lane] = numbers[FOUND, lane] > 0 or jumped
-                if not np.any(late):
-                    continue
-                # It overtook before this record: go back with it to where it did.
+
+@compiled
+def room(widths, like, node):
+    """Arrays for the weights and the work of one group, made like its vectors and its frame."""
+    inner, dtype = like.shape[1:], like.dtype
+    buffers = (
+        np.zeros((np.sum(widths[1:] * widths[:-1]), *inner), dtype),
+        np.zeros((widths[-1], *inner), dtype),
+    )
+    scratch = (
+        np.zeros_like(node),
+        np.zeros_like(node),
+        np.zeros((2, len(widths), *inner), dtype),
+        np.zeros((2, len(widths), *inner), dtype),
+        np.zeros_like(node),
+        np.zeros_like(node),
+        np.zeros((at.ROWS, *like.shape), dtype),
+        np.zeros((at.ROWS, *like.shape), dtype),
+        np.zeros(at.SHARED, np.int64),
+    )
+    return buffers, scratch
+
+
+@compiled
+def along(layers, data, accuracy, clock, state, groups, found):
+    """Follow the groups (first, one past the last) through all records.
+
+    `data` is 2Σ̂ and w*, `accuracy` the tolerance and `far` of a `Plan`.
+    """
+    (curvature, optimum), (tolerance, far) = data, accuracy
+    buffers, scratch = room(layers.widths, state[0][0, 0, 0], state[1][0])
+    network = FlatNetwork(layers.widths, buffers[0], curvature)
+    for group in range(groups[0], groups[1]):
+        one = (state[0][group], state[1][group], state[2][group], state[3][group])
+        lanes = one[3].reshape(at.NUMBERS, -1).shape[1]
+        first = group * lanes
+        late = np.zeros(min(lanes, layers.batch - first), np.bool_)
+        for t in range(len(found[0])):
+            take(layers, t, first, buffers)
+            plan = plan_of(clock + t, tolerance, far)
+            follow(network, buffers[1], optimum, plan, one, scratch)
+            late[:] = True
+            write(found, t, first, one, late)
+            for lane in range(len(late)):
+                b = first + lane
+                jumped = t > 0 and found[0][t, b] > JUMP * found[0][t - 1, b]
+                late[lane] = jumped or one[3].reshape(at.NUMBERS, -1)[at.FOUND, lane] > 0
+            # What overtook before this record: go back with it to where it did.
+            back = one
+            if np.any(late):
                 back = (one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy())
-                earlier = back[3].reshape(NUMBERS, -1)
-                asked = Plan(plan.tolerance, 0.0, False, 0)
-                for before in range(t - 1, max(t - 2 * LOOK_EVERY, -1), -1):
-                    take(layers, before, first, buffers)
-                    follow(network, buffers[1], optimum, asked, back, scratch)
-                    for lane in range(count):
-                        b = first + lane
-                        if not late[lane]:
-                            continue
-                        products[before, b] += earlier[PRODUCTS, lane]
-                        late[lane] = earlier[VALUE, lane] > value[before, b]
-                        if late[lane]:
-                            value[before, b] = earlier[VALUE, lane]
-                            residual = earlier[RESIDUAL, lane]
-                            error[before, b] = residual + rounding * earlier[SCALE, lane]
-                    if not np.any(late):
-                        break
+            before, least = t, max(t - 2 * at.LOOK_EVERY, 0)
+            while np.any(late) and before > least:
+                before -= 1
+                take(layers, before, first, buffers)
+                plan = Plan(tolerance, 0.0, False, 0)
+                follow(network, buffers[1], optimum, plan, back, scratch)
+                for lane in range(len(late)):
+                    higher = back[3].reshape(at.NUMBERS, -1)[at.VALUE, lane]
+                    late[lane] = late[lane] and higher > found[0][before, first + lane]
+                write(found, before, first, back, late)
 
-    return along
+
+@compiled
+def write(found, record, first, one, chosen):
+    """What was found at a record, for the chosen networks of a group."""
+    value, error, products = found
+    places, numbers = one[0], one[3].reshape(at.NUMBERS, -1)
+    rounding = 8 * np.finfo(places.dtype).eps * np.sqrt(places.shape[2]) / LEAST
+    for lane in range(len(chosen)):
+        if chosen[lane]:
+            b = first + lane
+            value[record, b] = numbers[at.VALUE, lane]
+            error[record, b] = numbers[at.RESIDUAL, lane] + rounding * numbers[at.SCALE, lane]
+            products[record, b] += int(numbers[at.PRODUCTS, lane])

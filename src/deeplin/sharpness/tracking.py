@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
@@ -23,26 +22,12 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
-from deeplin.kernels.compiling import call, kernel_digest, thread_count
+from deeplin.kernels import pursuit as at
+from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.pursuit import FAR, plan_of, pursuit
 from deeplin.kernels.ritz import LEAST
-from deeplin.kernels.sharpness_along import Layers, along_kernel, pursuit
-from deeplin.kernels.tracking import (
-    AHEAD,
-    DONE,
-    FAR,
-    FIRST,
-    NUMBERS,
-    PRODUCTS,
-    RESIDUAL,
-    ROWS,
-    SCALE,
-    SHARED,
-    VALUE,
-    Plan,
-    advance_members,
-    begin_members,
-    plan_of,
-)
+from deeplin.kernels.sharpness_along import Layers, along
+from deeplin.kernels.tracking import advance_members, begin_members
 from deeplin.networks import Network, explained
 from deeplin.problems import Problem
 from deeplin.sharpness.operators import (
@@ -218,18 +203,19 @@ class _Networks:
         if self.state is None:
             lanes = bool(widths.max() <= IN_LANES)
             self.state = tuple(pursuit(shape[1], widths, dtype, lanes))
-        found = np.empty(shape, dtype), np.empty(shape, dtype), np.empty(shape, np.int64)
+        found = np.empty(shape, dtype), np.empty(shape, dtype), np.zeros(shape, np.int64)
         layers = Layers(np.array([array.ctypes.data for array in arrays]), widths, shape[1])
-        plan = Plan(self.tolerance, FAR if live else 0.0, True, 0)
-        data = layers, *curvature_and_optimum(self.problem, dtype), plan, self.clock, self.state
+        accuracy = self.tolerance, FAR if live else 0.0
+        data = curvature_and_optimum(self.problem, dtype)
+        data = layers, data, accuracy, self.clock, self.state
         groups = len(self.state[0])
         parts = max(1, min(thread_count(), groups, shape[0] * shape[1] // THREAD))
         cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
         spans = [np.array(span) for span in pairwise(cuts)]
-        call(_kernel(), *data, spans[0], found)
+        call(along, *data, spans[0], found)
         if parts > 1:
             with ThreadPoolExecutor(parts - 1) as pool:
-                list(pool.map(lambda span: _kernel()(*data, span, found), spans[1:]))
+                list(pool.map(lambda span: along(*data, span, found), spans[1:]))
         self.clock += shape[0]
         return Tracked(*found)
 
@@ -271,25 +257,25 @@ class Follower:
         batch, _, size = block.shape
         self.tolerance, self.clock = tolerance, 0
         self.places = np.stack([block] * 2, axis=1)  # the latest first
-        self.space, self.mapped = np.zeros((2, batch, ROWS, size), block.dtype)
-        self.numbers = np.zeros((batch, NUMBERS), block.dtype)
-        self.numbers[:, AHEAD] = 1
-        self.shared = np.zeros((batch, SHARED), np.int64)
+        self.space, self.mapped = np.zeros((2, batch, at.ROWS, size), block.dtype)
+        self.numbers = np.zeros((batch, at.NUMBERS), block.dtype)
+        self.numbers[:, at.AHEAD] = 1
+        self.shared = np.zeros((batch, at.SHARED), np.int64)
 
     def __call__(self, multiply: Multiply) -> Tracked:
         """The largest eigenvalue of each operator as they are now."""
         mine = (self.places, self.space, self.mapped, self.numbers, self.shared)
         plan = plan_of(self.clock, self.tolerance, FAR)
-        rows = np.full(len(self.numbers), FIRST)
+        rows = np.full(len(self.numbers), at.FIRST)
         call(begin_members, *mine)
-        while len(members := np.flatnonzero(rows != DONE)):
+        while len(members := np.flatnonzero(rows != at.DONE)):
             asked = rows[members]
             self.mapped[members, asked] = multiply(members, self.space[members, asked])
             call(advance_members, members, rows, plan, *mine)
         self.clock += 1
-        value, residual, scale = self.numbers[:, [VALUE, RESIDUAL, SCALE]].T.copy()
+        value, residual, scale = self.numbers[:, [at.VALUE, at.RESIDUAL, at.SCALE]].T.copy()
         rounding = 8 * np.finfo(scale.dtype).eps * np.sqrt(self.space.shape[2]) / LEAST
-        products = self.numbers[:, PRODUCTS].astype(np.int64)
+        products = self.numbers[:, at.PRODUCTS].astype(np.int64)
         return Tracked(value, residual + rounding * scale, products)
 
 
@@ -300,8 +286,3 @@ def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
     block = np.zeros((2, size), dtype)
     block[:count] = np.linalg.qr(np.random.default_rng(0).standard_normal((size, count)))[0].T
     return np.repeat(block[None], batch, axis=0)
-
-
-@cache
-def _kernel():
-    return along_kernel(kernel_digest())
