@@ -64,10 +64,12 @@ class Group:
                 self.now, self.was = self.was, self.now
             goal, ceiling, value = self.rules
             running = self.outcome == RUNNING
-            diverged = running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
-            reached = running & ~diverged & (value <= goal)
-            self._leave(reached, self.now, clock, REACHED)
-            self._leave(diverged, self.was, clock, LOST)
+            inside = (abs(value) <= ceiling) & (value > goal)  # overflow may come out as −∞
+            if not inside[running].all():
+                diverged = running & ~(abs(value) <= ceiling)
+                reached = running & ~diverged & (value <= goal)
+                self._leave(reached, self.now, clock, REACHED)
+                self._leave(diverged, self.was, clock, LOST)
             running = self.outcome == RUNNING
             if clock == until or not running.any():
                 self.weights[:, running], self.steps[running] = self.now[:, running], clock
@@ -94,13 +96,16 @@ def packed(layers: tuple[Any, ...], members: np.ndarray) -> np.ndarray:
     return array
 
 
-def unpack(array: np.ndarray, members: np.ndarray, layers: list[np.ndarray]) -> None:
-    """Write the lanes of the members back to their places in `layers`."""
-    count, start = len(members), 0
-    for layer in layers:
+def unpacked(groups: list[np.ndarray], members: np.ndarray, layers: Any) -> list[np.ndarray]:
+    """The layers with the lanes of all groups written to the places of their members."""
+    arrays, start = np.stack(groups), 0
+    after = [np.array(layer) for layer in layers]
+    for layer in after:
         _, m, n = layer.shape
-        layer[members] = array[start : start + m * n, :count].reshape(n, m, count).T
+        rows = arrays[:, start : start + m * n].reshape(len(groups), n, m, LANES)
+        layer[members] = rows.transpose(0, 3, 2, 1).reshape(-1, m, n)[: len(members)]
         start += m * n
+    return after
 
 
 def _readout(network: Network, members: np.ndarray) -> np.ndarray:

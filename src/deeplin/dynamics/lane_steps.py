@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deeplin.dynamics.lane_group import Group, unpack
+from deeplin.dynamics.lane_group import Group, unpacked
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
@@ -25,6 +25,9 @@ from deeplin.networks import Network
 
 UNROLLED = 8
 """Square layers up to this width get a kernel with the width as a constant, 1.5 times faster."""
+
+THREAD = 10**5
+"""Multiplications of a group that are worth a task of their own (which costs about 20 µs)."""
 
 Descend = Callable[[Group, int, int], int]
 
@@ -50,6 +53,8 @@ class LaneSteps(Stepwise):
         square = _square(self.network) if unroll else 0
         self.descend = kind(objective, _orders(update, self.network), self.network, square)
         self.groups: list[Group] = []
+        rows = 1 if objective.has_gap else len(objective.data[0][0])
+        self.numbers = rows * LANES * sum(layer[0].size for layer in ensemble.weights)
         self.pace = Pace(ensemble.numbers)
 
     def start(self) -> State:
@@ -67,7 +72,8 @@ class LaneSteps(Stepwise):
         if len(starts) != len(self.groups):  # at first, and when networks that stopped left room
             members = (running[at : at + LANES] for at in starts)
             self.groups = [self._group(state, chosen) for chosen in members]
-        spread = _threads().map if len(self.groups) > 1 else map
+        work = (until - clock) * self.numbers
+        spread = _threads().map if len(self.groups) > 1 and work > THREAD else map
         list(spread(lambda group: group.train(self.descend, clock, until), self.groups))
         return _collect(state, self.groups)
 
@@ -115,13 +121,14 @@ def _linear(objective: Objective, orders: _Orders, network: Network, square: int
     kernel = linear_kernel(square, outputs == 1, orders.options, kernel_digest())
     arrays = [np.asarray(a) for a in (*objective.data[0][:2], *objective.data[1:])]
     dtype = arrays[0].dtype
+    top = network.widths[-1]
     nothing = [np.zeros((0, 0), dtype)] * (4 - len(arrays))
     data = Quadratic(*arrays, *nothing)
 
     def descend(group: Group, clock: int, until: int) -> int:
         vectors = zero_lanes(3 * outputs * size, dtype)
         first = vectors.reshape(3, outputs, size, LANES)[0]
-        first[:, -network.widths[-1] :] = group.readout.reshape(outputs, -1, LANES)
+        first[:, -top:] = group.readout.reshape(outputs, -1, LANES)
         return call(kernel, group.lanes(), data, orders.motion, vectors, clock, until)
 
     return descend
@@ -150,14 +157,13 @@ def _square(network: Network) -> int:
 
 
 def _collect(state: State, groups: list[Group]) -> State:
-    """A new state with what the groups have become."""
+    """A new state with what the groups have become; all but the last have no empty lane."""
+    if not groups:
+        return state
     outcome, steps = np.array(state.outcome), np.array(state.steps)
-    weights = [np.array(layer) for layer in state.weights]
-    velocity = [np.array(layer) for layer in state.memory]
-    for group in groups:
-        count = len(group.members)
-        outcome[group.members] = group.outcome[:count]
-        steps[group.members] = group.steps[:count]
-        unpack(group.weights, group.members, weights)
-        unpack(group.velocity, group.members, velocity)
+    members = np.concatenate([group.members for group in groups])
+    outcome[members] = np.concatenate([group.outcome for group in groups])[: len(members)]
+    steps[members] = np.concatenate([group.steps for group in groups])[: len(members)]
+    weights = unpacked([group.weights for group in groups], members, state.weights)
+    velocity = unpacked([group.velocity for group in groups], members, state.memory)
     return State(tuple(weights), tuple(velocity), outcome, steps)
