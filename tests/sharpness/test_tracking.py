@@ -188,3 +188,12 @@ def test_networks_do_not_depend_on_their_neighbours_nor_on_threads(
         monkeypatch.setattr(tracking, "THREAD", 1)
         together = sharpness_along(problem, trajectory)
         np.testing.assert_array_equal(together.value[:, 1], alone.value)
+
+
+def test_lanes_and_networks_one_by_one_find_the_same(problem, trajectory, monkeypatch):
+    """The same source for both; only sums are taken in another order."""
+    in_lanes = sharpness_along(problem, trajectory)
+    monkeypatch.setattr(tracking, "IN_LANES", 0)
+    one_by_one = sharpness_along(problem, trajectory)
+    np.testing.assert_allclose(one_by_one.value, in_lanes.value, rtol=1e-5)
+    assert np.mean(one_by_one.products != in_lanes.products) < 0.05

@@ -95,9 +95,8 @@ def _pointer(context, builder, signature, arguments):
 
 def number_of(like):
     """The number type of a lane or plain number, or of what an array holds."""
-    if not isinstance(like, types.Array):
-        return like
-    return like.dtype if like.ndim == 1 else Lane(like.dtype)
+    holds = like if not isinstance(like, types.Array) else Lane(like.dtype)
+    return like.dtype if getattr(like, "ndim", 0) == 1 else holds
 
 
 def entry_pointer(context, builder, array_type, array, row):
@@ -184,13 +183,11 @@ def multiply_add(typing_context, a, b, c) -> Any:
 
 @intrinsic
 def square_root(typing_context, a) -> Any:
-    """√a."""
     return a(a), vector_function("sqrt")
 
 
 @intrinsic
 def absolute(typing_context, a) -> Any:
-    """|a|."""
     return a(a), vector_function("fabs")
 
 
