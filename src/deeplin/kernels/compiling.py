@@ -39,7 +39,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     """
     import numba  # slow to import: only where kernels are used
 
-    settings: Any = numba.config
+    settings: Any = numba.config  # pyright: ignore[reportPrivateImportUsage]
     folder = settings.CACHE_DIR
     settings.CACHE_DIR = folder or str(compile_cache_folder() / f"kernels-{kernel_digest()[:16]}")
     try:

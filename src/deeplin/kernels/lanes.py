@@ -171,23 +171,22 @@ _arithmetic(operator.truediv, "fdiv")
 @intrinsic
 def multiply_add(typing_context, a, b, c) -> Any:
     """a·b + c, rounded once where the machine can."""
-    if isinstance(a, Lane):
-        return a(a, b, c), vector_function("fmuladd")
 
     def build(context, builder, signature, arguments):  # two instructions: sums become vectors
-        a, b, c = arguments
-        return builder.fadd(builder.fmul(a, b), c)
+        return builder.fadd(builder.fmul(*arguments[:2]), arguments[2])
 
-    return a(a, b, c), build
+    return a(a, b, c), vector_function("fmuladd") if isinstance(a, Lane) else build
 
 
 @intrinsic
 def square_root(typing_context, a) -> Any:
+    """√a."""
     return a(a), vector_function("sqrt")
 
 
 @intrinsic
 def absolute(typing_context, a) -> Any:
+    """|a|."""
     return a(a), vector_function("fabs")
 
 
@@ -220,16 +219,18 @@ def choose_less(typing_context, a, b, yes, no) -> Any:
     return yes(a, b, yes, no), build
 
 
+def _any(builder, mask):
+    bits = builder.bitcast(mask, ir.IntType(LANES))
+    return builder.icmp_unsigned("!=", bits, bits.type(0))
+
+
 @intrinsic
 def any_less(typing_context, a, b) -> Any:
     """Whether a < b in some entry."""
 
     def build(context, builder, signature, arguments):
         less = builder.fcmp_ordered("<", *arguments)
-        if isinstance(a, Lane):
-            mask = builder.bitcast(less, ir.IntType(LANES))
-            return builder.icmp_unsigned("!=", mask, mask.type(0))
-        return less
+        return _any(builder, less) if isinstance(a, Lane) else less
 
     return types.boolean(a, b), build
 
@@ -242,8 +243,7 @@ def any_outside(typing_context, value, low, high) -> Any:
         value, low, high = arguments
         below = builder.fcmp_unordered("<=", value, low)
         above = builder.fcmp_unordered(">", value, high)
-        mask = builder.bitcast(builder.or_(below, above), ir.IntType(LANES))
-        return builder.icmp_unsigned("!=", mask, mask.type(0))
+        return _any(builder, builder.or_(below, above))
 
     return types.boolean(value, low, high), build
 
