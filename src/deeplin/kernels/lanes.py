@@ -54,14 +54,10 @@ def zero_lanes(rows: int, dtype: Any) -> np.ndarray:
 
     A lane of float64 fills a line; one that straddles two costs two accesses, an eighth of a step.
     """
-    size = rows * LANES * np.dtype(dtype).itemsize
-    memory = np.zeros(size + _LINE, np.uint8)
-    start = -memory.ctypes.data % _LINE
+    line, size = 64, rows * LANES * np.dtype(dtype).itemsize
+    memory = np.zeros(size + line, np.uint8)
+    start = -memory.ctypes.data % line
     return memory[start : start + size].view(dtype).reshape(rows, LANES)
-
-
-_LINE = 64
-"""Bytes in a line of the cache."""
 
 
 @intrinsic
@@ -90,21 +86,21 @@ def store(typing_context, array, row, lane) -> Any:
 def _pointer(context, builder, signature, arguments):
     array_type, row_type = signature.args[:2]
     row = context.cast(builder, arguments[1], row_type, types.intp)
-    return entry_pointer(context, builder, array_type, arguments[0], row)
+    if array_type.ndim > 1:
+        return entry_pointer(context, builder, array_type, arguments[0], row)
+    return builder.gep(context.make_array(array_type)(context, builder, arguments[0]).data, [row])
 
 
 def number_of(like):
     """The number type of a lane or plain number, or of what an array holds."""
-    holds = like if not isinstance(like, types.Array) else Lane(like.dtype)
-    return like.dtype if getattr(like, "ndim", 0) == 1 else holds
+    array = isinstance(like, types.Array)
+    return like if not array else like.dtype if like.ndim == 1 else Lane(like.dtype)
 
 
 def entry_pointer(context, builder, array_type, array, row):
     """Where the lane at `row` (a machine integer) is in memory."""
     vector = context.get_value_type(Lane(array_type.dtype))
     view = context.make_array(array_type)(context, builder, array)
-    if array_type.ndim == 1:
-        return builder.gep(view.data, [row])
     entry = builder.gep(view.data, [builder.mul(row, ir.Constant(row.type, LANES))])
     return builder.bitcast(entry, vector.as_pointer())
 
