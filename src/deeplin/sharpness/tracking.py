@@ -1,11 +1,10 @@
 """Sharpness along a trajectory: each point starts from the eigenvectors of the point before.
 
-Two vectors are followed, so that a second eigenvalue that overtakes the first is noticed. Where
-they start is predicted from where they have been. If they arrive close enough, one product with
-each gives the answer (a Rayleigh quotient is accurate to the square of the angle); while nothing
-moves much and the second eigenvalue is far below, one with the first alone. Otherwise locally
-optimal conjugate gradients (LOBPCG, Knyazev 2001) improve them, a product at a time. From time to
-time a look in a fresh direction finds an eigenvalue that has come from far below.
+Where the first vector starts is predicted from where it has been. If it arrives close enough, one
+product gives the answer (a Rayleigh quotient is accurate to the square of the angle); otherwise
+locally optimal conjugate gradients (as in LOBPCG, Knyazev 2001) improve it, a product at a time. A
+second vector is kept for an eigenvalue that overtakes, and from time to time a look in a fresh
+direction finds one that has come from far below (see `kernels.tracking`).
 """
 
 from __future__ import annotations
@@ -57,7 +56,8 @@ class SharpnessTracker:
         tolerance: the residual ‖Hv − θv‖ allowed, relative to ‖Hv‖. The value itself is far more
             accurate, about tolerance².
 
-    Two eigenvectors are followed. An eigenvalue that rises from far below both, and whose vector
+    Two eigenvectors are kept. The second is examined at every eighth call, and at once when it may
+    have caught up. An eigenvalue that rises from far below both, and whose vector
     hardly meets theirs, is found by a look in a fresh direction at every 64th call: late by so many
     calls at most. `sharpness_along`, which has all records at hand, then goes back and corrects
     them, as it does wherever the value jumps.
