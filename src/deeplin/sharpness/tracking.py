@@ -212,10 +212,11 @@ class _Networks:
         parts = max(1, min(thread_count(), groups, shape[0] * shape[1] // THREAD))
         cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
         spans = [np.array(span) for span in pairwise(cuts)]
-        call(along, *data, spans[0], found)
-        if parts > 1:
-            with ThreadPoolExecutor(parts - 1) as pool:
-                list(pool.map(lambda span: along(*data, span, found), spans[1:]))
+        with ThreadPoolExecutor(parts) as pool:  # which makes no thread before it has work
+            others = [pool.submit(call, along, *data, span, found) for span in spans[1:]]
+            call(along, *data, spans[0], found)
+            for other in others:
+                other.result()
         self.clock += shape[0]
         return Tracked(*found)
 
