@@ -18,6 +18,9 @@ import numpy as np
 from deeplin.kernels.compiling import SUMS, compiled
 from deeplin.kernels.lanes import choose_less, fill, load, multiply_add, square_root, store
 
+USUAL = 5
+"""Width of the layers in the experiments of FM, for which loops are unrolled."""
+
 inlined = numba.njit(nogil=True, forceinline=True, fastmath=SUMS, error_model="numpy")
 
 
@@ -72,6 +75,14 @@ def find_frame(network, readout, optimum, frame):
 @inlined
 def _pull(weights, place, vectors, node, rows, columns):
     """Add Wᵀv, with v just after the entries it is added to."""
+    if weights.ndim > 1:  # lanes: no order of the weights is better, and sums stay in registers
+        for j in range(columns):
+            total = load(vectors, node + j)
+            for i in range(rows):
+                entry = load(weights, place + i * columns + j)
+                total = multiply_add(entry, load(vectors, node + columns + i), total)
+            store(vectors, node + j, total)
+        return
     for i in range(rows):
         above = load(vectors, node + columns + i)
         for j in range(columns):
@@ -113,23 +124,19 @@ def _normalize(widths, rows, lengths):
 @compiled
 def multiply(network, frame, x, image, scratch):
     """Hx for one network, or a lane of them; `scratch` is two arrays like those of a frame."""
-    (widths, weights, curvature), (left, right, lengths) = network, frame
+    widths, _, curvature = network
     dv, du = scratch
     last, d = widths.size - 1, widths[0]
-    place, node, at = len(weights), len(left) - widths[last], len(x)
-    for i in range(node, len(left)):
+    place, node, at = len(network.weights), len(dv) - widths[last], len(x)
+    for i in range(node, len(dv)):
         store(dv, i, fill(dv, 0.0))
     for k in range(last, 0, -1):
         rows, columns = widths[k], widths[k - 1]
-        place, at, below = place - rows * columns, at - rows - columns, node - columns
-        size = load(lengths[0], k)
-        along = _inner(x, at, left, node, rows)
-        along = along - _inner(x, at + rows, right, below, columns)  # b without its part along û
-        for j in range(columns):
-            entry = multiply_add(along, load(right, below + j), load(x, at + rows + j))
-            store(dv, below + j, size * entry)
-        _pull(weights, place, dv, below, rows, columns)
-        node = below
+        place, node, at = place - rows * columns, node - columns, at - rows - columns
+        if rows == USUAL and columns == USUAL:  # constants, so that the loops unroll
+            _backward(network.weights, frame, x, dv, (k, place, node, at, USUAL, USUAL))
+        else:
+            _backward(network.weights, frame, x, dv, (k, place, node, at, rows, columns))
     for i in range(d):
         total = fill(du, 0.0)
         for j in range(d):
@@ -137,18 +144,43 @@ def multiply(network, frame, x, image, scratch):
         store(du, i, total)
     for k in range(1, last + 1):
         rows, columns = widths[k], widths[k - 1]
-        above, size, slope = node + columns, load(lengths[0], k), load(lengths[1], k - 1)
-        along = _inner(right, node, du, node, columns)
-        turned = size * along
-        for i in range(rows):
-            entry = slope * load(dv, above + i)
-            store(image, at + i, multiply_add(turned, load(left, above + i), entry))
-            total = _row(weights, place + i * columns, du, node, columns)
-            store(du, above + i, multiply_add(slope, load(x, at + i), total))
-        for j in range(columns):
-            entry = load(du, node + j) - along * load(right, node + j)
-            store(image, at + rows + j, size * entry)
-        place, node, at = place + rows * columns, above, at + rows + columns
+        if rows == USUAL and columns == USUAL:
+            _forward(network.weights, frame, x, image, scratch, (k, place, node, at, USUAL, USUAL))
+        else:
+            _forward(network.weights, frame, x, image, scratch, (k, place, node, at, rows, columns))
+        place, node, at = place + rows * columns, node + columns, at + rows + columns
+
+
+@inlined
+def _backward(weights, frame, x, dv, layer):
+    """δv of the node below layer k."""
+    left, right, lengths = frame
+    k, place, below, at, rows, columns = layer
+    along = _inner(x, at, left, below + columns, rows)
+    along = along - _inner(x, at + rows, right, below, columns)  # b without its part along û
+    size = load(lengths[0], k)
+    for j in range(columns):
+        entry = multiply_add(along, load(right, below + j), load(x, at + rows + j))
+        store(dv, below + j, size * entry)
+    _pull(weights, place, dv, below, rows, columns)
+
+
+@inlined
+def _forward(weights, frame, x, image, scratch, layer):
+    """The part of the image in layer k, and δu of the node above it."""
+    (left, right, lengths), (dv, du) = frame, scratch
+    k, place, node, at, rows, columns = layer
+    above, size, slope = node + columns, load(lengths[0], k), load(lengths[1], k - 1)
+    along = _inner(right, node, du, node, columns)
+    turned = size * along
+    for i in range(rows):
+        entry = slope * load(dv, above + i)
+        store(image, at + i, multiply_add(turned, load(left, above + i), entry))
+        total = _row(weights, place + i * columns, du, node, columns)
+        store(du, above + i, multiply_add(slope, load(x, at + i), total))
+    for j in range(columns):
+        entry = load(du, node + j) - along * load(right, node + j)
+        store(image, at + rows + j, size * entry)
 
 
 @compiled

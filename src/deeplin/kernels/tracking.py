@@ -100,6 +100,8 @@ def advance(row, plan, places, space, mapped, number, shared):
     else:
         loose = larger(tolerance, fill(number, at.LOOSE)) * scale
         active = choose_less(loose, load(number, at.SLACK), may, none)
+        if not plan.examine and plan.far == 0:  # it only helped the first
+            active = none
         if shared[at.STAGE] == at.LOOKING and shared[at.LOOKED] < at.LOOK_PRODUCTS:
             shared[at.LOOKED] += 1
             active = may
