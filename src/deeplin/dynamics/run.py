@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
-import pandas as pd
 from jaxtyping import Float, Integer, PyTree, Shaped
 
 from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING
 from deeplin.networks import Network, Trajectory
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 CONVERGED, DIVERGED, STOPPED = "converged", "diverged", "stopped"
 STATUS = {RUNNING: STOPPED, GAVE_UP: STOPPED, REACHED: CONVERGED, LOST: DIVERGED}
@@ -66,6 +69,8 @@ class Records(Mapping[str, np.ndarray]):
                 rows[name] = flat[:, 0]
             else:
                 rows |= {f"{name}_{k + 1}": flat[:, k] for k in range(flat.shape[1])}
+        import pandas as pd  # only here: it takes a third of a second
+
         return pd.DataFrame(rows)
 
 

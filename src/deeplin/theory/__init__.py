@@ -1,6 +1,7 @@
 """The statements of the papers, executable: bounds, exact values, certificates."""
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
@@ -20,7 +21,6 @@ from deeplin.theory.benign_overfitting.effective_ranks import (
 )
 from deeplin.theory.benign_overfitting.interpolation import Constants
 from deeplin.theory.benign_overfitting.ridgeless import RidgelessRisk, ridgeless_risk
-from deeplin.theory.certificate import Certificate, certify
 from deeplin.theory.critical_rate import critical_learning_rate, layerwise_sharpness
 from deeplin.theory.minimizers import (
     MinimalSharpness,
@@ -59,6 +59,9 @@ from deeplin.theory.weight_decay import (
     decayed_minimum,
 )
 from deeplin.theory.white_inputs import TwoLayerFlow, balanced_mode, time_to_reach, two_layer_flow
+
+if TYPE_CHECKING:
+    from deeplin.theory.certificate import Certificate, certify
 
 __all__ = [
     "STATEMENTS",
@@ -123,8 +126,18 @@ __all__ = [
 ]
 
 
+_HOMES = {
+    "Certificate": "deeplin.theory.certificate",
+    "certify": "deeplin.theory.certificate",
+    "CriticalRate": "deeplin.training",
+    "empirical_critical_rate": "deeplin.training",
+}
+"""What is imported when asked for: certificates are tables (pandas takes a third of a second), and
+measuring a critical rate trains, so it moved to `deeplin.training`."""
+
+
 def __getattr__(name: str):
-    """Names that moved: measuring a critical rate trains, so it belongs to `deeplin.training`."""
-    if name in ("CriticalRate", "empirical_critical_rate"):
-        return getattr(import_module("deeplin.training"), name)
+    """Import what is asked for."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'deeplin.theory' has no attribute {name!r}")

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.door import door
@@ -21,6 +20,9 @@ from deeplin.training.advice import Advice, Optimizer, advise
 from deeplin.training.explained import r_squared
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
 from deeplin.training.recipe import default_width
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DEPTHS = (2, 3, 5, 10, 20, 40)
 DRAWS = 20
@@ -56,14 +58,21 @@ class Diagnosis:
     eigenvalues: np.ndarray = field(repr=False)
     optimum: dict[str, float | list[float]] = field(repr=False)
     """w* by the name of the input; for several targets a list of one number each."""
-    depths: pd.DataFrame = field(repr=False)
-    """One row for each depth: FM-T2 bracket, S_min, S_bal, learning rates, admissible scale."""
+    rows: tuple[dict[str, Any], ...] = field(repr=False)
+    """One for each depth, see `depths`."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
     overfitting: Overfitting | None
     """Effective ranks and errors of the minimum-norm interpolant, for d > n."""
     notes: tuple[str, ...]
     """What was done to the table, and what is worth knowing about it."""
+
+    @property
+    def depths(self) -> pd.DataFrame:
+        """One row for each depth: FM-T2 bracket, S_min, S_bal, learning rates, admissible scale."""
+        import pandas as pd  # a third of a second that the answer need not wait for
+
+        return pd.DataFrame(self.rows)
 
     @property
     def answer(self) -> str:
@@ -161,7 +170,7 @@ def diagnose(
         alone=_alone(problem, columns, levels, chosen),
         eigenvalues=problem.spectrum.eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
-        depths=pd.DataFrame(rows),
+        rows=tuple(rows),
         scale_obstacle=obstacle,
         overfitting=_overfitting(problem) if interpolates else None,
         notes=tuple(notes),
