@@ -84,7 +84,7 @@ def imbalance(weights: Sequence[A]) -> list[A]:
 
 
 def _imbalance(lower: A, upper: A) -> A:
-    narrow = max(*lower.shape[-2:], *upper.shape[-2:]) <= NARROW
+    narrow = max(*lower.shape[-2:], *upper.shape[-2:]) <= NARROW and lower.ndim > 2
     if not (narrow and isinstance(lower, np.ndarray) and lower.dtype == np.float64):
         return upper.mT @ upper - lower @ lower.mT
     from deeplin.kernels.compiling import call  # numba: only where it is used

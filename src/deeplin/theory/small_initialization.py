@@ -29,6 +29,8 @@ def initialization_scale(network: Network) -> float | np.ndarray:
     weights, _ = host_arrays(network)
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
     differences = imbalance(weights)  # none, where there is but one layer
+    if network.batch is None and np.isfinite(largest):  # without the time to load a kernel
+        return float(3 * largest + 2 * sum(np.linalg.norm(part, 2) for part in differences))
     unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
     epsilon = 3 * largest + 2 * unequal
     return float(epsilon) if network.batch is None else epsilon
