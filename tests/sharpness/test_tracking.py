@@ -197,3 +197,11 @@ def test_lanes_and_networks_one_by_one_find_the_same(problem, trajectory, monkey
     one_by_one = sharpness_along(problem, trajectory)
     np.testing.assert_allclose(one_by_one.value, in_lanes.value, rtol=1e-5)
     assert np.mean(one_by_one.products != in_lanes.products) < 0.05
+
+
+def test_layers_of_different_precision_are_read_as_what_they_are(problem, trajectory):
+    weights = [np.asarray(weight)[:, 0] for weight in trajectory.weights]
+    mixed = [weights[0], *(weight.astype(np.float32) for weight in weights[1:])]
+    same = [weight.astype(np.float64) for weight in mixed]
+    found = sharpness_along(problem, dl.Network(mixed))
+    np.testing.assert_array_equal(found.value, sharpness_along(problem, dl.Network(same)).value)

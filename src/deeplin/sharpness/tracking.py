@@ -195,8 +195,9 @@ class _Networks:
 
     def __call__(self, records: Network, live: bool) -> Tracked:
         """The largest eigenvalue of each network at each record."""
-        arrays = [np.ascontiguousarray(weight) for weight in records.weights]
-        shape, dtype, widths = arrays[0].shape[:2], arrays[0].dtype, np.array(records.widths)
+        dtype = np.result_type(*(weight.dtype for weight in records.weights))
+        arrays = [np.ascontiguousarray(weight, dtype) for weight in records.weights]
+        shape, widths = arrays[0].shape[:2], np.array(records.widths)
         readout = np.ones(1) if records.readout is None else np.asarray(records.readout)
         arrays.append(np.empty((*shape, readout.shape[-1]), dtype))
         arrays[-1][:] = readout
