@@ -13,28 +13,16 @@ from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 
 
 @app.command()
+@options.grouped
 def diagnose(
     source: options.Source,
-    target: options.Target,
+    table: options.Table,
+    training: options.Training,
     depth: Annotated[str, typer.Option(help="Depths: 10, or 2,5,10, or 2..40.")] = "2,3,5,10,20,40",
     readout: Annotated[
         str | None, typer.Option(help="Fixed read-out p: its entries 1,0,0, or its norm.")
     ] = None,
     width: Annotated[int | None, typer.Option(help="Hidden width of the scales reported.")] = None,
-    momentum: options.Momentum = 0.0,
-    nesterov: options.Nesterov = False,
-    batch_size: options.BatchSize = None,
-    weight_decay: options.WeightDecay = 0.0,
-    reduction: options.Reduction = "mean",
-    half: options.Half = False,
-    ignore: options.Ignore = None,
-    keep: options.Keep = None,
-    encode: options.Encode = False,
-    standardize: options.Standardize = False,
-    intercept: options.Intercept = False,
-    missing: options.Missing = "refuse",
-    memory: options.Memory = 128,
-    cluster: options.Cluster = None,
     seed: Annotated[int, seed_option("Seed of the initialisations drawn for FM-A2.")] = 0,
     as_json: options.AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Write the diagnosis as one page.")] = None,
@@ -48,16 +36,11 @@ def diagnose(
     from deeplin.training import Optimizer
     from deeplin.training.diagnosis import diagnose as diagnose_problem
 
-    optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
-
-    reading = options.read(
-        source, target, ignore=ignore, keep=keep, encode=encode, standardize=standardize,
-        intercept=intercept, missing=missing, memory=memory, cluster=cluster,
-    )  # fmt: skip
+    reading = table.read(source)
     found = diagnose_problem(
         reading.problem,
         depths,
-        optimizer=optimizer,
+        optimizer=Optimizer(*training),
         readout=vector,
         names=reading.inputs,
         targets=reading.targets,

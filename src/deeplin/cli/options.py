@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import numpy as np
 import typer
@@ -15,74 +17,101 @@ if TYPE_CHECKING:
     from deeplin.problems.reading import Reading
 
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
-Target = Annotated[
-    list[str],
-    typer.Option("--target", help="Column to predict (-1: the last); may be repeated."),
-]
-Ignore = Annotated[
-    list[str] | None, typer.Option("--ignore", help="Column to leave out; may be repeated.")
-]
-Keep = Annotated[
-    list[str] | None,
-    typer.Option("--keep", help="Column to use though it has no name or numbers the rows."),
-]
-Encode = Annotated[
-    bool, typer.Option("--encode", help="Make categories of text: one 0/1 column for each value.")
-]
-Standardize = Annotated[
-    bool,
-    typer.Option(
-        "--standardize", help="Inputs with mean zero and variance one, targets with mean zero."
-    ),
-]
-Intercept = Annotated[
-    bool, typer.Option("--intercept", help="Subtract the means, which fits an intercept.")
-]
-Missing = Annotated[str, typer.Option("--missing", help="Rows with a missing value: refuse, drop.")]
-Cluster = Annotated[
-    str | None, typer.Option("--cluster", help="Address of a dask scheduler, tcp://…")
-]
-Memory = Annotated[
-    int, typer.Option("--memory", help="MiB of a table to keep; of a larger one its moments are.")
-]
-Momentum = Annotated[float, typer.Option("--momentum", help="Heavy-ball coefficient β.")]
-Nesterov = Annotated[bool, typer.Option("--nesterov", help="Nesterov's form of the momentum.")]
-BatchSize = Annotated[
-    int | None, typer.Option("--batch-size", help="Rows of a mini-batch; none: all rows.")
-]
-WeightDecay = Annotated[
-    float,
-    typer.Option(
-        "--weight-decay", help="λ of the penalty λΣ‖W‖² (half of PyTorch's weight_decay)."
-    ),
-]
-Reduction = Annotated[
-    str, typer.Option("--reduction", help="The loss over the samples: mean or sum.")
-]
-Half = Annotated[bool, typer.Option("--half", help="The loss has a factor ½.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
-def read(
-    source: str,
-    target: list[str],
-    *,
-    ignore: list[str] | None,
-    keep: list[str] | None,
-    memory: int,
-    **options: Any,
-) -> Reading:
-    """The problem in a table; one target is a vector, several are a matrix."""
-    from deeplin.problems.reading import read_problem
+def _named(name: str, help: str) -> Any:
+    """An option by its name alone: a switch has no `--no-…`."""
+    return typer.Option(f"--{name}", help=help)
 
-    return read_problem(
-        source,
-        target[0] if len(target) == 1 else target,
-        ignore=ignore or (),
-        keep=keep or (),
-        memory=whole_number("memory", memory) * 2**20,
-        **options,
+
+class Table(NamedTuple):
+    """Which table a command reads, and how."""
+
+    target: Annotated[
+        list[str], _named("target", "Column to predict (-1: the last); may be repeated.")
+    ]
+    ignore: Annotated[
+        list[str] | None, _named("ignore", "Column to leave out; may be repeated.")
+    ] = None
+    keep: Annotated[
+        list[str] | None,
+        _named("keep", "Column to use though it has no name or numbers the rows."),
+    ] = None
+    encode: Annotated[
+        bool, _named("encode", "Make categories of text: one 0/1 column for each value.")
+    ] = False
+    standardize: Annotated[
+        bool,
+        _named("standardize", "Inputs with mean zero and variance one, targets with mean zero."),
+    ] = False
+    intercept: Annotated[
+        bool, _named("intercept", "Subtract the means, which fits an intercept.")
+    ] = False
+    missing: Annotated[str, _named("missing", "Rows with a missing value: refuse, drop.")] = (
+        "refuse"
     )
+    memory: Annotated[
+        int, _named("memory", "MiB of a table to keep; of a larger one its moments are.")
+    ] = 128
+    cluster: Annotated[str | None, _named("cluster", "Address of a dask scheduler, tcp://…")] = None
+
+    def read(self, source: str) -> Reading:
+        """The problem in a table; one target is a vector, several are a matrix."""
+        from deeplin.problems.reading import read_problem
+
+        options = self._asdict()
+        target = options.pop("target")
+        options["ignore"], options["keep"] = self.ignore or (), self.keep or ()
+        options["memory"] = whole_number("memory", self.memory) * 2**20
+        return read_problem(source, target[0] if len(target) == 1 else target, **options)
+
+
+class Training(NamedTuple):
+    """How a network is trained: the fields of `deeplin.training.Optimizer`."""
+
+    momentum: Annotated[float, _named("momentum", "Heavy-ball coefficient β.")] = 0.0
+    nesterov: Annotated[bool, _named("nesterov", "Nesterov's form of the momentum.")] = False
+    batch_size: Annotated[
+        int | None, _named("batch-size", "Rows of a mini-batch; none: all rows.")
+    ] = None
+    weight_decay: Annotated[
+        float,
+        _named("weight-decay", "λ of the penalty λΣ‖W‖² (half of PyTorch's weight_decay)."),
+    ] = 0.0
+    reduction: Annotated[str, _named("reduction", "The loss over the samples: mean or sum.")] = (
+        "mean"
+    )
+    half: Annotated[bool, _named("half", "The loss has a factor ½.")] = False
+
+
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """A command in which a parameter that is a group of options stands for all of them."""
+    signature = inspect.signature(function, eval_str=True)
+    groups: dict[str, Any] = {}
+    options: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        kind = parameter.annotation
+        if not hasattr(kind, "_fields"):
+            options.append(parameter)
+            continue
+        groups[name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        for member in inspect.signature(kind).parameters.values():
+            annotation = hints[member.name]
+            annotation.__metadata__[0].rich_help_panel = kind.__name__
+            options.append(member.replace(annotation=annotation))
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{field: values.pop(field) for field in kind._fields})
+        function(**values)
+
+    by_name = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    command.__signature__ = inspect.Signature(by_name)  # pyright: ignore
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
 
 
 def require_source(source: str) -> None:

@@ -32,9 +32,11 @@ KEPT = 2**25
 
 
 @app.command()
+@options.grouped
 def train(
     source: options.Source,
-    target: options.Target,
+    table: options.Table,
+    training: options.Training,
     depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
     initialization: Annotated[
@@ -42,21 +44,7 @@ def train(
     ] = "gaussian",
     scale: Annotated[float | None, typer.Option(help="Scale of the initialisation.")] = None,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
-    momentum: options.Momentum = 0.0,
-    nesterov: options.Nesterov = False,
-    batch_size: options.BatchSize = None,
-    weight_decay: options.WeightDecay = 0.0,
-    reduction: options.Reduction = "mean",
-    half: options.Half = False,
     steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
-    ignore: options.Ignore = None,
-    keep: options.Keep = None,
-    encode: options.Encode = False,
-    standardize: options.Standardize = False,
-    intercept: options.Intercept = False,
-    missing: options.Missing = "refuse",
-    memory: options.Memory = 128,
-    cluster: options.Cluster = None,
     seed: Annotated[int, seed_option("Seed of the initialisation.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
@@ -74,16 +62,13 @@ def train(
 
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
-    optimizer = Optimizer(momentum, nesterov, batch_size, weight_decay, reduction, half)
+    optimizer = Optimizer(*training)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
-        reading = options.read(
-            source, target, ignore=ignore, keep=keep, encode=encode, standardize=standardize,
-            intercept=intercept, missing=missing, memory=memory, cluster=cluster,
-        )  # fmt: skip
+        reading = table.read(source)
         run, report = _train(reading, start, _rate(learning_rate), optimizer, steps, seed)
     settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(optimizer)}
-    settings |= {"standardize": standardize, "intercept": intercept, "missing": missing}
+    settings |= {name: getattr(table, name) for name in ("standardize", "intercept", "missing")}
     kept = save_run(out, reading.problem, run, notes={"settings": settings, **report})
     report["run"] = str(kept)
     if as_json:
