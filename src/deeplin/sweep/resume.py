@@ -22,7 +22,7 @@ from deeplin.sweep.config import to_plain
 from deeplin.sweep.environment import environment, precision
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.session import Session, Shard
-from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Store
+from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Failure, Store
 
 GATE_SECONDS = 120
 """How long to wait for another process that is just opening the folder."""
@@ -66,8 +66,8 @@ class Status:
     experiment: str
     units: int
     finished: int
-    failures: list[dict[str, Any]]
-    """Of units that are not finished: unit, coordinates, error, trace."""
+    failures: list[Failure]
+    """Of units that are not finished."""
     suspect: dict[str, str]
     """Files that the next call will set aside, with the reason."""
     set_aside: int

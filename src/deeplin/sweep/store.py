@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any, TypedDict, TypeGuard
 
 import pandas as pd
 import pyarrow as pa
@@ -50,6 +50,16 @@ OUTCOMES = ("finished", "failed")
 
 class DamagedManifest(InputError):
     """The manifest cannot be read; the unit files beside it can still be trusted."""
+
+
+class Failure(TypedDict):
+    """Why a unit failed, as it is recorded."""
+
+    unit: str
+    coordinates: dict[str, Any]
+    error: str
+    trace: str
+    session: str
 
 
 def checksum(identifier: str, payload: bytes) -> str:
@@ -145,8 +155,8 @@ class Store:
         rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
         return rows.to_pandas()
 
-    def failures(self) -> list[dict[str, Any]]:
-        """The recorded failures: unit, coordinates, error, trace."""
+    def failures(self) -> list[Failure]:
+        """The recorded failures."""
         return [_read_failure(path) for path in sorted(self.failed.glob("*.json"))]
 
     def journal(self) -> Iterator[dict[str, Any]]:
@@ -188,12 +198,17 @@ def _makes_sense(line: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
     return told and isinstance(seconds, int | float) and math.isfinite(seconds)
 
 
-def _read_failure(path: Path) -> dict[str, Any]:
-    unreadable = "the record of its failure is damaged"
-    record = {"unit": path.stem, "coordinates": {}, "error": unreadable, "trace": ""}
+def _read_failure(path: Path) -> Failure:
+    found: dict[str, Any] = {}
     with suppress(OSError):
-        record |= _parsed(path.read_bytes()) or {}
-    return record | {"unit": path.stem}
+        found = _parsed(path.read_bytes()) or {}
+    return Failure(
+        unit=path.stem,
+        coordinates=found.get("coordinates", {}),
+        error=found.get("error", "the record of its failure is damaged"),
+        trace=found.get("trace", ""),
+        session=found.get("session", ""),
+    )
 
 
 def _distrust(path: Path, identifier: str, rest: str, known: frozenset[str]) -> str | None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
     from deeplin.theory.context import Context
 
 KINDS = (
@@ -59,19 +61,19 @@ class Check:
     are searched for the smallest margin too.
     """
 
-    left: Any
-    right: Any
+    left: ArrayLike
+    right: ArrayLike
     part: str = ""
     """Which part of the statement, for statements that make several claims."""
     equality: bool = False
     """The claim is left = right."""
-    hypotheses: Mapping[str, Any] = field(default_factory=dict)
+    hypotheses: Mapping[str, ArrayLike] = field(default_factory=dict)
     """Name of each hypothesis → whether it is met, for each run."""
-    where: Any = True
+    where: ArrayLike = True
     """Where the claim applies (for example t ≥ 1)."""
-    scale: Any = None
+    scale: ArrayLike | None = None
     """Size to which the tolerance is relative; the larger of |left| and |right| if None."""
-    slack: Any = 0.0
+    slack: ArrayLike = 0.0
     """Relative tolerance beyond rounding, with a reason given in the statement's code."""
     measured: bool = False
     """Nothing is judged: `left` is shown where it is largest."""
@@ -79,7 +81,7 @@ class Check:
     """True by construction of the data; there are no numbers to compare."""
 
 
-def value(quantity: Any, part: str = "", **details: Any) -> Check:
+def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:
     """A definition, or a constant that the paper leaves open: the number, nothing to judge."""
     return Check(quantity, np.nan, part, measured=True, **details)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -27,6 +27,19 @@ if TYPE_CHECKING:
 DEPTHS = (2, 3, 5, 10, 20, 40)
 DRAWS = 20
 """Random initialisations that must all meet FM-A2 at the scale that is reported."""
+
+
+class DepthRow(TypedDict):
+    """What the theory says about one depth."""
+
+    depth: int
+    lower: float
+    minimal_sharpness: float
+    upper: float
+    balanced_sharpness: float
+    critical_learning_rate: float
+    suggested_learning_rate: float
+    largest_scale: float | None
 
 
 @dataclass(frozen=True)
@@ -58,7 +71,7 @@ class Diagnosis:
     eigenvalues: np.ndarray = field(repr=False)
     optimum: dict[str, float | list[float]] = field(repr=False)
     """w* by the name of the input; for several targets a list of one number each."""
-    rows: tuple[dict[str, Any], ...] = field(repr=False)
+    rows: tuple[DepthRow, ...] = field(repr=False)
     """One for each depth, see `depths`."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
@@ -191,7 +204,7 @@ def _alone(
     }
 
 
-def _row(problem: Problem, advice: Advice, readout, width: int, seed: int, small: bool) -> dict:
+def _row(problem: Problem, advice: Advice, readout, width: int, seed: int, small: bool) -> DepthRow:
     depth = advice.depth
     flattest = minimal_sharpness(problem, depth, readout)
     return {

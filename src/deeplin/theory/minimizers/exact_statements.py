@@ -122,7 +122,7 @@ def least_trace(context: Context) -> list[Check]:
     least = (minimal.exact * context.minimal_scale)[None]
     run = context.minimizer_hypotheses()
     return [
-        Check(attained, minimal.exact, "attained", equality=True),
+        Check(np.asarray(attained), minimal.exact, "attained", equality=True),
         Check(
             least,
             np.asarray(reached)[None],
