@@ -6,6 +6,7 @@ products, the q forward products and a rank-q update. Every run may have its own
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any, NamedTuple
@@ -40,14 +41,14 @@ class Target(NamedTuple):
     floor: float = 0.0
 
 
-class OneByOne(Stepwise):
+class OneByOne(Stepwise, ABC):
     """Runs taken one after another, by threads, without Python's lock."""
 
     pace: Pace
 
+    @abstractmethod
     def take(self, run: int, state: State, after: State, until: int) -> None:
         """One run from `state` to step `until`, written into `after`."""
-        raise NotImplementedError
 
     def advance(self, state: State, until: int) -> State:
         """Take the running members to step `until`, or a piece of the way."""
