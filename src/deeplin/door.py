@@ -86,6 +86,8 @@ def _is(value: Any, kind: Any) -> bool:
         return callable(value)
     if not inspect.isclass(origin) or origin in (Any, int, float, complex, np.ndarray, object):
         return True
+    if getattr(origin, "_is_protocol", False):  # a part of NumPy's `ArrayLike`
+        return True
     if origin is bool:
         return isinstance(value, (bool, np.bool_))
     if issubclass(origin, Iterable) and origin.__module__ == "collections.abc":

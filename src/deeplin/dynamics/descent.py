@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Array
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
@@ -21,13 +20,11 @@ from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Rates, Update, update_of
 from deeplin.interrupt import hearing
-from deeplin.networks import Network, explained, products
+from deeplin.networks import Loss, Network, explained, products
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""
-
-Loss = Callable[[Any], Array]
 
 
 @door

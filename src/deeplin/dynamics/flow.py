@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
 
 from deeplin.checks import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.door import door
@@ -31,7 +30,7 @@ from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, drive
 from deeplin.interrupt import hearing
-from deeplin.networks import Network, explained
+from deeplin.networks import Loss, Network, explained
 from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
@@ -54,7 +53,7 @@ class Gap:
 @door
 @hearing
 def gradient_flow(
-    problem: Problem | Callable[[Any], Array],
+    problem: Problem | Loss,
     network: Any,
     until: Any = None,
     *,

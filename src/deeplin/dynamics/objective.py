@@ -15,6 +15,7 @@ from jaxtyping import Array, Float, Int, PyTree
 from deeplin.checks import InputError
 from deeplin.networks import (
     Layout,
+    Loss,
     Network,
     data_risk,
     gap_and_gradient,
@@ -95,7 +96,7 @@ def _taken(data: Data, rows: Any) -> Data:
     return Data(data.inputs[rows], data.targets[rows], data.minimal_risk)
 
 
-def objective_of(problem: Problem | Callable[[Any], Array], tree: PyTree) -> Objective:
+def objective_of(problem: Problem | Loss, tree: PyTree) -> Objective:
     """The objective of a problem at a network, or of any `loss(tree) -> scalar`.
 
     `tree` may carry leading axes: its layout counts, and the precision of its arrays.

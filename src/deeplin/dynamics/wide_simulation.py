@@ -9,6 +9,7 @@ from contextvars import copy_context
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
@@ -41,8 +42,8 @@ def simulate_wide(
     problem: Problem | Sequence[Problem],
     width: Any,
     depth: int,
-    alpha: Any,
-    beta: Any,
+    alpha: ArrayLike,
+    beta: ArrayLike,
     key: Any,
     *,
     learning_rate: Any = 1e-4,

@@ -3,6 +3,7 @@
 from deeplin.networks import initialize, products
 from deeplin.networks.network import ACTIVATIONS, Network, host_arrays, stack
 from deeplin.networks.risk import (
+    Loss,
     check_fits,
     check_loss,
     data_risk,
@@ -20,6 +21,7 @@ from deeplin.networks.trees import Layout
 __all__ = [
     "ACTIVATIONS",
     "Layout",
+    "Loss",
     "Network",
     "Trajectory",
     "check_fits",

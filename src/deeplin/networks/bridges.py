@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, shown
 from deeplin.networks.network import ACTIVATIONS, GIVES_ONE, Network
@@ -28,7 +29,7 @@ ELSE = (
 
 def from_arrays(
     weights: Iterable[Any],
-    readout: Any = None,
+    readout: ArrayLike | None = None,
     *,
     biases: Iterable[Any] | None = None,
     activation: str = "linear",
@@ -76,7 +77,7 @@ def from_arrays(
     return Network(matrices, None if readout is None else _plain(readout), activation)
 
 
-def from_torch(module: Any, readout: Any = None) -> Network:
+def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
     """A network from a `torch.nn.Sequential` of linear layers.
 
     The layers may follow one another directly (a linear network) or with the same activation

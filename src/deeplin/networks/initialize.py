@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.door import door
@@ -23,7 +23,7 @@ from deeplin.networks.network import Network
 
 @door
 def gaussian(
-    key: Array, widths: Iterable[int], scale: Any, *, activation: str = "linear"
+    key: Array, widths: Iterable[int], scale: ArrayLike, *, activation: str = "linear"
 ) -> Network:
     """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialisation, FM-1).
 
@@ -44,7 +44,7 @@ def gaussian(
 
 
 @door
-def zero_layer(key: Array, widths: Iterable[int], scale: Any, *, layer: int = 1) -> Network:
+def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: int = 1) -> Network:
     """Gaussian entries but for one zero layer (counted from 1): meets FM-A1 at small scales."""
     net = gaussian(key, widths, scale)
     if not 1 <= whole_number("layer", layer) <= net.depth:
@@ -55,7 +55,9 @@ def zero_layer(key: Array, widths: Iterable[int], scale: Any, *, layer: int = 1)
 
 
 @door
-def residual(key: Array, width: int, depth: int, scale: Any, readout: Any = None) -> Network:
+def residual(
+    key: Array, width: int, depth: int, scale: ArrayLike, readout: ArrayLike | None = None
+) -> Network:
     """W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialisation).
 
     Without `readout` the network is the multivariate one of FM-T5, x ↦ W_L…W_1x.
@@ -78,7 +80,9 @@ def unit_readout(key: Array, width: int) -> Array:
 
 
 @door
-def rank_one(direction: Any, depth: int, *, widths=None, readout: Any = None) -> Network:
+def rank_one(
+    direction: ArrayLike, depth: int, *, widths=None, readout: ArrayLike | None = None
+) -> Network:
     """Balanced rank-one aligned weights with product `direction` (X-3): the limit of FM as ε → 0.
 
     All layers have the same norm (‖w‖/‖p‖)^{1/L}; W_1 = σ u_1 ŵᵀ, W_k = σ u_k u_{k−1}ᵀ.
@@ -102,7 +106,7 @@ def rank_one(direction: Any, depth: int, *, widths=None, readout: Any = None) ->
 
 @door
 def identity_middle(
-    key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: Any, beta: Any
+    key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: ArrayLike, beta: ArrayLike
 ) -> Network:
     """W_1 ~ N(0, α²), W_L ~ N(0, β²) entrywise, identity in between (BO-D2.3)."""
     d, m, q = (
@@ -164,7 +168,7 @@ def _key_dimensions(key: Array) -> int:
     )
 
 
-def _draw(draw, key: Array, scale: Any, *, zero_allowed: bool = False) -> tuple[Array, ...]:
+def _draw(draw, key: Array, scale: ArrayLike, *, zero_allowed: bool = False) -> tuple[Array, ...]:
     """Call `draw(key, scale)` once, or over a batch of keys and scales."""
     if not isinstance(scale, Tracer):
         for value in np.ravel(finite_array("scale", scale, (0, 1))):

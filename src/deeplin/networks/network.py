@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, shown
 from deeplin.networks.products import product
@@ -50,7 +51,9 @@ class Network(eqx.Module):
     readout: Array | None = None
     activation: str = eqx.field(static=True, default="linear")
 
-    def __init__(self, weights: Sequence[Any], readout: Any = None, activation: str = "linear"):
+    def __init__(
+        self, weights: Sequence[Any], readout: ArrayLike | None = None, activation: str = "linear"
+    ):
         self.weights = tuple(map(_on_device, _layers(weights)))
         self.readout = None if readout is None else _on_device(readout)
         self.activation = activation

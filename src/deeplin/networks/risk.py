@@ -10,13 +10,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from deeplin.checks import InputError
 from deeplin.networks import products
 from deeplin.networks.network import Network, host_arrays
 from deeplin.networks.trees import TORCH
 from deeplin.problems.problem import Problem, Quadratic
+
+Loss = Callable[[PyTree], Array]
+"""A loss of one's own: from the parameters to a number."""
 
 
 class Data(NamedTuple):
@@ -87,7 +90,7 @@ def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Networ
     return data_risk, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), rows)
 
 
-def check_loss(loss: Callable[[Any], Array], tree: Any) -> None:
+def check_loss(loss: Loss, tree: PyTree) -> None:
     """Raise unless JAX can trace a caller's loss at `tree` and it returns one real number.
 
     Of a batch of networks the first is tried.
@@ -126,7 +129,7 @@ def _from_torch(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained(problem: Problem | Callable[[Any], Array], tree: Any) -> Iterator[None]:
+def explained(problem: Problem | Loss, tree: PyTree) -> Iterator[None]:
     """Once something went wrong, say what is wrong with a caller's loss, if it is that."""
     try:
         yield

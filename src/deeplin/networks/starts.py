@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, whole_number
 from deeplin.networks import initialize
@@ -25,8 +24,8 @@ def start_by_name(
     *,
     depth: int,
     width: int | None = None,
-    scale: Any = None,
-    readout: Any = None,
+    scale: ArrayLike | None = None,
+    readout: ArrayLike | None = None,
     activation: str = "linear",
 ) -> Network:
     """The start `name` for this problem; a batch of keys (and of scales) gives a batch.

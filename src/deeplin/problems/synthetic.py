@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.problems.problem import Problem
@@ -69,7 +70,7 @@ def flat_minima(
 
 def from_spectrum(
     seed: int,
-    spectrum: Any,
+    spectrum: ArrayLike,
     *,
     samples: int,
     outputs: int = 3,

@@ -10,11 +10,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
-from deeplin.networks import Network, explained
+from deeplin.networks import Loss, Network, explained
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
 from deeplin.sharpness.exact import exact, has_kernel, may_be_exact
@@ -38,13 +38,13 @@ DENSE_LIMIT = 100
 
 @door
 def sharpness(
-    problem: Problem | Callable[[Any], Array],
-    network: Any,
+    problem: Problem | Loss,
+    network: PyTree,
     *,
     method: str = "auto",
     which: str = "largest",
     tolerance: float | None = None,
-    start: Any = None,
+    start: PyTree = None,
     key: Array | None = None,
     steps: int = 20,
     max_products: int = 500,
@@ -102,7 +102,7 @@ class _Request:
     """One call of `sharpness` on a batch of parameters."""
 
     problem: Any
-    trees: Any
+    trees: PyTree
     shape: tuple[int, int]
     """Networks in the batch, parameters of each."""
     dtype: np.dtype
@@ -262,7 +262,7 @@ def _worth_trying(request: _Request) -> bool:
     return may_be_exact(request.problem, request.trees, request.tolerance)
 
 
-def _start(start: Any, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:
+def _start(start: PyTree, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:
     if start is None:
         return None
     vectors = np.asarray(start, dtype).reshape(-1, np.shape(start)[-1] if np.ndim(start) else 1)

@@ -15,12 +15,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from deeplin.checks import InputError
 from deeplin.kernels import hessian as kernel
 from deeplin.kernels.compiling import call
-from deeplin.networks import Network, check_fits, landscape, linear_gradient, linear_risk
+from deeplin.networks import Loss, Network, check_fits, landscape, linear_gradient, linear_risk
 from deeplin.networks.trees import no_parameters
 from deeplin.problems import Problem
 
@@ -29,14 +29,14 @@ from deeplin.problems import Problem
 class PlainLoss:
     """A loss of one pytree as a risk function; equal for equal losses, so compiled code is kept."""
 
-    loss: Callable[[Any], Array]
+    loss: Loss
 
-    def __call__(self, _data: None, tree: Any) -> Array:
+    def __call__(self, _data: None, tree: PyTree) -> Array:
         """The loss itself."""
         return self.loss(tree)
 
 
-def check_subject(problem: Any, tree: Any) -> None:
+def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
     """Raise unless there is a Hessian of this problem (or loss) at this network (or pytree)."""
     if isinstance(problem, Problem):
         if not isinstance(tree, Network):
@@ -53,13 +53,13 @@ def check_subject(problem: Any, tree: Any) -> None:
         )
 
 
-def surface(problem: Problem | Callable[[Any], Array], tree: Any) -> tuple[Callable, Any]:
+def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
     """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
     check_subject(problem, tree)
     return landscape(problem, tree) if isinstance(problem, Problem) else (PlainLoss(problem), None)
 
 
-def parameters(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
+def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
     """What is trained in a pytree, and the function that puts it back.
 
     Of a Network the weights are trained and the read-out is fixed; of any other pytree every
@@ -71,14 +71,14 @@ def parameters(tree: Any) -> tuple[Any, Callable[[Any], Any]]:
     return trained, lambda arrays: eqx.combine(arrays, fixed)
 
 
-def as_batch(tree: Any) -> Any:
+def as_batch(tree: PyTree) -> PyTree:
     """The pytree with a leading batch axis (a Network may have one already)."""
     if isinstance(tree, Network):
         return Network.with_batch(tree)  # through the class: bound methods of modules are slow
     return jax.tree.map(lambda leaf: jnp.asarray(leaf)[None] if eqx.is_array(leaf) else leaf, tree)
 
 
-def extent(trees: Any) -> tuple[tuple[int, int], np.dtype]:
+def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     """Trees in a batch and parameters of each, and the precision of their vectors."""
     leaves = jax.tree.leaves(parameters(trees)[0])
     if not leaves:
@@ -88,7 +88,7 @@ def extent(trees: Any) -> tuple[tuple[int, int], np.dtype]:
     return (batch, size), np.result_type(*{leaf.dtype for leaf in leaves})
 
 
-def gradient(risk: Callable, data: Any, tree: Any) -> tuple[Callable[[Array], Array], Array]:
+def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array], Array], Array]:
     """∇R as a function of the flattened parameters, and those of `tree`."""
     trained, rebuild = parameters(tree)
     vector, unravel = ravel_pytree(trained)
@@ -97,7 +97,7 @@ def gradient(risk: Callable, data: Any, tree: Any) -> tuple[Callable[[Array], Ar
     return jax.grad(lambda x: risk(data, rebuild(unravel(x)))), vector
 
 
-def linear_operator(risk: Callable, data: Any, tree: Any) -> Callable[[Array], Array]:
+def linear_operator(risk: Callable, data: Any, tree: PyTree) -> Callable[[Array], Array]:
     """The map v ↦ Hv at `tree`.
 
     The gradient is linearised once, so that each product costs about as much as one gradient.
@@ -111,7 +111,7 @@ class AutodiffHessian:
     `hessian(members, vectors)` multiplies those with the numbers `members`, each by its vector.
     """
 
-    def __init__(self, problem: Problem | Callable[[Any], Array], trees: Any):
+    def __init__(self, problem: Problem | Loss, trees: PyTree):
         self.risk, self.data = surface(problem, trees)
         self.trees = trees
         self.shape, self.dtype = extent(trees)
@@ -174,7 +174,7 @@ class ReducedHessian:
 Hessian = AutodiffHessian | ReducedHessian
 
 
-def hessian_of(problem: Problem | Callable[[Any], Array], trees: Any) -> Hessian:
+def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
     """The Hessian of each tree of a batch (leading axes), in the form that is cheapest to apply."""
     check_subject(problem, trees)
     if isinstance(problem, Problem) and has_reduced_hessian(problem, trees):
@@ -182,7 +182,7 @@ def hessian_of(problem: Problem | Callable[[Any], Array], trees: Any) -> Hessian
     return AutodiffHessian(problem, trees)
 
 
-def has_reduced_hessian(problem: Any, networks: Any) -> bool:
+def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> bool:
     """Whether these are linear networks with one output on a Problem, and zero is an eigenvalue.
 
     The Hessian has a kernel as soon as a layer has more than one row and more than one column; then
@@ -210,13 +210,13 @@ def curvature_and_optimum(problem: Problem, dtype: np.dtype) -> tuple[np.ndarray
 
 
 @eqx.filter_jit
-def products(risk: Callable, data: Any, trees: Any, vectors: Array) -> Array:
+def products(risk: Callable, data: Any, trees: PyTree, vectors: Array) -> Array:
     """Hv for each tree of a batch and its vector, (batch, parameters)."""
     return over_batch(lambda tree, v: linear_operator(risk, data, tree)(v))(trees, vectors)
 
 
 @eqx.filter_jit
-def gradients(risk: Callable, data: Any, trees: Any) -> Array:
+def gradients(risk: Callable, data: Any, trees: PyTree) -> Array:
     """∇R as a flat vector for each tree of a batch, (batch, parameters)."""
 
     def one(tree):
@@ -227,7 +227,7 @@ def gradients(risk: Callable, data: Any, trees: Any) -> Array:
 
 
 @eqx.filter_jit
-def dense(risk: Callable, data: Any, trees: Any) -> Array:
+def dense(risk: Callable, data: Any, trees: PyTree) -> Array:
     """The Hessian matrices of a batch of trees by automatic differentiation (the oracle)."""
 
     def matrix(tree):

@@ -8,14 +8,14 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, PyTree
 
 from deeplin.sharpness.operators import linear_operator, over_batch
 
 
 @eqx.filter_jit
 def power_iteration(
-    risk: Callable, data: Any, trees: Any, starts: Array, steps: Array
+    risk: Callable, data: Any, trees: PyTree, starts: Array, steps: Array
 ) -> tuple[Array, Array, Array]:
     """Rayleigh quotient, residual ‖Hv − θv‖ and vector after `steps` products for each tree.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeGuard
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float, PyTree
 
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
-from deeplin.networks import Network, explained, host_arrays, products
+from deeplin.networks import Loss, Network, explained, host_arrays, products
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
 from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton
@@ -40,8 +39,8 @@ PIECE = 64
 
 @door
 def hessian_spectrum(
-    problem: Problem | Callable[[Any], Array],
-    network: Any,
+    problem: Problem | Loss,
+    network: PyTree,
     *,
     count: int = 5,
     tolerance: float | None = None,
@@ -76,7 +75,7 @@ def hessian_spectrum(
 
 
 def spectra(
-    problem: Any, trees: Any, *, count: int, tolerance: float | None = None
+    problem: Problem | Loss, trees: PyTree, *, count: int, tolerance: float | None = None
 ) -> HessianSpectrum:
     """`hessian_spectrum` of trees whose arrays have a leading batch axis."""
     (batch, size), dtype = extent(trees)
@@ -99,7 +98,7 @@ def spectra(
     return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
 
 
-def _linear(problem: Any, trees: Any) -> bool:
+def _linear(problem: Problem | Loss, trees: PyTree) -> TypeGuard[Problem]:
     return isinstance(problem, Problem) and trees.activation == "linear"
 
 
@@ -230,7 +229,7 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     return np.concatenate([layer.reshape(len(layer), -1) for layer in layers], axis=1)
 
 
-def blocks(problem: Any, trees: Any) -> tuple[np.ndarray | None, np.ndarray | None]:
+def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, np.ndarray | None]:
     """Trace, and the largest eigenvalue of each layer's own block; None beyond reach.
 
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, require_size, whole_number
 from deeplin.dynamics.update import check_momentum
@@ -25,7 +26,9 @@ class Architecture(NamedTuple):
         return 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
 
 
-def architecture(problem: Problem, depth: int, readout: Any, quantity: str) -> Architecture:
+def architecture(
+    problem: Problem, depth: int, readout: ArrayLike | None, quantity: str
+) -> Architecture:
     """Check that `quantity` is defined for this problem, depth and read-out."""
     L = whole_number("depth", depth)
     problem.require_signal(quantity)
@@ -64,7 +67,7 @@ def require_width(hidden: int, rank: int, depth: int) -> int:
 
 def aligned_network(
     rows: Float[np.ndarray, "k d"],
-    scale: Any,
+    scale: float | Float[np.ndarray, " k"],
     columns: Float[np.ndarray, "q k"],
     depth: int,
     width: int,

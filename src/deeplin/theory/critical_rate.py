@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, positive_number
 from deeplin.door import door
@@ -22,7 +22,7 @@ from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 def critical_learning_rate(
     problem: Problem,
     depth: int,
-    readout: Any = None,
+    readout: ArrayLike | None = None,
     *,
     momentum: float = 0.0,
     nesterov: bool = False,
@@ -67,7 +67,9 @@ def critical_learning_rate(
     return stability_limit(beta, nesterov=nesterov) / curvature
 
 
-def layerwise_sharpness(problem: Problem, rates: Any, readout: Any = None) -> float:
+def layerwise_sharpness(
+    problem: Problem, rates: ArrayLike, readout: ArrayLike | None = None
+) -> float:
     """The smallest λ_max of the Hessian preconditioned by rates η_1 … η_L, over minimisers (X-11).
 
     It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can settle exactly where it is at most 2

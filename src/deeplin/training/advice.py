@@ -8,6 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.problems import Problem
 from deeplin.theory import (
@@ -106,7 +109,11 @@ class Advice:
 
 
 def advise(
-    problem: Problem, depth: int, optimizer: Optimizer | None = None, *, readout: Any = None
+    problem: Problem,
+    depth: int,
+    optimizer: Optimizer | None = None,
+    *,
+    readout: ArrayLike | None = None,
 ) -> Advice:
     """The learning rate for a network of this depth, in the units of the user's loss.
 
@@ -162,7 +169,11 @@ class _AtEnd(NamedTuple):
 
 
 def _on_batches(
-    problem: Problem, depth: int, batch: int, minimum: DecayedMinimum | None, readout: Any
+    problem: Problem,
+    depth: int,
+    batch: int,
+    minimum: DecayedMinimum | None,
+    readout: ArrayLike | None,
 ) -> _AtEnd:
     """Exact for one output without weight decay and read-out (X-10), a bound for all others."""
     remarks: tuple[str, ...] = ()
@@ -179,7 +190,8 @@ def _on_batches(
         return _AtEnd(at_end.value, True, remarks)
     if minimum is None:
         product = problem.optimum.reshape(problem.dimension, -1)
-        end, decay = balanced_factors(product, depth, readout=readout), 0.0
+        fixed = None if readout is None else np.asarray(readout)
+        end, decay = balanced_factors(product, depth, readout=fixed), 0.0
     else:
         end, decay = minimum.network, minimum.weight_decay
     bound = stochastic_sharpness_bound(problem, end, batch, weight_decay=decay)

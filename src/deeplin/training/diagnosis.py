@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.door import door
@@ -127,7 +128,7 @@ def diagnose(
     depths: Iterable[int] = DEPTHS,
     *,
     optimizer: Optimizer | None = None,
-    readout: Any = None,
+    readout: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
     notes: Iterable[str] = (),
@@ -235,7 +236,7 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
     return 1 / (32 * depth * math.sqrt(largest))
 
 
-def _scale_obstacle(problem: Problem, readout: Any) -> str | None:
+def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
     """Which hypothesis of FM-A2 no initialisation can meet, if any."""
     if problem.outputs > 1:
         return "FM-A2 is about networks with one output"

@@ -6,6 +6,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Population, Problem
@@ -135,8 +136,8 @@ def random_start_bound(
     population: Population,
     samples: int,
     *,
-    alpha: Any,
-    beta: Any,
+    alpha: ArrayLike,
+    beta: ArrayLike,
     depth: int,
     width: int,
     delta: float = 0.1,

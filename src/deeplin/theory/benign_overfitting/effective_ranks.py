@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 
@@ -20,7 +21,7 @@ class EffectiveRanks(NamedTuple):
     """R_j = s_j²/Σ_{i>j} λ_i²; 0 where the tail is zero."""
 
 
-def effective_ranks(spectrum: Any) -> EffectiveRanks:
+def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
     """s_j = Σ_{i>j}λ_i, r_j = s_j/λ_{j+1}, R_j = s_j²/Σ_{i>j}λ_i² for all j (BO-D2.1).
 
     ```python
@@ -36,14 +37,14 @@ def effective_ranks(spectrum: Any) -> EffectiveRanks:
     return EffectiveRanks(sums, _ratio(sums, eigenvalues), _ratio(sums**2, squares))
 
 
-def effective_index(spectrum: Any, samples: int, b: float = 1.0) -> float:
+def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
     """k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
     enough = positive_number("b", b) * whole_number("samples", samples)
     found = np.flatnonzero(effective_ranks(spectrum).small >= enough)
     return float(found[0]) if len(found) else float("inf")
 
 
-def spike(spectrum: Any) -> tuple[int, float] | None:
+def spike(spectrum: ArrayLike) -> tuple[int, float] | None:
     """(k, ε) if the spectrum is a (k, ε)-spike, k eigenvalues 1 and the others ε < 1 (BO-D3.3)."""
     eigenvalues = _descending(spectrum)
     k = int(np.sum(eigenvalues == 1.0))
@@ -53,7 +54,7 @@ def spike(spectrum: Any) -> tuple[int, float] | None:
     return k, float(tail[0])
 
 
-def _descending(spectrum: Any) -> np.ndarray:
+def _descending(spectrum: ArrayLike) -> np.ndarray:
     eigenvalues = finite_array("spectrum", spectrum, (1,))
     if eigenvalues.min() < 0 or eigenvalues.max() == 0:
         raise InputError(

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from deeplin.checks import whole_number
 from deeplin.door import door
@@ -51,7 +50,7 @@ def balanced_factors(
 
 
 @door
-def balanced_sharpness(problem: Problem, depth: int, readout: Any = None) -> float:
+def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None = None) -> float:
     """S_bal, the sharpness where the flow from a vanishing initialisation ends (X-3).
 
     One target: λ_max(2‖w*‖^{2−2/L}‖p‖^{2/L}(Σ̂ + (L−1)Σ̂^{1/2}ŵŵᵀΣ̂^{1/2})), ŵ = w*/‖w*‖. For several

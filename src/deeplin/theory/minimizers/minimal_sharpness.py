@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array
 from deeplin.door import door
@@ -57,7 +57,7 @@ class MinimalSharpness:
         """The flattest minimiser, as wide as its inputs in every layer."""
         return self.attaining()
 
-    def attaining(self, hidden: int | None = None, rates: Any = None) -> Network:
+    def attaining(self, hidden: int | None = None, rates: ArrayLike | None = None) -> Network:
         """The flattest minimiser with layers of width `hidden` (at least the rank of Θ*).
 
         With `rates` η_1 … η_L of geometric mean g: the one whose Hessian, each layer multiplied by
@@ -76,7 +76,9 @@ class MinimalSharpness:
 
 
 @door
-def minimal_sharpness(problem: Problem, depth: int, readout: Any = None) -> MinimalSharpness:
+def minimal_sharpness(
+    problem: Problem, depth: int, readout: ArrayLike | None = None
+) -> MinimalSharpness:
     """S_min, the smallest sharpness of any minimiser of depth L, for any data (X-2, X-7; FM-T2).
 
     S_min = min over t > 0 of 2λ_max(Σ̂^{1/2}[t² I + (L−1)(‖p‖/t)^{2/(L−1)} Θ*ᵀΘ*]Σ̂^{1/2}), for any
@@ -107,7 +109,11 @@ def minimal_sharpness(problem: Problem, depth: int, readout: Any = None) -> Mini
 
 @door
 def minimizer_lower_bound(
-    problem: Problem, layer_norms: Any, readout: Any = None, *, depth: int | None = None
+    problem: Problem,
+    layer_norms: ArrayLike,
+    readout: ArrayLike | None = None,
+    *,
+    depth: int | None = None,
 ) -> np.ndarray:
     """2a‖w*‖^{2−1/L}‖p‖^{1/L} Σ_k 1/‖W_k‖_F: below the sharpness of that minimiser (FM-T2, E-8).
 
@@ -141,7 +147,7 @@ def flattest_network(
     return aligned_network(first, size, size * left[:rank].T, depth, width, readout)
 
 
-def layer_rates(rates: Any, depth: int | None = None) -> Float[np.ndarray, " L"]:
+def layer_rates(rates: ArrayLike, depth: int | None = None) -> Float[np.ndarray, " L"]:
     """One learning rate above zero for each layer."""
     given = finite_array("rates", rates, (1,))
     if given.min() <= 0 or (depth is not None and len(given) != depth):

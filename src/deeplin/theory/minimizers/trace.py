@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from deeplin.door import door
 from deeplin.networks import Network
@@ -56,7 +56,7 @@ class MinimalTrace:
 
 
 @door
-def minimal_trace(problem: Problem, depth: int, readout: Any = None) -> MinimalTrace:
+def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None) -> MinimalTrace:
     """min tr ∇²R over all minimisers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
 
     Any number of outputs q and any data; hidden layers at least as wide as the rank of Θ*. Training

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Array
+from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from deeplin.checks import positive_number, whole_number
@@ -29,14 +30,14 @@ class ProductBounds(NamedTuple):
     smallest: float | np.ndarray
 
 
-def product_bounds(scale: Any, width: int, u: Any) -> ProductBounds:
+def product_bounds(scale: ArrayLike, width: int, u: float | np.ndarray) -> ProductBounds:
     """M = 2exp(s²/2 + u) and m = ½exp(−2s²/d − u), the bounds of FM-L3 at θ = 0."""
     s2 = np.square(scale)
     return ProductBounds(2 * np.exp(s2 / 2 + u), 0.5 * np.exp(-2 * s2 / width - u))
 
 
 def log_failure_probability(
-    scale: float, width: int, depth: int, u: Any, *, printed: bool = False
+    scale: float, width: int, depth: int, u: ArrayLike, *, printed: bool = False
 ) -> np.ndarray:
     """Logarithm of the bound on the probability that FM-L3 fails at θ = 0, for any s, u > 0.
 

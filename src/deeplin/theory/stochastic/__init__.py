@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, whole_number
 from deeplin.dynamics.update import check_momentum
@@ -171,7 +172,12 @@ class MinimalStochasticSharpness:
 
 
 def minimal_stochastic_sharpness(
-    problem: Problem, depth: int, batch_size: int, readout: Any = None, *, tolerance: float = 1e-7
+    problem: Problem,
+    depth: int,
+    batch_size: int,
+    readout: ArrayLike | None = None,
+    *,
+    tolerance: float = 1e-7,
 ) -> MinimalStochasticSharpness:
     """S_min(B) = min over t of S_B(t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ), certified (X-10).
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
 
 from deeplin.checks import positive_number
 from deeplin.door import door
@@ -67,7 +67,7 @@ class DecayedMinimum:
 
 @door
 def decayed_minimum(
-    problem: Problem, depth: int, weight_decay: float, readout: Any = None
+    problem: Problem, depth: int, weight_decay: float, readout: ArrayLike | None = None
 ) -> DecayedMinimum:
     """The global minimiser of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
 
@@ -117,7 +117,9 @@ class CriticalWeightDecay:
     """Norm of the product just below λ_c: 0 up to depth 2 (continuous), above 0 from depth 3 on."""
 
 
-def critical_weight_decay(problem: Problem, depth: int, readout: Any = None) -> CriticalWeightDecay:
+def critical_weight_decay(
+    problem: Problem, depth: int, readout: ArrayLike | None = None
+) -> CriticalWeightDecay:
     """λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9).
 
     L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: the part of rank one that vanishes last decides, which
