@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import jax
@@ -19,7 +20,8 @@ from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.state import LOST, Pace, Rules, State, Stepwise
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.wide import ROWS, Diagonal, Motion, Moving, descend
+from deeplin.kernels.lanes import LANES, zero_lanes
+from deeplin.kernels.wide import Diagonal, Motion, Moving, blocks_of, descend, rows_of
 from deeplin.problems import Problem
 
 
@@ -82,8 +84,7 @@ class RankSteps(OneByOne):
         self.ensemble, self.rules = ensemble, rules
         self.learning_rate, self.momentum = learning_rate, momentum
         weights = [np.asarray(w) for w in ensemble.weights]
-        self.sizes = (weights[0].shape[2], *(w.shape[1] for w in weights))
-        self.widths = np.array([_padded(size) for size in self.sizes])
+        self.widths = np.array([weights[0].shape[2], *(w.shape[1] for w in weights)])
         self.targets = [self._diagonal(target, run) for run, target in enumerate(targets)]
         self.packed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self.pace = Pace(ensemble.numbers)
@@ -115,7 +116,7 @@ class RankSteps(OneByOne):
         """Outcome, steps taken, risk and path of one run after a call of the kernel."""
         if run not in self.packed:
             velocity = state.memory.velocity
-            nothing = np.zeros(0)
+            nothing = zero_lanes(0, np.float64)
             self.packed[run] = (
                 self._pack(state.weights, run),
                 self._pack(velocity, run) if velocity else nothing,
@@ -129,27 +130,26 @@ class RankSteps(OneByOne):
         return call(descend, network, self.targets[run], motion, *begun)
 
     def _pack(self, layers: tuple[Any, ...], run: int) -> np.ndarray:
-        """The layers of one run after one another, padded with zeros, which descent keeps."""
-        shapes = zip(layers, self.widths[1:], self.widths[:-1], strict=True)
-        return np.concatenate([_pad(np.asarray(w)[run], m, n).ravel() for w, m, n in shapes])
+        """The layers of one run after one another as the kernel reads them."""
+        places = _places(self.widths)
+        lanes = zero_lanes(places[-1].stop, np.float64)
+        for layer, place in zip(layers, places, strict=True):
+            rows, columns = layer.shape[1:]
+            _matrix(lanes[place], columns)[:rows, :columns] = np.asarray(layer)[run]
+        return lanes
 
-    def _unpack(self, flat: np.ndarray, run: int, layers: tuple[Any, ...]) -> None:
-        start = 0
-        for layer, m, n in zip(layers, self.widths[1:], self.widths[:-1], strict=True):
-            padded = flat[start : start + m * n].reshape(m, n)
-            layer[run] = padded[: layer.shape[1], : layer.shape[2]]
-            start += m * n
+    def _unpack(self, lanes: np.ndarray, run: int, layers: tuple[Any, ...]) -> None:
+        for layer, place in zip(layers, _places(self.widths), strict=True):
+            rows, columns = layer.shape[1:]
+            layer[run] = _matrix(lanes[place], columns)[:rows, :columns]
 
     def _diagonal(self, target: Target, run: int) -> Diagonal:
-        """The target as the kernel reads it: padded, Θ* transposed, with the read-out."""
-        q = target.optimum.shape[1]
+        """The target as the kernel reads it: Θ* transposed, with the read-out."""
         fixed = self.ensemble.fixed
-        outer = np.asarray(fixed[0])[run].reshape(1, -1) if fixed else np.eye(self.sizes[-1])
+        outer = np.asarray(fixed[0])[run].reshape(1, -1) if fixed else np.eye(self.widths[-1])
+        arrays = (outer, target.eigenvalues, target.optimum.T)
         return Diagonal(
-            _pad(np.asarray(outer, np.float64), len(outer), self.widths[-1]),
-            _pad(np.atleast_2d(target.eigenvalues), 1, self.widths[0])[0],
-            _pad(target.optimum.T, q, self.widths[0]),
-            float(target.floor),
+            *(np.ascontiguousarray(array, np.float64) for array in arrays), float(target.floor)
         )
 
 
@@ -190,11 +190,12 @@ def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_count(), "runs")
 
 
-def _padded(size: int) -> int:
-    return -(-size // ROWS) * ROWS
+def _places(widths: np.ndarray) -> list[slice]:
+    """Where each layer is among the lanes of its network."""
+    sizes = [rows_of(m) * blocks_of(n) for n, m in pairwise(widths.tolist())]
+    return [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
 
 
-def _pad(matrix: np.ndarray, rows: int, columns: int) -> np.ndarray:
-    padded = np.zeros((rows, columns))
-    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return padded
+def _matrix(lanes: np.ndarray, columns: int) -> np.ndarray:
+    """The lanes of a layer as rows of numbers."""
+    return lanes.reshape(-1, blocks_of(columns) * LANES)

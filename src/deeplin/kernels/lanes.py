@@ -205,6 +205,23 @@ def vector_function(name: str):
 
 
 @intrinsic
+def sum_entries(typing_context, lane) -> Any:
+    """The sum of all entries of a lane, pairs first."""
+
+    def build(context, builder, signature, arguments):
+        kind = lane.dtype.bitwidth
+        number, vector = context.get_value_type(lane.dtype), arguments[0].type
+        function = cgutils.get_or_insert_function(
+            builder.module,
+            ir.FunctionType(number, [number, vector]),
+            f"llvm.vector.reduce.fadd.v{LANES}f{kind}",
+        )
+        return builder.call(function, [number(0.0), arguments[0]], fastmath=("reassoc",))
+
+    return lane.dtype(lane), build
+
+
+@intrinsic
 def choose_less(typing_context, a, b, yes, no) -> Any:
     """In each entry `yes` where a < b, else (NaN included) `no`."""
 

@@ -2,7 +2,8 @@
 
 The covariance is diagonal (any problem, in the eigenbasis of Σ̂): O(L r² q) operations for width r
 and two passes over the weights, because the update of this step and the backward products of the
-next share one. Sizes are multiples of `ROWS`, the rows handled at a time.
+next share one. A row of a layer is a sequence of lanes, and `ROWS` rows are handled at a time; what
+that adds to a layer is filled with zeros, which descent keeps.
 """
 
 from __future__ import annotations
@@ -11,17 +12,22 @@ from typing import NamedTuple
 
 import numba
 import numpy as np
+from numba.extending import register_jitable
+
+from deeplin.kernels.compiling import SUMS, compiled
+from deeplin.kernels.lanes import LANES, fill, load, multiply_add, store, sum_entries
 
 RUNNING, REACHED, LOST = 0, 1, 2
 ROWS = 4
-# Sums may be reordered and fused, but NaN and infinity keep their meaning: divergence must show.
-FLAGS = {"reassoc", "contract", "nsz", "arcp"}
+
+inlined = numba.njit(nogil=True, forceinline=True, fastmath=SUMS)
 
 
 class Moving(NamedTuple):
     """Layers one after another, and the velocity of the heavy ball likewise (empty without)."""
 
     weights: np.ndarray
+    """Lanes; the layer from d to m units has `rows_of(m)` rows of `blocks_of(d)` lanes."""
     velocity: np.ndarray
     widths: np.ndarray
 
@@ -46,101 +52,128 @@ class Motion(NamedTuple):
     ceiling: float
 
 
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _subtract(layer, j, left, right):
-    """Rows j … j+3 of W −= left ᵀright, a rank-q update."""
-    w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
-    for s in range(left.shape[0]):
-        c0, c1, c2, c3 = left[s, j], left[s, j + 1], left[s, j + 2], left[s, j + 3]
-        u = right[s]
-        for i in range(layer.shape[1]):
-            x = u[i]
-            w0[i] -= c0 * x
-            w1[i] -= c1 * x
-            w2[i] -= c2 * x
-            w3[i] -= c3 * x
+class _Thin(NamedTuple):
+    """The q backward or forward products at every layer."""
+
+    lanes: np.ndarray
+    numbers: np.ndarray
+    """The same memory, (layers, q, width)."""
 
 
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _pull_back(layer, j, upper, lower):
-    """Add what rows j … j+3 contribute to V_{k−1} = W_kᵀV_k."""
-    w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
-    for s in range(upper.shape[0]):
-        c0, c1, c2, c3 = upper[s, j], upper[s, j + 1], upper[s, j + 2], upper[s, j + 3]
-        v = lower[s]
-        for i in range(layer.shape[1]):
-            v[i] += c0 * w0[i] + c1 * w1[i] + c2 * w2[i] + c3 * w3[i]
+@register_jitable
+def rows_of(width):
+    """Rows of a layer with this many outputs."""
+    return -(-width // ROWS) * ROWS
 
 
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _push_forward(layer, lower, upper):
+@register_jitable
+def blocks_of(width):
+    """Lanes of a row of a layer with this many inputs."""
+    return -(-width // LANES)
+
+
+@inlined
+def _thin(layers, q, widths):
+    lanes = np.zeros((layers * q * blocks_of(widths.max()), LANES))
+    return _Thin(lanes, lanes.reshape(layers, q, -1))
+
+
+@inlined
+def _start(thin, k, s):
+    """Where vector s of layer k begins, in lanes."""
+    return (k * thin.numbers.shape[1] + s) * thin.numbers.shape[2] // LANES
+
+
+@inlined
+def _push_forward(weights, start, rows, blocks, forward, k, q):
     """U_k = W_k U_{k−1}."""
-    for j in range(0, layer.shape[0], ROWS):
-        w0, w1, w2, w3 = layer[j], layer[j + 1], layer[j + 2], layer[j + 3]
-        for s in range(lower.shape[0]):
-            u = lower[s]
-            t0 = t1 = t2 = t3 = 0.0
-            for i in range(layer.shape[1]):
-                x = u[i]
-                t0 += x * w0[i]
-                t1 += x * w1[i]
-                t2 += x * w2[i]
-                t3 += x * w3[i]
-            upper[s, j], upper[s, j + 1], upper[s, j + 2], upper[s, j + 3] = t0, t1, t2, t3
+    for s in range(q):
+        lower = _start(forward, k - 1, s)
+        for j in range(rows):
+            total = fill(weights, 0.0)
+            for b in range(blocks):
+                total = multiply_add(
+                    load(weights, start + j * blocks + b), load(forward.lanes, lower + b), total
+                )
+            forward.numbers[k, s, j] = sum_entries(total)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _slope(target, product, slope):
-    """R = floor + Σλ(Θ−Θ*)² and its gradient 2λ(Θ−Θ*) in Θ (FM-grad)."""
+@inlined
+def _slope(target, product, slope, step):
+    """R = floor + Σλ(Θ−Θ*)², and −η times its gradient 2λ(Θ−Θ*) in Θ (FM-grad)."""
     eigenvalues, optimum, risk = target.eigenvalues, target.optimum, target.floor
     for s in range(optimum.shape[0]):
         for i in range(len(eigenvalues)):
             difference = product[s, i] - optimum[s, i]
-            slope[s, i] = 2 * eigenvalues[i] * difference
+            slope[s, i] = -2 * step * eigenvalues[i] * difference
             risk += eigenvalues[i] * difference * difference
     return risk
 
 
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
-def _sweep_down(network, step, momentum, forward, old, new):
-    """Update every layer from the last to the first; leave its backward products in `new`.
+@inlined
+def _sweep_down(network, momentum, moving, forward, old, new, q):
+    """Add V_kU_{k−1}ᵀ (U with the factor −η) to every layer from the last to the first.
 
-    With step 0 and no momentum the weights stay as they are.
+    The backward products V of the moved layers are left in `new`.
     """
     weights, velocity, widths = network
-    moving = step != 0.0 or momentum != 0.0
-    end = len(weights)
+    start = len(weights)
     for k in range(len(widths) - 1, 0, -1):
-        rows, columns = widths[k], widths[k - 1]
-        start = end - rows * columns
-        layer = weights[start:end].reshape(rows, columns)
-        new[k - 1][:, :columns] = 0.0
-        left = step * old[k]
+        rows, blocks = rows_of(widths[k]), blocks_of(widths[k - 1])
+        start -= rows * blocks
+        for s in range(q):
+            for b in range(blocks):
+                store(new.lanes, _start(new, k - 1, s) + b, fill(weights, 0.0))
         for j in range(0, rows, ROWS):
-            if momentum != 0.0:
-                speed = velocity[start:end].reshape(rows, columns)
-                speed[j : j + ROWS] *= momentum
-                _subtract(speed, j, left, forward[k - 1])
-                layer[j : j + ROWS] += speed[j : j + ROWS]
-            elif moving:
-                _subtract(layer, j, left, forward[k - 1])
-            _pull_back(layer, j, new[k], new[k - 1])
-        end = start
+            for b in range(blocks):
+                at = start + j * blocks + b
+                if moving:
+                    for r in range(ROWS):
+                        _move(network, at + r * blocks, momentum, forward, old, (k, j + r, b), q)
+                for s in range(q):
+                    below = _start(new, k - 1, s) + b
+                    total = load(new.lanes, below)
+                    for r in range(ROWS):
+                        factor = fill(weights, new.numbers[k, s, j + r])
+                        total = multiply_add(factor, load(weights, at + r * blocks), total)
+                    store(new.lanes, below, total)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=FLAGS)
+@inlined
+def _move(network, at, momentum, forward, old, place, q):
+    """One lane of a layer: W += V_kU_{k−1}ᵀ, or the velocity likewise and then W."""
+    k, j, b = place
+    total = load(network.weights, at)
+    if momentum != 0.0:
+        total = load(network.velocity, at) * fill(total, momentum)
+    for s in range(q):
+        factor = fill(total, old.numbers[k, s, j])
+        total = multiply_add(factor, load(forward.lanes, _start(forward, k - 1, s) + b), total)
+    if momentum != 0.0:
+        store(network.velocity, at, total)
+        total = load(network.weights, at) + total
+    store(network.weights, at, total)
+
+
+@compiled
 def descend(network, target, motion, steps, path):
     """Up to `steps` steps; returns (outcome, steps taken, R at the end, path + Σ√R)."""
-    weights, widths, outer = network.weights, network.widths, target.outer
-    depth, q = len(widths) - 1, outer.shape[0]
-    backward = np.zeros((2, depth + 1, q, widths.max()))
-    forward = np.zeros((depth, q, widths.max()))
-    for side in range(2):
-        backward[side, depth, :, : outer.shape[1]] = outer
-    _sweep_down(network, 0.0, 0.0, forward, backward[1], backward[0])
-    now = 0
+    if len(target.outer) == 1:  # most often, and a constant makes its loops vanish
+        return _descend(network, target, motion, steps, path, 1)
+    return _descend(network, target, motion, steps, path, len(target.outer))
+
+
+@inlined
+def _descend(network, target, motion, steps, path, q):
+    widths, outer = network.widths, target.outer
+    depth = len(widths) - 1
+    now, then = _thin(depth + 1, q, widths), _thin(depth + 1, q, widths)
+    forward = _thin(depth, q, widths)
+    for products in (now, then):
+        products.numbers[depth, :, : outer.shape[1]] = outer
+    _sweep_down(network, 0.0, False, forward, then, now, q)
     for taken in range(steps + 1):
-        risk = _slope(target, backward[now, 0], forward[0])
+        risk = _slope(target, now.numbers[0], forward.numbers[0], motion.learning_rate)
         if risk <= motion.goal:
             return REACHED, taken, risk, path
         if not risk <= motion.ceiling:
@@ -150,13 +183,9 @@ def descend(network, target, motion, steps, path):
         path += np.sqrt(risk)
         start = 0
         for k in range(1, depth):
-            rows, columns = widths[k], widths[k - 1]
-            layer = weights[start : start + rows * columns].reshape(rows, columns)
-            _push_forward(layer, forward[k - 1], forward[k])
-            start += rows * columns
-        _sweep_down(
-            network, motion.learning_rate, motion.momentum, forward, backward[now],
-            backward[1 - now],
-        )  # fmt: skip
-        now = 1 - now
+            rows, blocks = rows_of(widths[k]), blocks_of(widths[k - 1])
+            _push_forward(network.weights, start, rows, blocks, forward, k, q)
+            start += rows * blocks
+        _sweep_down(network, motion.momentum, True, forward, now, then, q)
+        now, then = then, now
     return RUNNING, steps, risk, path
