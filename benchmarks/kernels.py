@@ -11,6 +11,7 @@ import numpy as np
 
 import deeplin as dl
 from deeplin.dynamics.batches import Batches
+from deeplin.dynamics.rank_steps import Packed
 from deeplin.kernels.compiling import call
 from deeplin.kernels.singular_values import extreme_singular
 from deeplin.kernels.wide import Diagonal, Motion, Moving, descend
@@ -90,8 +91,8 @@ def _wide(widths=(100,) * 10 + (1,), steps: int = 50):
     sizes, motion = np.array(widths), Motion(1e-6, 0.0, -np.inf, np.inf)
 
     def compiled():
-        flat = np.concatenate([layer.ravel() for layer in layers])
-        call(descend, Moving(flat, np.zeros(0), sizes), target, motion, steps, 0.0)
+        network = Moving(Packed.of(layers).lanes, Packed.of([]).lanes, sizes)
+        call(descend, network, target, motion, steps, 0.0)
 
     return plain, compiled
 

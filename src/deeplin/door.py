@@ -10,7 +10,7 @@ import functools
 import inspect
 import types
 import typing
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -39,30 +39,30 @@ HOW = {
 
 def door(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """A public function that answers arguments of a wrong kind with one sentence."""
-    signature = inspect.signature(function)
+    names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
-        bound = signature.bind(*args, **kwargs)  # a TypeError of Python's own: wrong names
         kinds = _kinds(function)
-        for name, value in bound.arguments.items():
-            _check(name, value, kinds.get(name, Any))
+        # Wrong names, and too many values, get a TypeError of Python's own below.
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            _check(name, value, kinds.get(name, (Any,)))
         return function(*args, **kwargs)
 
     return checked
 
 
 @functools.cache
-def _kinds(function: Callable) -> dict[str, Any]:
-    """The annotations of a function; those that name what only a type checker sees are skipped."""
+def _kinds(function: Callable) -> dict[str, list[Any]]:
+    """The kinds each argument may have; annotations for a type checker's eyes only are skipped."""
     try:
-        return typing.get_type_hints(function)
+        hints = typing.get_type_hints(function)
     except NameError:
         return {}
+    return {name: _members(kind) for name, kind in hints.items()}
 
 
-def _check(name: str, value: Any, kind: Any) -> None:
-    members = _members(kind)
+def _check(name: str, value: Any, members: Sequence[Any]) -> None:
     if not any(_is(value, member) for member in members):
         wanted = [_described(member) for member in members]
         raise InputError(f"{name} is {shown(value)}; pass {' or '.join(dict.fromkeys(wanted))}.")

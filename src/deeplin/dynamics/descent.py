@@ -102,7 +102,7 @@ def gradient_descent(
     steps = whole_number("steps", steps)
     rates = Rates.of(learning_rate, steps, optimizer)
     ensemble = _ensemble(problem, nets, rates)
-    objective = objective_of(problem, ensemble.tree(ensemble.weights))
+    objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explained(problem, nets):
         before = end_evidence(objective, ensemble, ensemble.weights)
         ceiling = _ceiling(objective, ensemble, before["risk"])
@@ -167,7 +167,7 @@ def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.n
     limit = np.finfo(level.dtype).max
     with np.errstate(over="ignore"):
         ceiling = np.where(level > 0, BLOW_UP * level - objective.floor, limit)
-    return np.nan_to_num(ceiling, nan=limit, posinf=limit).clip(max=limit).astype(level.dtype)
+    return np.fmin(ceiling, limit).astype(level.dtype)
 
 
 def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
@@ -183,7 +183,7 @@ def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
 def _rule(update: Update, rates: Rates, ensemble: Ensemble) -> Mapping[str, Any]:
     """What the run says about how it was trained."""
     return {
-        "learning_rate": rates.given(ensemble),
+        "learning_rate": rates.given(update.learning_rate, ensemble.single),
         "momentum": update.momentum,
         "variant": update.variant,
         "weight_decay": update.weight_decay,

@@ -108,7 +108,7 @@ def gradient_flow(
         )
     ensemble = Ensemble.of(network)
     require_float64("gradient flow", ensemble.weights)
-    objective = objective_of(problem, ensemble.tree(ensemble.weights))
+    objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explained(problem, network):
         abs(end_evidence(objective, ensemble, ensemble.weights)["risk"])  # a number, that is
     end, goal = _until(until, time, gap, objective)

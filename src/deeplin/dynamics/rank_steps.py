@@ -7,9 +7,10 @@ products, the q forward products and a rank-q update. Every run may have its own
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +42,26 @@ class Target(NamedTuple):
     eigenvalues: Float[np.ndarray, " rank"]
     optimum: Float[np.ndarray, "rank q"]
     floor: float = 0.0
+
+
+class Packed(NamedTuple):
+    """The layers of one network one after another, as the kernel reads them."""
+
+    lanes: np.ndarray
+    layers: list[np.ndarray]
+    """The same memory as matrices."""
+
+    @classmethod
+    def of(cls, layers: Sequence[Any]) -> Packed:
+        """A copy of layers, filled up with zeros."""
+        padded = [(rows_of(len(w)), blocks_of(w.shape[1])) for w in layers]
+        ends = list(accumulate(rows * blocks for rows, blocks in padded))
+        lanes, views = zero_lanes(ends[-1] if ends else 0, np.float64), []
+        for layer, (rows, blocks), end in zip(layers, padded, ends, strict=True):
+            matrix = lanes[end - rows * blocks : end].reshape(rows, blocks * LANES)
+            views.append(matrix[: layer.shape[0], : layer.shape[1]])
+            views[-1][:] = layer
+        return cls(lanes, views)
 
 
 class OneByOne(Stepwise, ABC):
@@ -83,10 +104,10 @@ class RankSteps(OneByOne):
     ):
         self.ensemble, self.rules = ensemble, rules
         self.learning_rate, self.momentum = learning_rate, momentum
-        weights = [np.asarray(w) for w in ensemble.weights]
+        weights = ensemble.weights
         self.widths = np.array([weights[0].shape[2], *(w.shape[1] for w in weights)])
         self.targets = [self._diagonal(target, run) for run, target in enumerate(targets)]
-        self.packed: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self.packed: dict[int, tuple[Packed, Packed]] = {}
         self.pace = Pace(ensemble.numbers)
 
     def start(self) -> State:
@@ -106,51 +127,34 @@ class RankSteps(OneByOne):
             found = (*found[:2], *self._run(run, state, (found[1] - 1, begun))[2:])
         after.outcome[run], after.steps[run] = found[0], after.steps[run] + found[1]
         risk[run], path[run] = found[2:]
-        for flat, layers in zip(self.packed[run], (after.weights, after.memory[0]), strict=True):
-            if layers:
-                self._unpack(flat, run, layers)
+        moved = zip(self.packed[run], (after.weights, after.memory.velocity), strict=True)
+        for packed, layers in moved:
+            for layer, values in zip(layers, packed.layers, strict=True):
+                layer[run] = values
 
     def _run(
         self, run: int, state: State, begun: tuple[int, float]
     ) -> tuple[int, int, float, float]:
         """Outcome, steps taken, risk and path of one run after a call of the kernel."""
         if run not in self.packed:
-            velocity = state.memory.velocity
-            nothing = zero_lanes(0, np.float64)
-            self.packed[run] = (
-                self._pack(state.weights, run),
-                self._pack(velocity, run) if velocity else nothing,
-            )
+            moving = (state.weights, state.memory.velocity)
+            weights, velocity = ([w[run] for w in layers] for layers in moving)
+            self.packed[run] = Packed.of(weights), Packed.of(velocity)
         weights, velocity = self.packed[run]
         motion = Motion(
             float(self.learning_rate[run]), float(self.momentum),
             float(self.rules.goal[run]), float(self.rules.ceiling[run]),
         )  # fmt: skip
-        network = Moving(weights, velocity, self.widths)
+        network = Moving(weights.lanes, velocity.lanes, self.widths)
         return call(descend, network, self.targets[run], motion, *begun)
-
-    def _pack(self, layers: tuple[Any, ...], run: int) -> np.ndarray:
-        """The layers of one run after one another as the kernel reads them."""
-        places = _places(self.widths)
-        lanes = zero_lanes(places[-1].stop, np.float64)
-        for layer, place in zip(layers, places, strict=True):
-            rows, columns = layer.shape[1:]
-            _matrix(lanes[place], columns)[:rows, :columns] = np.asarray(layer)[run]
-        return lanes
-
-    def _unpack(self, lanes: np.ndarray, run: int, layers: tuple[Any, ...]) -> None:
-        for layer, place in zip(layers, _places(self.widths), strict=True):
-            rows, columns = layer.shape[1:]
-            layer[run] = _matrix(lanes[place], columns)[:rows, :columns]
 
     def _diagonal(self, target: Target, run: int) -> Diagonal:
         """The target as the kernel reads it: Θ* transposed, with the read-out."""
         fixed = self.ensemble.fixed
         outer = np.asarray(fixed[0])[run].reshape(1, -1) if fixed else np.eye(self.widths[-1])
         arrays = (outer, target.eigenvalues, target.optimum.T)
-        return Diagonal(
-            *(np.ascontiguousarray(array, np.float64) for array in arrays), float(target.floor)
-        )
+        outer, *others = (np.ascontiguousarray(array, np.float64) for array in arrays)
+        return Diagonal(outer, others[0], others[1], float(target.floor))
 
 
 class EigenSteps(Stepwise):
@@ -188,14 +192,3 @@ class EigenSteps(Stepwise):
 @cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_count(), "runs")
-
-
-def _places(widths: np.ndarray) -> list[slice]:
-    """Where each layer is among the lanes of its network."""
-    sizes = [rows_of(m) * blocks_of(n) for n, m in pairwise(widths.tolist())]
-    return [slice(end - size, end) for size, end in zip(sizes, np.cumsum(sizes), strict=True)]
-
-
-def _matrix(lanes: np.ndarray, columns: int) -> np.ndarray:
-    """The lanes of a layer as rows of numbers."""
-    return lanes.reshape(-1, blocks_of(columns) * LANES)

@@ -6,7 +6,7 @@ import inspect
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -136,9 +136,9 @@ class Rates:
         if self.each is None:
             return np.ones((ensemble.size, layers), dtype)
         if not isinstance(self.each, tuple):
-            return np.repeat(np.broadcast_to(self.each, ensemble.size)[:, None], layers, 1).astype(
-                dtype
-            )
+            matrix = np.empty((ensemble.size, layers), dtype)
+            matrix.T[:] = self.each
+            return matrix
         if len(self.each) != layers:
             raise InputError(
                 f"learning_rate is a tuple of {len(self.each)} for {layers} trained arrays; pass "
@@ -146,13 +146,12 @@ class Rates:
             )
         return np.stack([np.broadcast_to(e, ensemble.size) for e in self.each], 1).astype(dtype)
 
-    def given(self, ensemble: Ensemble) -> Any:
-        """What `run.learning_rate` says."""
+    def given(self, matrix: np.ndarray, single: bool) -> Any:
+        """What `run.learning_rate` says, of these rates of each run and layer."""
         if self.each is None:
             return self.schedule
-        matrix = self.matrix(ensemble)
-        matrix = matrix if isinstance(self.each, tuple) else matrix[:, 0]
-        member = matrix[0] if ensemble.single else matrix
+        rates = matrix if isinstance(self.each, tuple) else matrix[:, 0]
+        member = rates[0] if single else rates
         return member.item() if member.ndim == 0 else member
 
 
@@ -212,7 +211,7 @@ class Update:
         """Whether layers have different rates."""
         return bool(np.any(self.learning_rate != self.learning_rate[:, :1]))
 
-    @property
+    @cached_property
     def variant(self) -> str:
         """What it is besides plain descent with momentum, in words."""
         named = {

@@ -116,7 +116,7 @@ def _sweep_down(network, momentum, moving, forward, old, new, q):
 
     The backward products V of the moved layers are left in `new`.
     """
-    weights, velocity, widths = network
+    weights, widths = network.weights, network.widths
     start = len(weights)
     for k in range(len(widths) - 1, 0, -1):
         rows, blocks = rows_of(widths[k]), blocks_of(widths[k - 1])

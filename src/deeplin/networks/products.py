@@ -31,8 +31,9 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
 
 def product(weights: Sequence[A], readout: A | None = None) -> A:
     """Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
-    result = last_columns(weights, readout)
-    for weight in reversed(weights):
+    first = weights[-1].mT  # W_Lᵀ; the identity need not be multiplied with
+    result = first if readout is None else first @ readout[..., None]
+    for weight in reversed(weights[:-1]):
         result = weight.mT @ result
     return result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import equinox as eqx
@@ -79,6 +80,11 @@ def no_parameters(tree: PyTree) -> InputError:
 
 
 def _kind(leaf: Any, trainable: bool) -> int:
-    if not eqx.is_array(leaf) and not isinstance(leaf, np.ndarray):
+    if not isinstance(leaf, np.ndarray) and not eqx.is_array(leaf):
         return STATIC
-    return TRAINED if trainable and np.issubdtype(leaf.dtype, np.inexact) else FIXED
+    return TRAINED if trainable and _floating(leaf.dtype) else FIXED
+
+
+@cache
+def _floating(dtype: Any) -> bool:
+    return np.issubdtype(dtype, np.inexact)
