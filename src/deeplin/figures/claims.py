@@ -131,6 +131,47 @@ def parts(text: str, values: Any) -> dict[str, float]:
     return {name(key): value for key, value in values.items()}
 
 
+def on_data_sets(
+    sentence: str,
+    values: Mapping[Any, float] | Any,
+    text: str = "",
+    *,
+    lower: float = -math.inf,
+    upper: float = math.inf,
+    explanation: str = "",
+    **rest: str,
+) -> Claim:
+    """A general sentence, judged on every data set, which says on how many of them it holds.
+
+    The last word of each key of `values` is a data set; `text` names what stands before it. What
+    is missing on a data set that others have is not a number, and so never within the limits.
+
+    ```python
+    from deeplin.figures.claims import on_data_sets
+    found = {(5, 9): 0.1, (5, 10): 0.1, (40, 9): 0.1, (40, 10): 0.3}
+    claim = on_data_sets("is small", found, "depth {}", upper=0.2)
+    told = "Data sets on which it holds: 2 of 2 (depth 5), 1 of 2 (depth 40)."
+    assert claim.explanation == told
+    ```
+    """
+    given = {key if isinstance(key, tuple) else (key,): value for key, value in values.items()}
+    groups, sets = (dict.fromkeys(key[side] for key in given) for side in (slice(-1), -1))
+    full = {(*group, s): given.get((*group, s), math.nan) for group in groups for s in sets}
+    held = {group: sum(lower <= full[*group, s] <= upper for s in sets) for group in groups}
+    told = f"Holds on {next(iter(held.values()), 0)} of {len(sets)} data sets."
+    if len({*held.values()}) > 1:
+        counts = (f"{count} of {len(sets)} ({name})" for name, count in parts(text, held).items())
+        told = f"Data sets on which it holds: {', '.join(counts)}."
+    return Claim(
+        sentence,
+        parts(f"{text}, data set {{}}" if text else "data set {}", full),
+        lower,
+        upper,
+        explanation=f"{told} {explanation}".strip(),
+        **rest,
+    )
+
+
 def number(value: float) -> str:
     """A number for people: four significant digits, powers of ten written ×10ⁿ."""
     if not math.isfinite(value):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from itertools import product
+from typing import Any
 
 import jax
 import numpy as np
@@ -11,9 +13,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, on_data_sets
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.setting import Setting
+from deeplin.figures.fm_1 import DATA_SEEDS
+from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, QUIET, reference_line
 from deeplin.sharpness import sharpness
 from deeplin.sweep import Experiment, Unit
@@ -27,31 +30,39 @@ EARLY, SETTLING = 20, 10
 
 @dataclass(frozen=True)
 class Life:
-    """One start, trained at three rates and seen at every step."""
+    """One start, trained at three rates on several data sets and seen at every step."""
 
     setting: Setting
+    """Its own data set is not used."""
     scale: float
     repetition: int
     steps: int
     central_steps: int
+    data_seeds: tuple[int, ...] = (DATA_SEED,)
+    """The first is drawn in full."""
     seed: int = 0
 
 
 def units(config: Life) -> list[Unit]:
-    """One unit for each rate."""
-    return [Unit({"factor": factor}, steps=config.steps) for factor in PLACES]
+    """One unit for each rate and data set."""
+    return [
+        Unit({"factor": factor, "data_seed": seed}, steps=config.steps)
+        for factor, seed in product(PLACES, config.data_seeds)
+    ]
 
 
 def run_unit(config: Life, unit: Unit) -> pd.DataFrame:
     """Everything that is known of the run, at every step, in units of the edge 2/η."""
-    setting, factor = config.setting, unit.coordinates["factor"]
+    factor, seed = unit.coordinates["factor"], unit.coordinates["data_seed"]
+    setting = replace(config.setting, data_seed=seed)
     problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
     one = [{"scale": config.scale, "repetition": config.repetition}]
     net = jax.tree.map(lambda leaf: leaf[0], setting.networks(config.seed, one, config.scale))
     names = ("gap", "eigenvalues", "flow_sharpness")
     run = gradient_descent(problem, net, rate, config.steps, record_every=1, record=names)
     records, edge = run.records, 2 / rate
-    table = pd.DataFrame({"factor": factor, "step": records["step"], "gap": records["gap"]})
+    table = pd.DataFrame({"step": records["step"], "gap": records["gap"]})
+    table = table.assign(factor=factor, data_seed=seed)
     for index, values in enumerate(records["eigenvalues"].T, start=1):
         table[f"eigenvalue{index}"] = values / edge
     table["flow"] = records["flow_sharpness"] / edge
@@ -67,10 +78,16 @@ def run_unit(config: Life, unit: Unit) -> pd.DataFrame:
     return table
 
 
-def _of(table: Table, value) -> dict[str, float]:
-    """A number for each rate, by its name."""
-    rows = {PLACES[float(factor)]: value(run) for factor, run in table.groupby("factor")}
-    return {f"{place} the critical rate": number for place, number in rows.items()}
+def _of(table: Table, value, place: str = "") -> dict[tuple[str, int], Any]:
+    """A number for each rate (or one of them), by its name, and data set."""
+    runs = table.groupby(["factor", "data_seed"])
+    named = {(PLACES[float(factor)], seed): run for (factor, seed), run in runs}
+    return {key: value(run) for key, run in named.items() if place in ("", key[0])}
+
+
+def _orbit_error(run: Table) -> float:
+    """|mean gap of the last two steps over that of the orbit − 1|."""
+    return abs(run["gap"].iloc[-2:].mean() / run["orbit_gap"].iloc[-1] - 1)
 
 
 def _central_error(run: Table) -> float:
@@ -81,63 +98,70 @@ def _central_error(run: Table) -> float:
 
 
 def claims(config: Life, table: Table) -> list[Claim]:
-    """The stages of a life."""
-    by_rate = {PLACES[float(factor)]: run for factor, run in table.groupby("factor")}
-    below, above = by_rate["below"].iloc[-1], by_rate["above"].iloc[-1]
-    last_two = by_rate["above"]["gap"].iloc[-2:].mean()
-    first = "eigenvalue1"
+    """The stages of a life, on every data set."""
+    first, rate = "eigenvalue1", "{} the critical rate"
+    above = _of(table, lambda run: run.iloc[-1], "above").values()
+    found = sum(bool(last["orbit_found"]) for last in above)
+    modes = sorted({int(last["modes"]) for last in above})
     return [
-        Claim(
+        on_data_sets(
             f"It begins with sharpening: largest sharpness in {EARLY} steps over that of the start",
             _of(table, lambda run: run[first].iloc[1:EARLY].max() / run[first].iloc[0]),
+            rate,
             lower=1.0,
             name="sharpens",
             reason="More than at the start.",
         ),
-        Claim(
+        on_data_sets(
             "Below the critical rate descent settles below the edge: sharpness at the end over 2/η",
-            {"below the critical rate": below[first]},
+            _of(table, lambda run: run[first].iloc[-1], "below"),
+            rate,
             upper=1 + 1e-6,
             name="settles",
             reason="A minimiser sharper than 2/η repels.",
         ),
-        Claim(
+        on_data_sets(
             "Descent lowers where the flow would end until that is stable, or as flat as can be: "
             "flow sharpness at the end over the larger of 2/η and S_min",
             _of(table, lambda run: run["flow"].iloc[-1] / max(1.0, run["minimal"].iloc[-1])),
+            rate,
             upper=1.02,
             name="flow ends stable",
             reason="At the critical rate it settles ever more slowly: a fiftieth is left.",
         ),
-        Claim(
+        on_data_sets(
             "Above the critical rate it circles the flattest minimiser: |flow sharpness/S_min − 1|",
-            {"above the critical rate": abs(above["flow"] / above["minimal"] - 1)},
+            _of(table, lambda run: abs(run["flow"] / run["minimal"] - 1).iloc[-1], "above"),
+            rate,
             upper=0.02,
             name="around the flattest",
             reason="A fiftieth, as for the other rates.",
         ),
-        Claim(
+        on_data_sets(
             "The central flow follows the sharpness averaged over two steps: median relative "
             f"difference from step {SETTLING} on",
             _of(table, _central_error),
+            rate,
             upper=0.1,
             name="central flow",
             reason="A tenth: the model leaves out terms of fourth order in the oscillation.",
             known="K-19",
         ),
-        Claim(
+        on_data_sets(
             "Above the critical rate it ends on an orbit of period two: |mean gap of the last two "
             "steps over that of the orbit − 1|",
-            {"above the critical rate": abs(last_two / above["orbit_gap"] - 1)},
+            _of(table, _orbit_error, "above"),
+            rate,
             upper=0.01,
             name="ends on the orbit",
             reason="What is left after these steps at a multiplier of 0.98.",
-            explanation=f"{int(above['modes'])} mode oscillates; Newton's method "
-            f"{'found' if above['orbit_found'] else 'did not find'} the orbit.",
+            explanation=f"Modes that oscillate: {', '.join(map(str, modes))}; Newton's method "
+            f"found the orbit on {found} of {len(above)} data sets.",
         ),
-        Claim(
+        on_data_sets(
             "That orbit is stable: largest multiplier of two steps",
-            {"above the critical rate": above["multiplier"]},
+            _of(table, lambda run: run["multiplier"].iloc[-1], "above"),
+            rate,
             upper=1.0,
             name="stable orbit",
             reason="Errors beside the orbit must not grow.",
@@ -148,7 +172,12 @@ def claims(config: Life, table: Table) -> list[Claim]:
 def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
     """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
     factor = next(factor for factor, name in PLACES.items() if name == place)
-    run = table[table["factor"] == factor]
+    here, drawn = table["factor"] == factor, table["data_seed"] == config.data_seeds[0]
+    run, others = table[here & drawn], table[here & ~drawn]
+    for seed, other in others.groupby("data_seed"):
+        label = "the same, other data sets" if seed == others["data_seed"].iloc[-1] else None
+        style = {"color": COLOURS[1], "linewidth": 0.8, "alpha": 0.4, "label": label}
+        ax.plot(other["step"], other["flow"], **style)
     for index in range(5, 1, -1):
         label = "second to fifth eigenvalue" if index == 2 else None
         ax.plot(run["step"], run[f"eigenvalue{index}"], color=QUIET, linewidth=0.7, label=label)
@@ -170,12 +199,12 @@ def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
 
 
-LIFE = Experiment("life", Life, units, run_unit)
+LIFE = Experiment("life", Life, units, run_unit, grid=("data_seeds",))
 STUDY = Study(
     "edge-life",
     LIFE,
-    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200),
-    quick=Life(Setting(depth=3), 0.3, 3, 300, 30),
+    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, (DATA_SEED, *DATA_SEEDS)),
+    quick=Life(Setting(depth=3), 0.3, 3, 300, 30, (DATA_SEED, *DATA_SEEDS[:2])),
 )
 RATES = {
     "below": "0.7 times the critical rate",
@@ -190,7 +219,8 @@ EOS_LIFE = Figure(
         Panel(
             f"EOS-life-{place}",
             f"One run at {rate}: sharpness, the next four eigenvalues, where the flow would end, "
-            "central flow" + (" and orbit." if place == "above" else "."),
+            f"central flow{' and orbit' if place == 'above' else ''}. Light: the same start on the "
+            "other ten data sets (two in the quick preset).",
             STUDY,
             partial(plot, place),
             claims if place == "below" else lambda config, table: (),
@@ -200,5 +230,6 @@ EOS_LIFE = Figure(
     ),
     printed="Not drawn in the papers, which show the sharpness of single runs (FM-1c, FM-1d).",
     as_run="n = 50, d = 5, depth 3, one Gaussian start of scale 0.3; the same start at three "
-    "rates. The central flow is integrated for the first steps only.",
+    "rates. The central flow is integrated for the first steps only. Judged on eleven data sets "
+    "(three in the quick preset), from the same start.",
 )
