@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.checks import InputError
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.claims import Claim, number, on_data_sets
 
 
 @given(st.floats(-10, 10), st.floats(-10, 10), st.floats(0, 10))
@@ -35,6 +35,25 @@ def test_a_claim_about_a_range_names_the_part_for_which_it_holds():
 def test_many_parts_are_counted():
     claim = Claim("s", {f"run {k}": float(k > 0) for k in range(20)}, lower=0.5)
     assert claim.part == "holds for 19 of 20 parts; not for run 0 (0)"
+
+
+def test_a_general_sentence_says_on_how_many_data_sets_it_holds():
+    found = {("at", 9): 0.1, ("at", 10): 0.3, ("above", 9): 0.1, ("above", 10): 0.1}
+    claim = on_data_sets("s", found, "{} the rate", upper=0.2, explanation="More.", known="K-1")
+    counts = "1 of 2 (at the rate), 2 of 2 (above the rate)"
+    assert claim.explanation == f"Data sets on which it holds: {counts}. More."
+    assert claim.part.endswith("not for at the rate on data set 10 (0.3)")
+    assert (claim.verdict, claim.measured, claim.known) == ("holds in part", 0.3, "K-1")
+    alone = on_data_sets("s", {9: 0.1, 10: 0.3}, lower=0.2)
+    assert (alone.explanation, alone.measured) == ("Holds on 1 of 2 data sets.", 0.1)
+    assert on_data_sets("s", found, "{}", upper=1.0).explanation == "Holds on 2 of 2 data sets."
+
+
+def test_what_a_data_set_lacks_does_not_hold_there():
+    claim = on_data_sets("s", {(1, 9): 0.1, (2, 9): 0.1, (1, 10): 0.1}, "{}", upper=0.2)
+    assert claim.verdict == "holds in part"
+    assert "2 on data set 10 (not a number)" in claim.part
+    assert on_data_sets("s", {}, upper=0.2).verdict == "fails"
 
 
 def test_a_known_failure_is_told_only_where_the_claim_does_not_hold():

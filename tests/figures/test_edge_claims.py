@@ -1,25 +1,30 @@
 """The figures of the edge of stability: each claim holds on data that keep it, fails on others."""
 
+from itertools import product
+
 import numpy as np
 import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.figures import edge_early, edge_flow, edge_life, edge_orbits
+from deeplin.figures import edge_early, edge_flow, edge_life, edge_orbits, edge_white
 from deeplin.figures.setting import Setting
+from deeplin.problems import Problem
 
-LIFE = edge_life.Life(Setting(depth=3), 0.3, 0, steps=40, central_steps=30)
-FLOW = edge_flow.FlowEnds(Setting(depth=3), 0.4, (0.3, 0.9), steps=10, repetitions=3)
+SETS = (9, 10)
+"""What breaks a claim is put on the second data set alone."""
+LIFE = edge_life.Life(Setting(depth=3), 0.3, 0, 40, 30, SETS)
+FLOW = edge_flow.FlowEnds(Setting(depth=3), 0.4, (0.3, 0.9), 10, 3, SETS)
 ORBITS = edge_orbits.ModeOrbits((10.0, 9.5, 9.0), 3, ())
-EARLY = edge_early.EarlySharpening(Setting(depth=4), (0.2,), (2.0, 4.0), 5)
+EARLY = edge_early.EarlySharpening(Setting(depth=4), (0.2,), (2.0, 4.0), 5, SETS)
 
 
 @pytest.fixture
 def life():
     tables = []
-    for factor in edge_life.PLACES:
+    for factor, seed in product(edge_life.PLACES, SETS):
         step = np.arange(LIFE.steps + 1)
-        table = pd.DataFrame({"factor": factor, "step": step, "gap": 0.5})
+        table = pd.DataFrame({"factor": factor, "data_seed": seed, "step": step, "gap": 0.5})
         table["eigenvalue1"] = 1 - 0.3 * np.exp(-step / 5)
         table["flow"], table["minimal"] = max(1.0, factor), factor
         table["central"] = table["eigenvalue1"].where(step <= LIFE.central_steps)
@@ -42,13 +47,14 @@ def life():
 )  # fmt: skip
 def test_claims_about_the_life_of_a_run_can_fail(fragment, rows, column, value, check_broken, life):
     bad = life.reset_index(drop=True)
-    bad.loc[rows(bad), column] = value
+    bad.loc[rows(bad) & (bad["data_seed"] == SETS[1]), column] = value
     check_broken(edge_life.claims, fragment, LIFE, life, bad)
 
 
-def ends(values, status="converged"):
+def ends(values, status="converged", data_seeds=SETS):
     """Runs at both rates that go through these values."""
-    runs = grid(factor=FLOW.factors, repetition=range(FLOW.repetitions), step=range(len(values)))
+    kinds = {"factor": FLOW.factors, "data_seed": data_seeds}
+    runs = grid(**kinds, repetition=range(FLOW.repetitions), step=range(len(values)))
     return runs.assign(status=status, end=runs["step"].map(dict(enumerate(values))))
 
 
@@ -64,7 +70,15 @@ def ends(values, status="converged"):
 )
 def test_claims_about_where_flows_end_can_fail(fragment, values, check_broken):
     good = ends([1.5, 1.3, 1.1, 1.0, 0.9])
-    check_broken(edge_flow.claims, fragment, FLOW, good, ends(values))
+    bad = pd.concat([good[good["data_seed"] == SETS[0]], ends(values, data_seeds=SETS[1:])])
+    check_broken(edge_flow.claims, fragment, FLOW, good, bad)
+
+
+def test_a_data_set_on_which_no_run_survives_breaks_the_claims_about_it():
+    good = ends([1.5, 1.3, 1.1, 1.0, 0.9])
+    lost = (good["data_seed"] == SETS[1]) & (good["factor"] == FLOW.factors[1])
+    found = edge_flow.claims(FLOW, good.assign(status=good["status"].mask(lost, "diverged")))
+    assert {claim.verdict for claim in found} == {"holds in part"}
 
 
 def test_a_change_that_is_no_more_than_the_accuracy_is_no_rise():
@@ -105,10 +119,11 @@ def test_the_thresholds_are_the_published_ones():
 
 @pytest.fixture
 def early():
-    runs = grid(scale=(0.2,), spread=EARLY.spreads, repetition=range(5), halved=(True,))
+    kinds = {"scale": (0.2,), "spread": EARLY.spreads, "data_seed": SETS}
+    runs = grid(**kinds, repetition=range(5), halved=(True,))
     runs = runs.assign(growth=1.0, small=0.9, large=0.1)
     curve = grid(
-        scale=(0.0,), spread=(0.0,), halved=(False,), share=edge_early.CURVES, time=range(4)
+        scale=(0.0,), data_seed=(-1,), halved=(False,), share=edge_white.CURVES, time=range(4)
     )
     return pd.concat([runs, curve.assign(sharpness=2.0, exact=2.02)], ignore_index=True)
 
@@ -123,5 +138,18 @@ def early():
     ],
 )
 def test_claims_about_early_sharpening_can_fail(fragment, change, check_broken, early):
-    bad = early.assign(**change)
+    bad = early.copy()
+    bad.loc[bad["data_seed"] != SETS[0], [*change]] = [*change.values()]
     check_broken(edge_early.claims, fragment, EARLY, early, bad)
+
+
+def test_one_white_data_set_stands_for_all():
+    inputs, outputs = Setting(data_seed=10).data.problem.require_data("the test")
+    root = np.linalg.cholesky(inputs.T @ inputs / len(inputs))
+    white = Problem.from_data(np.linalg.solve(root, inputs.T).T, 3 * np.asarray(outputs))
+    np.testing.assert_allclose(white.covariance, np.eye(5), atol=1e-12)
+    tables = [edge_white.curves(problem, 2) for problem in (white, edge_white.white_problem())]
+    other, mine = (table["sharpness"] / table["exact"] for table in tables)
+    # the sharpness is known to 1e-8; the curves themselves are far apart
+    np.testing.assert_allclose(other, mine, rtol=1e-6)
+    assert tables[0]["sharpness"].max() / tables[1]["sharpness"].max() != pytest.approx(1, rel=0.1)

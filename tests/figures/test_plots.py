@@ -85,7 +85,9 @@ def test_what_lies_behind_is_drawn_against_time_for_every_rate(ax, training, plo
 
 def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
     config = fm_2.SWEEP.presets["quick"]
-    table = grid(depth=config.depths, learning_rate=config.learning_rates)
+    table = grid(
+        depth=config.depths, data_seed=config.data_seeds, learning_rate=config.learning_rates
+    )
     table = table.assign(distance=1.0, status="stopped")
     fm_2.plot_rates(config, table, ax)
     upright = {float(x[0]) for x in (line.get_xdata() for line in ax.lines) if len(x) == 2}
@@ -96,7 +98,8 @@ def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
 
 def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
     config = fm_2.THRESHOLDS.presets["quick"]
-    table = grid(depth=config.depths, start=STARTS, steps=config.steps)
+    sets = config.data_seeds
+    table = grid(depth=config.depths, start=STARTS, steps=config.steps, data_seed=sets)
     shares = {"measured": 0.9, "low": 0.8, "high": 1.1, "exact": 1.0, "printed": 1.02}
     table = table.assign(**{name: share / table["depth"] for name, share in shares.items()})
     plot_thresholds(config, table, ax)

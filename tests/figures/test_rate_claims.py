@@ -6,24 +6,41 @@ from grids import grid
 
 from deeplin.figures import critical_rates, fm_2, talk_log
 from deeplin.figures.fm_2 import DepthSweep
+from deeplin.problems.synthetic import flat_minima
+from deeplin.theory import critical_learning_rate
 
 
 @pytest.fixture
 def depths():
-    return DepthSweep(fm_2.RESIDUAL, (5, 10), fm_2.LEARNING_RATES, 100, 4, scale=0.25)
+    return DepthSweep(fm_2.RESIDUAL, (5, 10), fm_2.LEARNING_RATES, 100, 4, 0.25, (9, 10))
 
 
 @pytest.fixture
 def depth_table(depths):
-    rates = depths.learning_rates
-    table = grid(depth=depths.depths, learning_rate=rates, repetition=range(4), status=("stopped",))
-    critical = {L: depths.at(L).flattest.critical_learning_rate() for L in depths.depths}
-    below = table["learning_rate"] < table["depth"].map(critical)
+    table = grid(
+        depth=depths.depths,
+        data_seed=depths.data_seeds,
+        learning_rate=depths.learning_rates,
+        repetition=range(4),
+        status=("stopped",),
+    )
+    below = table["learning_rate"] < depths.critical(table)
     return table.assign(distance=np.where(below, 1e-20, 0.3), below=below)
 
 
+def one_of(table):
+    """The first repetition on the second data set: what breaks a claim there, breaks it."""
+    return (table["repetition"] == 0) & (table["data_seed"] == 10)
+
+
+def test_the_critical_rate_is_that_of_the_depth_and_data_set_of_each_row(depths, depth_table):
+    row = depth_table[(depth_table["depth"] == 10) & (depth_table["data_seed"] == 10)].iloc[[0]]
+    problem = flat_minima(10, samples=50, dimension=5, noise=1.0).problem
+    assert depths.critical(row) == pytest.approx([critical_learning_rate(problem, 10)])
+
+
 def test_success_below_the_critical_rate_can_fail(check_broken, depths, depth_table):
-    lost = depth_table["below"] & (depth_table["repetition"] == 0)
+    lost = depth_table["below"] & one_of(depth_table)
     bad = depth_table.assign(distance=depth_table["distance"].mask(lost, 0.3))
     check_broken(fm_2.rate_claims, "succeeds below", depths, depth_table, bad)
     diverged = depth_table.assign(status=depth_table["status"].mask(lost, "diverged"))
@@ -31,14 +48,15 @@ def test_success_below_the_critical_rate_can_fail(check_broken, depths, depth_ta
 
 
 def test_failure_above_the_critical_rate_can_fail(check_broken, depths, depth_table):
-    lucky = ~depth_table["below"] & (depth_table["repetition"] == 0)
+    lucky = ~depth_table["below"] & one_of(depth_table)
     bad = depth_table.assign(distance=depth_table["distance"].mask(lucky, 1e-9))
     check_broken(fm_2.rate_claims, "fails above", depths, depth_table, bad)
 
 
 @pytest.fixture
 def thresholds():
-    table = grid(depth=SEARCH.depths, start=critical_rates.STARTS, steps=STEPS)
+    sets = SEARCH.data_seeds
+    table = grid(depth=SEARCH.depths, start=critical_rates.STARTS, steps=STEPS, data_seed=sets)
     table["exact"] = 1 / table["depth"]
     share = table["start"].map({"residual": 0.997, "flattest": 0.999})
     share = share - 0.02 * (table["steps"] == min(STEPS))
@@ -46,7 +64,7 @@ def thresholds():
 
 
 STEPS = (100, 400)
-SEARCH = critical_rates.CriticalRates(fm_2.RESIDUAL, (5, 10, 20), starts=4, steps=STEPS)
+SEARCH = critical_rates.CriticalRates(fm_2.RESIDUAL, (5, 10, 20), 4, STEPS, data_seeds=(9, 10))
 
 
 def _measured(table, measured):
@@ -66,13 +84,14 @@ BROKEN_THRESHOLDS = {
 def test_claims_about_thresholds_can_fail(fragment, check_broken, thresholds):
     start, share = BROKEN_THRESHOLDS[fragment]
     chosen = (thresholds["start"] == start) & (thresholds["depth"] == 20)
-    chosen &= thresholds["steps"] == max(STEPS)
+    chosen &= (thresholds["steps"] == max(STEPS)) & (thresholds["data_seed"] == 10)
     bad = _measured(thresholds, thresholds["measured"].mask(chosen, share * thresholds["exact"]))
     check_broken(critical_rates.threshold_claims, fragment, SEARCH, thresholds, bad)
 
 
 def test_the_claim_about_depth_can_fail(check_broken, thresholds):
-    bad = _measured(thresholds, thresholds["depth"] ** -0.8)
+    slow = thresholds["measured"].where(thresholds["data_seed"] == 9, thresholds["depth"] ** -0.8)
+    bad = _measured(thresholds, slow)
     check_broken(critical_rates.threshold_claims, "falls like 1/L", SEARCH, thresholds, bad)
 
 

@@ -159,12 +159,12 @@ def on_data_sets(
     full = {(*group, s): given.get((*group, s), math.nan) for group in groups for s in sets}
     held = {group: sum(lower <= full[*group, s] <= upper for s in sets) for group in groups}
     told = f"Holds on {next(iter(held.values()), 0)} of {len(sets)} data sets."
-    if len({*held.values()}) > 1:
+    if len(held) > 1 and {*held.values()} not in ({0}, {len(sets)}):
         counts = (f"{count} of {len(sets)} ({name})" for name, count in parts(text, held).items())
         told = f"Data sets on which it holds: {', '.join(counts)}."
     return Claim(
         sentence,
-        parts(f"{text}, data set {{}}" if text else "data set {}", full),
+        parts(f"{text} on data set {{}}" if text else "data set {}", full),
         lower,
         upper,
         explanation=f"{told} {explanation}".strip(),

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from deeplin.figures.claims import Claim, number, on_data_sets, parts
 from deeplin.figures.figure import Table
 from deeplin.figures.setting import DATA_SEED, Setting
-from deeplin.figures.style import INK, QUIET, legend_below, look
+from deeplin.figures.style import INK, QUIET, look
 from deeplin.sweep import Experiment, Unit, run_key
 from deeplin.training import empirical_critical_rate
 
@@ -108,7 +108,7 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
     ax.set_xticks(config.depths, [str(depth) for depth in config.depths])
     ax.minorticks_off()
     ax.set(xlabel="Depth", ylabel="Critical rate relative to the exact one")
-    legend_below(ax)
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
 
 
 def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:

@@ -174,15 +174,15 @@ def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
     factor = next(factor for factor, name in PLACES.items() if name == place)
     here, drawn = table["factor"] == factor, table["data_seed"] == config.data_seeds[0]
     run, others = table[here & drawn], table[here & ~drawn]
-    for seed, other in others.groupby("data_seed"):
-        label = "the same, other data sets" if seed == others["data_seed"].iloc[-1] else None
-        style = {"color": COLOURS[1], "linewidth": 0.8, "alpha": 0.4, "label": label}
-        ax.plot(other["step"], other["flow"], **style)
     for index in range(5, 1, -1):
         label = "second to fifth eigenvalue" if index == 2 else None
         ax.plot(run["step"], run[f"eigenvalue{index}"], color=QUIET, linewidth=0.7, label=label)
     ax.plot(run["step"], run["eigenvalue1"], color=COLOURS[0], linewidth=1, label="sharpness")
     ax.plot(run["step"], run["flow"], color=COLOURS[1], label="where the flow would end")
+    for seed, other in others.groupby("data_seed"):
+        label = "the same, other data sets" if seed == others["data_seed"].max() else None
+        style: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.8, "alpha": 0.4, "zorder": 1.5}
+        ax.plot(other["step"], other["flow"], label=label, **style)
     ax.plot(run["step"], run["central"], color=COLOURS[2], linestyle="--", label="central flow")
     if place == "above":
         for name, label in (("orbit_low", "orbit"), ("orbit_high", None)):

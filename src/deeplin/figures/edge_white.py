@@ -40,17 +40,20 @@ def curves(problem: Problem, depth: int) -> pd.DataFrame:
     rows = []
     for share in CURVES:
         start = balanced_factors(share * size * direction, depth, width=len(direction))
-        run = gradient_descent(
-            problem, start, rate, 3000, record_every=100, record=("sharpness",), keep_weights=False
-        )
+        run = gradient_descent(problem, start, rate, 3000, record_every=100, record=("risk",))
         steps = run.records["step"]
+        assert run.trajectory is not None  # recorded
         path = balanced_mode(rate * steps, target=size, start=share * size, depth=depth)
         ideal = [balanced_factors(s * direction, depth, width=len(direction)) for s in path]
         layers: Any = zip(*(net.weights for net in ideal), strict=True)
-        together = Network([np.stack([np.asarray(w) for w in same]) for same in layers])
-        exact = np.asarray(sharpness(problem, together).value)
-        columns = {"time": rate * steps, "sharpness": run.records["sharpness"], "exact": exact}
-        rows.append(pd.DataFrame(columns).assign(share=share))
+        # each by itself: followed along the run, the eigenvector of a symmetric start is kept where
+        # one of another symmetry overtakes
+        found = {
+            "sharpness": sharpness(problem, Network(run.trajectory.weights)).value,
+            "exact": sharpness(problem, Network([np.stack(same) for same in layers])).value,
+        }
+        columns = {name: np.asarray(value) for name, value in found.items()}
+        rows.append(pd.DataFrame({"time": rate * steps, "share": share} | columns))
     return pd.concat(rows, ignore_index=True)
 
 

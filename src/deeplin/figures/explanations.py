@@ -28,8 +28,9 @@ EXPLANATIONS = {
     "effect of α is mostly the untrained network at α = 0 (E-10). In the full protocol the "
     "difference of the two, 0.020, is as large as half its 95% interval: the last digits of "
     "single precision decided on which side of zero the lower end fell (4e-4, then −3e-4).",
-    "K-13": "Just above the critical rate a run circles w* at a distance that grows from zero with "
-    "η, so at the next rate of the grid a few runs end within the limit, without settling.",
+    "K-13": "Above the critical rate no run settles, but one that circles or wanders about w* may "
+    "be within the limit at the last step: just above it, where the circle grows from nothing "
+    "with η, and further up by chance.",
     "K-14": "At the smallest rates 2/η is so high that no start of the sweep lies far above it.",
     "K-15": "A few data sets do not resolve an effect of some percent; the full protocol has "
     "twenty.",

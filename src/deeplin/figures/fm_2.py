@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.scale_sweep import FLOOR
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.statistics import curve
-from deeplin.figures.style import INK, QUARTILES, QUIET, band, legend_beside, look
+from deeplin.figures.style import INK, QUARTILES, QUIET, band, legend_beside, look, plain_numbers
 from deeplin.networks import distance_to_optimum
 from deeplin.sweep import Experiment, Unit
 
@@ -144,14 +145,15 @@ def plot_collapse(config: DepthSweep, table: Table, ax: Axes) -> None:
         for seed in reversed(config.data_seeds):  # the first on top
             chosen = runs[(runs["depth"] == depth) & (runs["data_seed"] == seed)]
             points = curve(chosen, "relative", "distance")
-            drawn = style | {"label": f"depth {depth}"}
+            drawn: dict[str, Any] = style | {"label": f"depth {depth}"}
             if seed != config.data_seeds[0]:
                 drawn = style | {"alpha": 0.35, "linewidth": 0.8, "marker": None}
             ax.plot(points["relative"], points["median"].clip(lower=FLOOR), **drawn)
     ax.plot([], [], color=QUIET, linewidth=0.8, label="other data sets")
     ax.axvline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.loglog()
-    ax.set_ylim(FLOOR / 3, 10)
+    ax.set(xlim=(0.3, 4), ylim=(FLOOR / 3, 10))
+    plain_numbers(ax.xaxis)
     ax.set(xlabel=r"Learning rate over $2/S_{\min}$", ylabel=r"$\|w - w^\star\|_2^2$")
     legend_beside(ax)
 
@@ -170,6 +172,7 @@ def rate_claims(config: DepthSweep, table: Table) -> list[Claim]:
             lower=0.98,
             name="succeeds below",
             reason="One of the printed fifty runs may miss.",
+            known="K-3",
         ),
         on_data_sets(
             "At every depth it fails above 2/S_min: share of all runs that end at w*",
