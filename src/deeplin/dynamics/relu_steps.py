@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,8 @@ from deeplin.dynamics.rank_steps import OneByOne
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, kernel_digest
-from deeplin.kernels.lanes import LANES
-from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel, write_columns
+from deeplin.kernels.lanes import LANES, zero_lanes
+from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel
 from deeplin.networks import Network
 
 
@@ -48,17 +49,17 @@ class ReluSteps(OneByOne):
 
     def _descend(self, run: int, clock: int, until: int) -> tuple[int, float]:
         """The step reached by a call of the kernel, and R there."""
-        count, lanes = len(self.widths) - 2, _lanes(self.hidden)
-        block = (count, BLOCK, lanes, LANES)
+        count = len(self.widths) - 2
+        block = (count, BLOCK, _lanes(self.hidden))
         room = Room(
-            np.zeros(block, self.dtype),
-            np.zeros(block, self.dtype),
+            _zeros(block, self.dtype),
+            _zeros(block, self.dtype),
             np.zeros((count, BLOCK), np.uint64),
-            np.zeros((count, BLOCK), np.uint64),
+            np.zeros((count - 1, BLOCK), np.uint64),
             np.zeros((BLOCK, self.widths[-1]), self.dtype),
         )
         now, before = self.packed[run]
-        slopes = Layers(*map(np.zeros_like, now))
+        slopes = Layers(*(_zeros(layer.shape[:-1], self.dtype) for layer in now))
         limits = np.array([self.rules.goal[run], self.rules.ceiling[run]], np.float64)
         rows, span = (self.inputs, self.targets), (clock, until)
         return call(self.kernel, now, before, slopes, room, rows, self.rates[run], limits, span)
@@ -67,34 +68,35 @@ class ReluSteps(OneByOne):
         """A run as the kernel sees it, and the same for the step before."""
         if run not in self.packed:
             first, *middle, last = (np.asarray(layer)[run] for layer in state.weights)
-            m, lanes = self.hidden, _lanes(self.hidden)
-            square = (len(middle), m, lanes, LANES)
-            blocks = [_in_lanes(layer, m, lanes) for layer in middle]
-            now = Layers(
-                _in_lanes(first.T, self.widths[0], lanes),
-                np.array(blocks, self.dtype).reshape(square),
-                np.zeros(square, self.dtype),
-                _in_lanes(last, self.widths[-1], lanes),
-            )
-            for rows, columns in zip(now.middle, now.middle_columns, strict=True):
-                call(write_columns, rows, columns)
-            self.packed[run] = now, Layers(*map(np.copy, now))
+            lanes, sizes = _lanes(self.hidden), (self.widths[0], self.widths[-1])
+            shapes = (sizes[0], lanes), (len(middle), self.hidden, lanes), (sizes[1], lanes)
+            now, before = (Layers(*(_zeros(shape, self.dtype) for shape in shapes)) for _ in "01")
+            for layers in (now, before):
+                _enter(layers.first, first.T)
+                _enter(layers.last, last)
+                for target, layer in zip(layers.middle, middle, strict=True):
+                    _enter(target, layer.T)
+            self.packed[run] = now, before
         return self.packed[run]
 
     def _unpack(self, layers: Layers, run: int, weights: tuple[Any, ...]) -> None:
-        rows = (*layers.middle, layers.last)
-        for packed, layer in zip(rows, weights[1:], strict=True):
+        first, *middle, last = weights
+        for packed, layer in zip((layers.first, *layers.middle), (first, *middle), strict=True):
             _, m, n = layer.shape
-            layer[run] = packed.reshape(len(packed), -1)[:m, :n]
-        weights[0][run] = layers.first.reshape(len(layers.first), -1)[:, : self.widths[1]].T
+            layer[run] = packed.reshape(len(packed), -1)[:n, :m].T
+        last[run] = layers.last.reshape(len(layers.last), -1)[:, : last.shape[2]]
 
 
 def _lanes(units: int) -> int:
     return -(-units // LANES)
 
 
-def _in_lanes(matrix: np.ndarray, rows: int, lanes: int) -> np.ndarray:
-    """A matrix with `rows` rows, its columns in lanes, filled up with zeros."""
-    padded = np.zeros((rows, lanes * LANES), matrix.dtype)
-    padded[: matrix.shape[0], : matrix.shape[1]] = matrix
-    return padded.reshape(rows, lanes, LANES)
+def _zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Rows of lanes; no lane straddles two lines of the cache."""
+    return zero_lanes(math.prod(shape), dtype).reshape(*shape, LANES)
+
+
+def _enter(target: np.ndarray, matrix: np.ndarray) -> None:
+    """Write a matrix with its columns in lanes; what it does not fill stays."""
+    m, n = matrix.shape
+    target.reshape(len(target), -1)[:m, :n] = matrix

@@ -1,12 +1,12 @@
 """Gradient descent of one ReLU network on the rows of the data, its units in lanes.
 
 H_k = W_k A_{k−1}, A_k = max(H_k, 0) for k < L; D_L = f − y, D_{k−1} = W_kᵀD_k where A_{k−1} > 0,
-and ∇_k R = (2/n) Σ_r D_k A_{k−1}ᵀ. A unit at rest (A = 0) has D = 0 as well, so the sums between
-hidden layers run over the active units alone: over j in A_{k−1}, over i in D_k, and for the
-gradient of unit i over the rows of a block on which it is active, with the result in registers.
+and ∇_k R = (2/n) Σ_r D_k A_{k−1}ᵀ. A unit j at rest (A = 0) is left out of all three: between
+hidden layers the columns j of W_k are added up for H, multiplied by D_k for D_{k−1}, and column j
+of the gradient is summed in registers over those rows of a block on which unit j is active.
 
-Layouts: as many rows of lanes as `size` has entries hold a hidden layer; W_1 is stored by columns,
-W_L by rows, those between by columns (for H) and by rows (for D and the gradient).
+Layouts: as many rows of lanes as `size` has entries hold a hidden layer; W_L is stored by rows, all
+other layers by columns.
 """
 
 from __future__ import annotations
@@ -40,8 +40,7 @@ class Layers(NamedTuple):
     first: np.ndarray
     """W_1 by columns."""
     middle: np.ndarray
-    """W_2 … W_{L−1} by rows, with a leading axis."""
-    middle_columns: np.ndarray
+    """W_2 … W_{L−1} by columns, with a leading axis."""
     last: np.ndarray
     """W_L by rows."""
 
@@ -54,7 +53,7 @@ class Room(NamedTuple):
     active: np.ndarray
     """Which units are active on a row, as bits: (layers, BLOCK)."""
     rows: np.ndarray
-    """On which rows a unit is active, as bits: (layers, 64)."""
+    """On which rows a unit below the last hidden layer is active, as bits: (layers − 1, 64)."""
     errors: np.ndarray
     """f − y: (BLOCK, outputs)."""
 
@@ -68,7 +67,7 @@ def rectified_kernel(wide: int, sources: str):
     def descend(layers, before, slopes, room, rows, rates, limits, span):
         """Step along `span`, or until R leaves (goal, ceiling]; return the step reached and R.
 
-        `rates` holds −2η/n of each layer, `slopes` zeros. `before` receives W_{t−1}, by rows.
+        `rates` holds −2η/n of each layer, `slopes` zeros. `before` receives W_{t−1}.
         """
         assert sources  # in the closure, hence in the key of the cache on disk
         (data, targets), (clock, until) = rows, span
@@ -98,7 +97,7 @@ def rectified_kernel(wide: int, sources: str):
 def _forward(layers, room, data, start, count, size):
     """A_k of every row of a block, and which of its units are active."""
     wide, units = len(size), layers.middle.shape[1]
-    first, middle = layers.first, layers.middle_columns
+    first, middle = layers.first, layers.middle
     A, active = room.A.reshape(-1), room.active
     for r in range(count):
         h = no_units(A, size)
@@ -138,31 +137,31 @@ def _residual(layers, slopes, room, targets, start, count, size):
 
 @njit(nogil=True, forceinline=True)
 def _backward(layers, room, count, size):
-    """D_k of every row."""
+    """D_k of every row, layer by layer: what was written entry by entry is read much later."""
     wide, units = len(size), layers.middle.shape[1]
     last, middle, D, active = layers.last, layers.middle, room.D.reshape(-1), room.active
-    errors = room.errors
+    errors, top = room.errors, len(active) - 1
     for r in range(count):
         d = no_units(D, size)
         for c in range(errors.shape[1]):
             d = add_scaled(d, errors[r, c], last, c * wide)
-        for k in range(len(active) - 1, -1, -1):
-            bits = active[k, r]
-            place = (k * BLOCK + r) * wide
-            store_units(D, place, keep(d, bits))
-            if k:
-                d = no_units(D, size)
-                while bits:
-                    i = first_of(bits)
-                    bits &= bits - _ONE
-                    at = ((k - 1) * units + i) * wide
-                    d = add_scaled(d, D[place * LANES + i], middle, at)
+        store_units(D, (top * BLOCK + r) * wide, keep(d, active[top, r]))
+    for k in range(top, 0, -1):
+        for r in range(count):
+            d = load_units(D, (k * BLOCK + r) * wide, size)
+            place = ((k - 1) * BLOCK + r) * wide
+            store_units(D, place, no_units(D, size))
+            bits = active[k - 1, r]
+            while bits:
+                j = first_of(bits)
+                bits &= bits - _ONE
+                D[place * LANES + j] = inner(d, middle, ((k - 1) * units + j) * wide)
 
 
 @njit(nogil=True)
 def _turn(room, count):
     """From the units active on each row the rows on which each unit is active."""
-    for k in range(len(room.active)):
+    for k in range(len(room.rows)):
         rows = room.rows[k]
         rows[:count] = room.active[k, :count]
         rows[count:] = 0
@@ -191,33 +190,33 @@ def _collect(slopes, room, data, start, count, size):
     """Add D_k A_{k−1}ᵀ of the block to the gradient of every hidden layer."""
     wide, units = len(size), slopes.middle.shape[1]
     first, middle = slopes.first, slopes.middle
-    A, D, rows = room.A, room.D.reshape(-1), room.rows
+    A, D, rows = room.A.reshape(-1), room.D, room.rows
     for j in range(len(first)):
         total = load_units(first, j * wide, size)
         for r in range(count):
             total = add_scaled(total, data[start + r, j], D, r * wide)
         store_units(first, j * wide, total)
-    for k in range(1, len(rows)):
-        for i in range(units):
-            bits = rows[k, i]
-            target = ((k - 1) * units + i) * wide
+    for k in range(len(rows)):
+        for j in range(units):
+            bits = rows[k, j]
+            target = (k * units + j) * wide
             more = load_units(middle, target, size)
             while bits:
                 r = first_of(bits)
                 bits &= bits - _ONE
-                error = D[(k * BLOCK + r) * wide * LANES + i]
-                more = add_scaled(more, error, A, ((k - 1) * BLOCK + r) * wide)
+                more = add_scaled(
+                    more, A[(k * BLOCK + r) * wide * LANES + j], D, ((k + 1) * BLOCK + r) * wide
+                )
             store_units(middle, target, more)
 
 
 @njit(nogil=True)
 def _move(layers, before, slopes, rates):
-    """W ← W − η∇R, by rows and by columns; W as it was goes to `before`."""
+    """W ← W − η∇R; W as it was goes to `before`."""
     _step(layers.first, before.first, slopes.first, rates[0])
     _step(layers.last, before.last, slopes.last, rates[-1])
     for k in range(len(layers.middle)):
         _step(layers.middle[k], before.middle[k], slopes.middle[k], rates[k + 1])
-        write_columns(layers.middle[k], layers.middle_columns[k])
 
 
 @njit(nogil=True)
@@ -228,13 +227,3 @@ def _step(layer, before, slope, rate):
         was[i] = weights[i]
         weights[i] += rate * gradient[i]
         gradient[i] = 0
-
-
-@njit(nogil=True, cache=True)
-def write_columns(rows, columns):
-    """The transpose of a layer: (outputs, inputs in lanes) as (inputs, outputs in lanes)."""
-    source = rows.reshape(len(rows), -1)
-    target = columns.reshape(len(columns), -1)
-    for j in range(len(target)):
-        for i in range(len(source)):
-            target[j, i] = source[i, j]
