@@ -103,17 +103,20 @@ def _forward(layers, room, data, start, count, size):
         h = no_units(A, size)
         for j in range(len(first)):
             h = add_scaled(h, data[start + r, j], first, j * wide)
-        for k in range(len(active)):
+        a, bits = rectify(h)
+        store_units(A, r * wide, a)
+        active[0, r] = bits
+    for k in range(1, len(active)):
+        for r in range(count):
+            below, bits = ((k - 1) * BLOCK + r) * wide * LANES, active[k - 1, r]
+            h = no_units(A, size)
+            while bits:
+                j = first_of(bits)
+                bits &= bits - _ONE
+                h = add_scaled(h, A[below + j], middle, ((k - 1) * units + j) * wide)
             a, bits = rectify(h)
-            place = (k * BLOCK + r) * wide
-            store_units(A, place, a)
+            store_units(A, (k * BLOCK + r) * wide, a)
             active[k, r] = bits
-            if k + 1 < len(active):
-                h = no_units(A, size)
-                while bits:
-                    j = first_of(bits)
-                    bits &= bits - _ONE
-                    h = add_scaled(h, A[place * LANES + j], middle, (k * units + j) * wide)
 
 
 @njit(nogil=True, forceinline=True)
