@@ -136,7 +136,7 @@ def _linear(objective: Objective, orders: _Orders, network: Network, square: int
 
 def _rows(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for GELU and ReLU networks with its data."""
-    kernel = rows_kernel(square, network.activation == "gelu", orders.options, kernel_digest())
+    kernel = rows_kernel(square, network.activation == "gelu", orders.options)
     inputs, targets = (np.asarray(matrix) for matrix in objective.data[0][:2])
     data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
     total, widest = BLOCK * sum(network.widths), 2 * BLOCK * max(network.widths)

@@ -11,7 +11,7 @@ from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.rank_steps import OneByOne
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
 from deeplin.dynamics.update import Update
-from deeplin.kernels.compiling import call, kernel_digest
+from deeplin.kernels.compiling import call
 from deeplin.kernels.lanes import LANES, zero_lanes
 from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel
 from deeplin.networks import Network
@@ -29,7 +29,7 @@ class ReluSteps(OneByOne):
         self.dtype = ensemble.weights[0].dtype
         self.inputs, self.targets = np.ascontiguousarray(inputs), np.ascontiguousarray(targets)
         self.rates = (-2 / len(inputs) * update.learning_rate).astype(self.dtype)
-        self.kernel = rectified_kernel(_lanes(self.hidden), kernel_digest())
+        self.kernel = rectified_kernel(_lanes(self.hidden))
         self.packed: dict[int, tuple[Layers, Layers]] = {}
         self.pace = Pace(ensemble.numbers * max(1, len(inputs) // 8))
 

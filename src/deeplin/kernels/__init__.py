@@ -90,7 +90,7 @@ TABLE = (
     ),
     Kernel(
         "sharpness of narrow networks at minimisers (X-1)",
-        "exact_sharpness.exact_kernel",
+        "exact_sharpness.largest_eigenvalues",
         "tests/sharpness/test_exact.py::test_kernel_and_matrices_give_the_same_value_and_error",
         "exact_sharpness",
     ),

@@ -6,12 +6,12 @@ of an m×n matrix that starts at row s is row s + i·n + j. The letters are thos
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from deeplin.kernels.compiling import compiled
 from deeplin.kernels.lanes import (
     LANES,
     any_outside,
@@ -40,41 +40,34 @@ class _Work(NamedTuple):
     """‖V_k‖, ‖W_k‖, ‖B_k‖ of each layer in turn (one more is free), then Cᵀ(w − w*)."""
 
 
-@cache
-def exact_kernel(sources: str):
-    """The compiled function `top(weights, widths, root, goal, unit, results)`."""
+@compiled
+def largest_eigenvalues(flat, widths, root, goal, unit, results):
+    """Largest eigenvalue, error and clearness (see `_largest`) of each row of `flat`.
 
-    @njit(nogil=True, cache=True)
-    def top(flat, widths, root, goal, unit, results):
-        """Largest eigenvalue, error and clearness (see `_largest`) of each row of `flat`.
-
-        A row holds the weights of one network, layer after layer, then its read-out.
-        """
-        assert sources  # in the closure, hence in the key of the cache on disk
-        batch, size = flat.shape
-        r = root.shape[1]
-        depth, width = len(widths) - 1, np.max(widths)
-        weights, found = np.empty((size, LANES)), np.empty((3, LANES))
-        T, S = np.empty((r * r, LANES)), np.empty((r * r, LANES))
-        work = _Work(
-            np.empty((np.sum(widths), LANES)), np.empty((depth * width * r, LANES)),
-            np.empty((r * r, LANES)), np.empty((width * width, LANES)),
-            np.empty((width * width, LANES)), np.empty((4 * depth + r, LANES)),
-        )  # fmt: skip
-        for first in range(0, batch, LANES):
-            for lane in range(LANES):
-                member = min(first + lane, batch - 1)
-                for row in range(size):
-                    weights[row, lane] = flat[member, row]
-            _backward(weights, widths, work.V, work.norms)
-            _forward(weights, widths, root, work)
-            _error(weights, widths, root, goal, unit, work, found)
-            _largest(work.M, T, S, found, r)
-            for lane in range(min(LANES, batch - first)):
-                for row in range(3):
-                    results[first + lane, row] = found[row, lane]
-
-    return top
+    A row holds the weights of one network, layer after layer, then its read-out.
+    """
+    batch, size = flat.shape
+    r = root.shape[1]
+    depth, width = len(widths) - 1, np.max(widths)
+    weights, found = np.empty((size, LANES)), np.empty((3, LANES))
+    T, S = np.empty((r * r, LANES)), np.empty((r * r, LANES))
+    work = _Work(
+        np.empty((np.sum(widths), LANES)), np.empty((depth * width * r, LANES)),
+        np.empty((r * r, LANES)), np.empty((width * width, LANES)),
+        np.empty((width * width, LANES)), np.empty((4 * depth + r, LANES)),
+    )  # fmt: skip
+    for first in range(0, batch, LANES):
+        for lane in range(LANES):
+            member = min(first + lane, batch - 1)
+            for row in range(size):
+                weights[row, lane] = flat[member, row]
+        _backward(weights, widths, work.V, work.norms)
+        _forward(weights, widths, root, work)
+        _error(weights, widths, root, goal, unit, work, found)
+        _largest(work.M, T, S, found, r)
+        for lane in range(min(LANES, batch - first)):
+            for row in range(3):
+                results[first + lane, row] = found[row, lane]
 
 
 @njit(nogil=True, forceinline=True)

@@ -39,15 +39,15 @@ def pull_back(typing_context, C, c, W, w, D, d, S, s, size) -> Any:
 
 
 @intrinsic
-def add_outer(typing_context, G, g, D, d, A, a, size) -> Any:
-    """G + D Aᵀ, summed over `ROWS` rows."""
-    m = len(size)
-    return _product((G, g, D, d, A, a, size), ROWS, m, _Matrix(1, m), _Matrix(m, 1), True)
+def add_outer(typing_context, G, g, D, d, A, a, size, rows) -> Any:
+    """G + D Aᵀ, summed over as many rows as the tuple `rows` has entries."""
+    m, n = len(size), len(rows)
+    return _product((G, g, D, d, A, a, size, rows), n, m, _Matrix(1, m), _Matrix(m, 1), True)
 
 
 def _product(kinds, terms: int, m: int, left: _Matrix, right: _Matrix, add: bool):
     """C (+)= A B with m×`terms` A, times S entry by entry; C and S have entry (i, r) at i + r·m."""
-    columns, scaled = m if add else ROWS, len(kinds) > 7
+    columns, scaled = m if add else ROWS, not add and len(kinds) > 7
 
     def build(context, builder, signature, arguments):
         def place(which: int, offset: int):
@@ -64,7 +64,7 @@ def _product(kinds, terms: int, m: int, left: _Matrix, right: _Matrix, add: bool
 
         multiply_add = vector_function("fmuladd")
         cells = [(i, r) for r in range(columns) for i in range(m)]
-        sums = {(i, r): read(0, i + r * m) for i, r in cells} if add else {}
+        sums: dict[tuple[int, int], Any] = {}
         for j in range(terms):
             first = [read(1, i * left.down + j * left.across) for i in range(m)]
             for r in range(columns):
@@ -76,7 +76,11 @@ def _product(kinds, terms: int, m: int, left: _Matrix, right: _Matrix, add: bool
                     else:
                         sums[i, r] = builder.fmul(first[i], second)
         for i, r in cells:
-            entry = builder.fmul(sums[i, r], read(3, i + r * m)) if scaled else sums[i, r]
+            entry = sums[i, r]
+            if scaled:
+                entry = builder.fmul(entry, read(3, i + r * m))
+            if add:  # at the end: additions take other units than the products before them
+                entry = builder.fadd(entry, read(0, i + r * m))
             builder.store(entry, place(0, i + r * m), align=align)
         return context.get_dummy_value()
 

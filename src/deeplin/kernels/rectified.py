@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
+from deeplin.kernels.compiling import compiled
 from deeplin.kernels.lanes import LANES
 from deeplin.kernels.units import (
     add_scaled,
@@ -59,17 +60,16 @@ class Room(NamedTuple):
 
 
 @cache
-def rectified_kernel(wide: int, sources: str):
+def rectified_kernel(wide: int):
     """The compiled function `descend` for hidden layers of so many rows of lanes."""
     size = (0,) * wide
 
-    @njit(nogil=True, cache=True)
+    @compiled
     def descend(layers, before, slopes, room, rows, rates, limits, span):
         """Step along `span`, or until R leaves (goal, ceiling]; return the step reached and R.
 
         `rates` holds −2η/n of each layer, `slopes` zeros. `before` receives W_{t−1}.
         """
-        assert sources  # in the closure, hence in the key of the cache on disk
         (data, targets), (clock, until) = rows, span
         n, goal, ceiling = len(data), limits[0], limits[1]
         while True:

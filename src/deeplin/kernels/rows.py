@@ -20,12 +20,14 @@ from numba import njit
 
 from deeplin.kernels.activations import activate
 from deeplin.kernels.batches import draw
+from deeplin.kernels.compiling import compiled
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, multiply_add, store
 from deeplin.kernels.moving import Options, coefficients, moved, shrunk
 from deeplin.kernels.products import ROWS, add_outer, apply_layer, pull_back
 
-BLOCK = 10
-"""Rows of the data taken together, a multiple of `ROWS`."""
+BLOCK = 2 * ROWS
+"""Rows of the data taken together; the last block may have `ROWS`."""
+_FULL, _HALF = (0,) * BLOCK, (0,) * ROWS
 
 
 class Rows(NamedTuple):
@@ -57,19 +59,18 @@ class Layer(NamedTuple):
 
 
 @cache
-def rows_kernel(square: int, smooth: bool, options: Options, sources: str):
+def rows_kernel(square: int, smooth: bool, options: Options):
     """The compiled function `descend` for square layers of one width (0: any), GELU or ReLU."""
     inertia, nesterov, decayed, stochastic = options
     size = (0,) * square  # its length is part of its type
 
-    @njit(nogil=True, cache=True)
+    @compiled
     def descend(lanes, data, motion, scratch, clock, until):
         """Step until `until`, or until some value leaves (goal, ceiling]; return the step reached.
 
         `lanes.rules` holds the rows goal, ceiling and receives the values R. The weights W_t and
         W_{t−1} change places between `now` and `was` at every step.
         """
-        assert sources  # in the closure, hence in the key of the cache on disk
         now, was, velocity, widths = lanes.now, lanes.was, lanes.velocity, lanes.widths
         goal, ceiling = load(lanes.rules, 0), load(lanes.rules, 1)
         n = motion.batch_size if stochastic else len(data.inputs)
@@ -234,11 +235,13 @@ def _backward(weights, scratch, widths, count, size):
         start -= m * n
         below -= BLOCK * n
         if m == square and n == square:
-            for r in range(0, count, ROWS):
-                add_outer(gradient, start, D, here + r * m, A, below + r * n, size)
-                if k > 1:
-                    at = below + r * n
-                    pull_back(D, there + r * n, weights, start, D, here + r * m, slopes, at, size)
+            if count == BLOCK:
+                add_outer(gradient, start, D, here, A, below, size, _FULL)
+            else:
+                add_outer(gradient, start, D, here, A, below, size, _HALF)
+            for r in range(0, count if k > 1 else 0, ROWS):
+                at = below + r * n
+                pull_back(D, there + r * n, weights, start, D, here + r * m, slopes, at, size)
         else:
             layer = Layer(start, below, m, n)
             _collect(gradient, D, here, A, layer, count)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from deeplin.kernels.compiling import call, kernel_digest
+from deeplin.kernels.compiling import call, compiled
 from deeplin.kernels.lanes import (
     LANES,
     any_outside,
@@ -104,7 +103,7 @@ def _rotated(matrices: np.ndarray, vectors: bool) -> tuple[np.ndarray, np.ndarra
     m, n = matrices.shape[-2:]
     flat = np.ascontiguousarray(matrices, dtype=np.float64).reshape(-1, m, n)
     count = len(flat)
-    kept, rotate = count if vectors else 0, _kernel(kernel_digest())
+    kept = count if vectors else 0
     found = np.empty((count, 2)), np.zeros((kept, m)), np.zeros((kept, n))
     cuts = range(0, count, max(LANES * -(-count // (2 * LANES)), GROUP))
     pieces = [slice(cut, stop) for cut, stop in pairwise([*cuts, count])]
@@ -116,37 +115,30 @@ def _rotated(matrices: np.ndarray, vectors: bool) -> tuple[np.ndarray, np.ndarra
     return found
 
 
-@cache
-def _kernel(sources: str):
-    """The compiled function `rotate(stack, values, left, right)`."""
+@compiled
+def rotate(stack, values, left, right):
+    """Rotate the rows of each matrix until they are orthogonal: their norms are its values.
 
-    @njit(nogil=True, cache=True, error_model="numpy")
-    def rotate(stack, values, left, right):
-        """Rotate the rows of each matrix until they are orthogonal: their norms are its values.
-
-        The matrices of a lane go through the same rotations. Without place for vectors only values.
-        """
-        assert sources  # in the closure, hence in the key of the cache on disk
-        count, m, n = stack.shape
-        rows, squares = np.zeros((m * n, LANES)), np.empty((m, LANES))
-        sizes = np.ones(LANES)
-        for first in range(0, count, LANES):
-            lanes = min(LANES, count - first)
-            _load(stack[first : first + lanes], rows, sizes)
-            for _ in range(SWEEPS):
-                if _sweep(rows, squares, m, n):
-                    break
-            for lane in range(lanes):
-                b = first + lane
-                top = np.argmax(squares[:, lane])
-                norm = np.sqrt(squares[top, lane])
-                values[b, 0] = sizes[lane] * norm
-                values[b, 1] = sizes[lane] * np.sqrt(np.min(squares[:, lane]))
-                if len(left) > 0:
-                    row = rows[top * n : (top + 1) * n, lane]
-                    _vectors(stack[b], row, norm, values[b, 0], left[b], right[b])
-
-    return rotate
+    The matrices of a lane go through the same rotations. Without place for vectors only values.
+    """
+    count, m, n = stack.shape
+    rows, squares = np.zeros((m * n, LANES)), np.empty((m, LANES))
+    sizes = np.ones(LANES)
+    for first in range(0, count, LANES):
+        lanes = min(LANES, count - first)
+        _load(stack[first : first + lanes], rows, sizes)
+        for _ in range(SWEEPS):
+            if _sweep(rows, squares, m, n):
+                break
+        for lane in range(lanes):
+            b = first + lane
+            top = np.argmax(squares[:, lane])
+            norm = np.sqrt(squares[top, lane])
+            values[b, 0] = sizes[lane] * norm
+            values[b, 1] = sizes[lane] * np.sqrt(np.min(squares[:, lane]))
+            if len(left) > 0:
+                row = rows[top * n : (top + 1) * n, lane]
+                _vectors(stack[b], row, norm, values[b, 0], left[b], right[b])
 
 
 @njit(nogil=True, error_model="numpy")

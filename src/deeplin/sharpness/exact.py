@@ -12,14 +12,14 @@ the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recu
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from deeplin.checks import InputError
-from deeplin.kernels.compiling import call, kernel_digest
-from deeplin.kernels.exact_sharpness import CLEAR, exact_kernel
+from deeplin.kernels.compiling import call
+from deeplin.kernels.exact_sharpness import CLEAR, largest_eigenvalues
 from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
 
@@ -93,7 +93,7 @@ def _in_lanes(factors: Factors, weights: list[np.ndarray], readout: np.ndarray |
     flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), last], axis=1)
     widths = np.array(_widths(weights))
     results = np.empty((batch, 3))
-    kernel = _kernel()
+    kernel = largest_eigenvalues
     run = kernel if kernel.signatures else partial(call, kernel)  # always the same types
     run(flat, widths, factors.root, factors.goal[:, 0].copy(), ROUNDING * widths.max(), results)
     value, error, clear = results.T
@@ -188,11 +188,6 @@ def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
 
 def _widths(weights: list[np.ndarray]) -> list[int]:
     return [weights[0].shape[2], *(weight.shape[1] for weight in weights)]
-
-
-@cache
-def _kernel():
-    return exact_kernel(kernel_digest())
 
 
 def _norms(items) -> np.ndarray:
