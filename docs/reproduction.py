@@ -101,7 +101,8 @@ def page(outcomes, claims, note):
                 notes = " ".join(filter(None, [part, claim["explanation"], known]))
                 sentence = f"{claim['sentence']}. {notes}".strip().replace("|", "\\|")
                 limit = f"{claim['tolerance']}: {claim['reason']}".replace("|", "\\|")
-                yield f"| {claim['verdict']} | {sentence} | {claim['shown']} | {limit} |"
+                shown = f"{claim['shown']} ({claim['worst']})" if claim["worst"] else claim["shown"]
+                yield f"| {claim['verdict']} | {sentence} | {shown} | {limit} |"
     yield ""
     yield "## Known failures { #known }"
     yield ""

@@ -27,7 +27,9 @@ def test_a_claim_about_a_range_names_the_part_for_which_it_holds():
     assert claim.verdict == "holds in part"
     assert not claim.holds
     assert claim.part == "holds for η = 0.07; not for η = 0.02 (0.44)"
-    assert claim.measured == 0.44  # the worst
+    assert claim.measured == 0.44
+    assert claim.worst == "worst of 2: η = 0.02"
+    assert Claim("s", 0.44, lower=0.9).worst == ""
     assert Claim("s", {"a": 0.95, "b": 0.99}, lower=0.9).verdict == "holds"
     assert Claim("s", {"a": 0.1, "b": math.nan}, lower=0.9).verdict == "fails"
 

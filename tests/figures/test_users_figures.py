@@ -10,18 +10,22 @@ from deeplin.figures.users_search import gaps, measured_rate
 from deeplin.networks import Network
 from deeplin.problems import Problem
 
-BATCHES = users_batch.BatchSizes((1, 4, 20), networks=10, rounds=5, minimizers=3)
-DECAYS = users_decay.Decays((2, 3), (1e-3, 0.98, 1.02), steps=10)
+SETS = (9, 10)
+BATCHES = users_batch.BatchSizes((1, 4, 20), 10, rounds=5, minimizers=3, data_seeds=SETS)
+DECAYS = users_decay.Decays((2, 3), (1e-3, 0.98, 1.02), steps=10, data_seeds=SETS)
 OUTPUTS = users_outputs.Outputs((1, 2, 3), steps=10, minimizers=3)
-PAIRS = users_layers.RatePairs(5, steps=10)
-SPREADS = users_layers.RateSpreads((1.0, 10.0), 2, steps=10)
+PAIRS = users_layers.RatePairs(5, steps=10, data_seeds=SETS)
+SPREADS = users_layers.RateSpreads((1.0, 10.0), 2, steps=10, data_seeds=SETS)
+LAST = SETS[-1]
+"""Broken on this data set alone, a claim about all of them does not hold."""
 
 
 @pytest.fixture
 def batches():
-    rate = np.array([0.2, 0.3, 0.4])
-    columns = {"batch_size": [1, 4, 20], "exact": rate, "highest": rate, "full": 0.4}
-    return pd.DataFrame(columns | {"mean_square": rate, "median": 1.1 * rate, "others": rate})
+    table = grid(data_seed=SETS, batch_size=BATCHES.sizes)
+    rate = table["batch_size"].map({1: 0.2, 4: 0.3, 20: 0.4})
+    table = table.assign(exact=rate, highest=rate, full=0.4)
+    return table.assign(mean_square=rate, median=1.1 * rate, others=rate)
 
 
 @pytest.mark.parametrize(
@@ -38,13 +42,13 @@ def batches():
 def test_claims_about_batches_can_fail(fragment, column, factor, check_broken, batches):
     bad = batches.copy()
     where = bad["batch_size"] == (4 if column == "median" else 20)
-    bad.loc[where, column] *= factor
+    bad.loc[where & (bad["data_seed"] == LAST), column] *= factor
     check_broken(users_batch.claims, fragment, BATCHES, batches, bad)
 
 
 @pytest.fixture
 def decays():
-    table = grid(depth=DECAYS.depths, share=DECAYS.shares)
+    table = grid(data_seed=SETS, depth=DECAYS.depths, share=DECAYS.shares)
     exact = np.where((table["share"] > 1) & (table["depth"] > 2), 3.0, 1.0)
     decay = np.where(table["share"] < 0.1, 0.5, np.nan)
     table = table.assign(exact=exact, measured=exact, measured_decay=decay)
@@ -63,7 +67,7 @@ def decays():
 )
 def test_claims_about_weight_decay_can_fail(fragment, column, chosen, factor, check_broken, decays):
     bad = decays.copy()
-    bad.loc[decays.query(chosen).index, column] *= factor
+    bad.loc[decays.query(f"data_seed == {LAST} and {chosen}").index, column] *= factor
     check_broken(users_decay.claims, fragment, DECAYS, decays, bad)
 
 
@@ -94,8 +98,8 @@ def test_claims_about_outputs_can_fail(fragment, column, factor, check_broken, o
 @pytest.fixture
 def pairs():
     side = 2.0 ** np.linspace(-3, 3, 5)
-    first, second = (axis.ravel() for axis in np.meshgrid(side, side))
-    return pd.DataFrame({"first": first, "second": second, "settled": first * second < 1.01})
+    table = grid(data_seed=SETS, first=side, second=side)
+    return table.assign(settled=table["first"] * table["second"] < 1.01)
 
 
 @pytest.mark.parametrize(
@@ -107,7 +111,7 @@ def pairs():
     ],
 )
 def test_claims_about_pairs_of_rates_can_fail(fragment, settled, check_broken, pairs):
-    bad = pairs.assign(settled=settled)
+    bad = pairs.assign(settled=pairs["settled"].where(pairs["data_seed"] != LAST, settled(pairs)))
     check_broken(users_layers.pair_claims, fragment, PAIRS, pairs, bad)
 
 
@@ -116,9 +120,10 @@ def test_claims_about_pairs_of_rates_can_fail(fragment, settled, check_broken, p
     [("geometric mean of the rates", "geometric"), ("arithmetic mean does not", "arithmetic")],
 )
 def test_claims_about_the_spread_of_rates_can_fail(fragment, column, check_broken):
-    good = grid(spread=SPREADS.spreads, draw=range(2), geometric=(1.0,), largest=(1.0,))
-    good["arithmetic"] = good["spread"]
-    bad = good.assign(**{column: good[column] ** 0.1 if column == "arithmetic" else good["spread"]})
+    good = grid(data_seed=SETS, spread=SPREADS.spreads, draw=range(2))
+    good = good.assign(geometric=1.0, largest=1.0, arithmetic=good["spread"])
+    broken = good["spread"] ** 0.1 if column == "arithmetic" else good["spread"]
+    bad = good.assign(**{column: good[column].where(good["data_seed"] != LAST, broken)})
     check_broken(users_layers.spread_claims, fragment, SPREADS, good, bad)
 
 

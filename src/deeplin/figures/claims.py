@@ -93,6 +93,11 @@ class Claim:
         return f"holds for {good}; not for {bad}"
 
     @property
+    def worst(self) -> str:
+        """Which of several parts `measured` is the number of."""
+        return f"worst of {len(self.parts)}: {self._worst()}" if len(self.parts) > 1 else ""
+
+    @property
     def tolerance(self) -> str:
         """The limits in words."""
         if math.isinf(self.lower):
@@ -111,6 +116,7 @@ class Claim:
             "part": self.part,
             **{k: v if math.isfinite(v) else None for k, v in limits.items()},
             "shown": number(self.measured),
+            "worst": self.worst,
             "tolerance": self.tolerance,
             "reason": self.reason,
             "explanation": self.explanation,

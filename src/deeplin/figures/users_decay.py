@@ -12,9 +12,17 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.setting import DATA_SEED, Setting
+from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
-from deeplin.figures.users_search import agreement, copies_beside, gaps, measured_rate, penalty
+from deeplin.figures.users_search import (
+    DATA_SETS,
+    LIGHT,
+    agreement,
+    copies_beside,
+    gaps,
+    measured_rate,
+    penalty,
+)
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit, run_key
@@ -34,15 +42,17 @@ class Decays:
     shares: tuple[float, ...]
     """λ/λ_c; two of them close to 1 on both sides show the jump."""
     steps: int
-    data_seed: int = DATA_SEED
+    data_seeds: tuple[int, ...] = DATA_SETS
+    """The first is drawn in full."""
     seed: int = 0
 
 
 def units(config: Decays) -> list[Unit]:
-    """One unit for each depth and weight decay."""
+    """One unit for each data set, depth and weight decay."""
     return [
-        Unit({"depth": depth, "share": share}, bucket=str(depth))
+        Unit({"data_seed": data_seed, "depth": depth, "share": share}, bucket=str(depth))
         for depth in config.depths
+        for data_seed in config.data_seeds
         for share in config.shares
     ]
 
@@ -50,14 +60,14 @@ def units(config: Decays) -> list[Unit]:
 def run_unit(config: Decays, unit: Unit) -> pd.DataFrame:
     """The exact and the measured rate; at the first weight decay also λ_c by training."""
     depth, share = unit.coordinates["depth"], unit.coordinates["share"]
-    problem = Setting(data_seed=config.data_seed).data.problem
+    problem = Setting(data_seed=unit.coordinates["data_seed"]).data.problem
     critical = critical_weight_decay(problem, depth)
     minimum = decayed_minimum(problem, depth, share * critical.value)
     exact = minimum.critical_learning_rate()
-    key = run_key(config.seed, depth=depth, share=share)
-    near = copies_beside(minimum.network, key)
+    near = copies_beside(minimum.network, run_key(config.seed, **unit.coordinates))
     first = share == config.shares[0]
     row = {
+        "data_seed": unit.coordinates["data_seed"],
         "depth": depth,
         "share": share,
         "decay": minimum.weight_decay,
@@ -98,30 +108,32 @@ def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
     return float(np.sqrt(low * high))
 
 
-def _across(config: Decays, table: Table, column: str) -> dict[str, float]:
-    """The rate just above λ_c over that just below, for each depth."""
+def _across(config: Decays, table: Table) -> pd.Series:
+    """The measured rate just above λ_c over that just below, for each data set and depth."""
     above = min(share for share in config.shares if share > 1)
     below = max(share for share in config.shares if share < 1)
-    rates = table.pivot_table(index="depth", columns="share", values=column)
-    return {f"depth {depth}": rates[above][depth] / rates[below][depth] for depth in config.depths}
+    rates = table.pivot_table(index=["data_seed", "depth"], columns="share", values="measured")
+    return rates[above] / rates[below]
 
 
 def claims(config: Decays, table: Table) -> list[Claim]:
     """X-9: the rate, the critical weight decay, the jump from depth 3 on, the limit λ → 0."""
-    jumps = _across(config, table, "measured")
-    deep = {name: jump for name, jump in jumps.items() if name != "depth 2"}
-    rows, by_depth = table.set_index(["depth", "share"]), table.set_index("depth")
+    jumps = _across(config, table)
+    two = jumps.index.get_level_values("depth") == 2
+    rows = table.set_index(["data_seed", "depth", "share"])
+    by_depth = table.set_index(["data_seed", "depth"])
     least = by_depth[by_depth["share"] == min(config.shares)]
     collapse = by_depth.dropna(subset=["measured_decay"])
+    each = "data set {}, L = {}"
     return [
         agreement(
             "With weight decay descent settles up to 2/S_λ (X-9): measured rate over the exact one",
-            parts("L = {}, λ = {} λ_c", rows["measured"] / rows["exact"]),
+            parts(each + ", λ = {} λ_c", rows["measured"] / rows["exact"]),
         ),
         Claim(
             "The zero network becomes the best one at λ_c: where training from w* stops being "
             "better than zero, over the exact λ_c",
-            parts("L = {}", collapse["measured_decay"] / collapse["critical_decay"]),
+            parts(each, collapse["measured_decay"] / collapse["critical_decay"]),
             lower=0.99,
             upper=1.01,
             name="critical weight decay",
@@ -130,14 +142,14 @@ def claims(config: Decays, table: Table) -> list[Claim]:
         Claim(
             "From depth 3 on the critical rate jumps at λ_c: measured rate just above over just "
             "below",
-            deep,
+            parts(each, jumps[~two]),
             lower=1.5,
             name="jump",
             reason="A smooth curve would change by about as much as λ, a few percent.",
         ),
         Claim(
             "At depth 2 it does not: measured rate just above λ_c over just below",
-            jumps.get("depth 2", np.nan),
+            parts(each, jumps[two]),
             lower=0.9,
             upper=1.1,
             name="no jump at depth 2",
@@ -145,7 +157,7 @@ def claims(config: Decays, table: Table) -> list[Claim]:
         ),
         Claim(
             "As λ → 0 the rate tends to 2/S_bal (X-3): measured rate at the smallest λ over it",
-            parts("L = {}", least["measured"] / least["balanced"]),
+            parts(each, least["measured"] / least["balanced"]),
             lower=0.95,
             upper=1.05,
             name="no decay",
@@ -156,21 +168,22 @@ def claims(config: Decays, table: Table) -> list[Claim]:
 
 def plot(config: Decays, table: Table, ax: Axes) -> None:
     """Exact curves and measured points against λ/λ_c, each depth relative to its 2/S_bal."""
-    problem = Setting(data_seed=config.data_seed).data.problem
+    first = config.data_seeds[0]
+    problem = Setting(data_seed=first).data.problem
     for index, depth in enumerate(config.depths):
         colour = COLOURS[index]
-        unit = 2 / balanced_sharpness(problem, depth)
-        critical = critical_weight_decay(problem, depth).value
         for low, high in ((min(config.shares), 1 - 1e-6), (1 + 1e-6, max(config.shares))):
-            grid = np.geomspace(low, high, 60)
-            exact = [
-                decayed_minimum(problem, depth, share * critical).critical_learning_rate()
-                for share in grid
-            ]
-            ax.plot(grid, np.array(exact) / unit, color=colour)
-        rows = table[table["depth"] == depth]
-        style: dict[str, Any] = {"color": colour, "marker": MARKERS[index], "linestyle": ""}
-        ax.plot(rows["share"], rows["measured"] / unit, label=f"depth {depth}", **style)
+            ax.plot(*_exact_curve(problem, depth, np.geomspace(low, high, 60)), color=colour)
+        style: dict[str, Any] = {"color": colour, "marker": MARKERS[index]}
+        for data_seed, rows in table[table["depth"] == depth].groupby("data_seed"):
+            shares, measured = rows["share"], rows["measured"] / rows["balanced"]
+            if data_seed == first:
+                ax.plot(shares, measured, linestyle="", label=f"depth {depth}", **style)
+                continue
+            for side in (shares < 1, shares > 1):
+                ax.plot(shares[side], measured[side], **(style | LIGHT))
+    others = f"{len(config.data_seeds) - 1} other data sets"
+    ax.plot([], [], color=INK, marker="o", label=others, **LIGHT)
     ax.axvline(1, color=INK, linestyle=":", linewidth=1)
     ax.loglog()
     ax.set(
@@ -180,7 +193,15 @@ def plot(config: Decays, table: Table, ax: Axes) -> None:
     legend_below(ax)
 
 
-DECAYS = Experiment("decays", Decays, units, run_unit, grid=("depths", "shares"))
+def _exact_curve(problem: Problem, depth: int, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """λ/λ_c, and the exact critical rate (X-9) over 2/S_bal."""
+    critical = critical_weight_decay(problem, depth).value
+    minima = [decayed_minimum(problem, depth, share * critical) for share in shares]
+    rates = np.array([minimum.critical_learning_rate() for minimum in minima])
+    return shares, rates * balanced_sharpness(problem, depth) / 2
+
+
+DECAYS = Experiment("decays", Decays, units, run_unit, grid=("depths", "shares", "data_seeds"))
 FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
 MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
 X_DECAY = Figure(
@@ -190,12 +211,13 @@ X_DECAY = Figure(
         Panel(
             "X-decay",
             "Critical learning rate with weight decay: exact (lines, X-9) and measured (points). "
-            "At λ_c the best network becomes the zero network; from depth 3 on this is a jump.",
+            "At λ_c the best network becomes the zero network; from depth 3 on this is a jump. "
+            "Judged on ten data sets (quick: three); one is drawn in full, the others lightly.",
             Study(
                 "users-decay",
                 DECAYS,
                 paper=Decays((2, 3, 4, 10), MANY, steps=10_000),
-                quick=Decays((2, 3, 4), FEW, steps=2_000),
+                quick=Decays((2, 3, 4), FEW, steps=2_000, data_seeds=DATA_SETS[:3]),
             ),
             plot,
             claims,
@@ -203,8 +225,8 @@ X_DECAY = Figure(
         ),
     ),
     printed="Not in the papers, which train without weight decay.",
-    as_run="The FM data set (n = 50, d = 5). Descent on R + λΣ‖W‖² from within 1e-4 of the global "
-    "minimiser, at eight rates at a time; a rate settles when the objective ends nearer to its "
-    "minimum than it began. λ_c again by training from w*: where the minimum reached stops being "
-    "better than the zero network.",
+    as_run="The FM data set and others of its recipe (n = 50, d = 5). Descent on R + λΣ‖W‖² "
+    "from within 1e-4 of the global minimiser, at eight rates at a time; a rate settles when the "
+    "objective ends nearer to its minimum than it began. λ_c again by training from w*: where the "
+    "minimum reached stops being better than the zero network.",
 )

@@ -9,12 +9,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim
+from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.setting import DATA_SEED, Setting
+from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
 from deeplin.figures.users_search import (
     CLOSE,
+    DATA_SETS,
+    LIGHT,
     agreement,
     copies_beside,
     gaps,
@@ -38,13 +40,14 @@ class RatePairs:
     """On each side, from 2^{-widest} to 2^{widest}."""
     steps: int
     widest: float = 3.0
-    data_seed: int = DATA_SEED
+    data_seeds: tuple[int, ...] = DATA_SETS
     seed: int = 0
 
 
 def pair_units(config: RatePairs) -> list[Unit]:
-    """One unit: all pairs are one batch."""
-    return [Unit({"pairs": config.points**2}, runs=config.points**2)]
+    """One unit for each data set: all pairs are one batch."""
+    pairs = config.points**2
+    return [Unit({"data_seed": seed, "pairs": pairs}, runs=pairs) for seed in config.data_seeds]
 
 
 def run_pairs(config: RatePairs, unit: Unit) -> pd.DataFrame:
@@ -52,13 +55,14 @@ def run_pairs(config: RatePairs, unit: Unit) -> pd.DataFrame:
 
     That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
     """
-    problem = Setting(data_seed=config.data_seed).data.problem
+    data_seed = unit.coordinates["data_seed"]
+    problem = Setting(data_seed=data_seed).data.problem
     flattest = minimal_sharpness(problem, 2)
     side = 2.0 ** np.linspace(-config.widest, config.widest, config.points)
     first, second = (axis.ravel() for axis in np.meshgrid(side, side, indexing="ij"))
     base = [np.asarray(weight) for weight in flattest.minimizer.weights]
     balance = (first / second)[:, None, None] ** 0.25
-    rng = np.random.default_rng(coordinate_words(config.seed, part="pairs"))
+    rng = np.random.default_rng(coordinate_words(config.seed, data_seed=data_seed, part="pairs"))
     starts = Network(
         [
             scale * weight + CLOSE * rng.normal(size=(len(first), *weight.shape))
@@ -68,25 +72,26 @@ def run_pairs(config: RatePairs, unit: Unit) -> pd.DataFrame:
     unit_rate = flattest.critical_learning_rate()
     run = gradient_descent(problem, starts, (unit_rate * first, unit_rate * second), config.steps)
     settled = gaps(problem, run.network) <= gaps(problem, starts)
-    return pd.DataFrame({"first": first, "second": second, "settled": settled})
+    columns = {"data_seed": data_seed, "first": first, "second": second, "settled": settled}
+    return pd.DataFrame(columns)
 
 
 def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
     """The border is where the geometric mean is 2/S_min, and nothing else."""
     mean = np.sqrt(table["first"] * table["second"])
-    below, above = table[mean < 1 / MARGIN], table[mean > MARGIN]
+    settled, seeds = table["settled"], table["data_seed"]
     largest = table[["first", "second"]].max(axis=1)
     return [
         Claim(
             "Descent settles wherever √(η_1η_2) is below 2/S_min (X-11): share of such pairs",
-            float(below["settled"].mean()),
+            parts("data set {}", settled[mean < 1 / MARGIN].groupby(seeds).mean()),
             lower=1.0,
             name="settles below",
             reason="All of them; pairs within 2% of the border are not counted.",
         ),
         Claim(
             "It settles nowhere above: share of such pairs that settle",
-            float(above["settled"].mean()),
+            parts("data set {}", settled[mean > MARGIN].groupby(seeds).mean()),
             upper=0.0,
             name="none above",
             reason="None; pairs within 2% of the border are not counted.",
@@ -94,7 +99,7 @@ def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
         Claim(
             "A single layer may have a far larger rate: largest rate of a layer in a pair that "
             "settles, over 2/S_min",
-            float(largest[table["settled"]].max()),
+            parts("data set {}", largest.where(settled).groupby(seeds).max()),
             lower=4.0,
             name="one large rate",
             reason="A rule about the largest rate or the arithmetic mean would stop below 2.",
@@ -103,11 +108,19 @@ def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
 
 
 def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
-    """The grid of pairs with the border √(η_1η_2) = 2/S_min."""
-    for index, (settled, label) in enumerate(((True, "settles"), (False, "does not settle"))):
-        rows = table[table["settled"] == settled]
-        style = {"marker": "os"[index], "s": 10 if settled else 6, "linewidths": 0}
-        ax.scatter(rows["first"], rows["second"], color=COLOURS[index], label=label, **style)
+    """The grid of pairs with the border √(η_1η_2) = 2/S_min; all data sets in one."""
+    pairs = table.groupby(["first", "second"], as_index=False)["settled"].mean()
+    share = pairs["settled"]
+    looks = (
+        (share == 1, "settles on every data set", {"marker": "o", "s": 10}),
+        (share == 0, "on none", {"marker": "s", "s": 6}),
+        ((share > 0) & (share < 1), "on some", {"marker": "^", "s": 14}),
+    )
+    for index, (which, label, style) in enumerate(looks):
+        rows = pairs[which]
+        if len(rows):
+            style = style | {"color": COLOURS[index], "linewidths": 0, "label": label}
+            ax.scatter(rows["first"], rows["second"], **style)
     ends = 2.0 ** np.array([-config.widest, config.widest])
     ax.plot(ends, 1 / ends, color=INK, label=r"$\sqrt{\eta_1\eta_2} = 2/S_{\min}$")
     ax.set_xscale("log", base=2)
@@ -129,14 +142,16 @@ class RateSpreads:
     draws: int
     steps: int
     depth: int = 4
-    data_seed: int = DATA_SEED
+    data_seeds: tuple[int, ...] = DATA_SETS
+    """The first is drawn in full."""
     seed: int = 0
 
 
 def spread_units(config: RateSpreads) -> list[Unit]:
-    """One unit for each draw."""
+    """One unit for each data set and draw."""
     return [
-        Unit({"spread": spread, "draw": draw})
+        Unit({"data_seed": data_seed, "spread": spread, "draw": draw})
+        for data_seed in config.data_seeds
         for spread in config.spreads
         for draw in range(config.draws)
     ]
@@ -145,7 +160,7 @@ def spread_units(config: RateSpreads) -> list[Unit]:
 def run_spread(config: RateSpreads, unit: Unit) -> pd.DataFrame:
     """The largest multiple of one set of rates that settles, by three of its means."""
     spread, L = unit.coordinates["spread"], config.depth
-    problem = Setting(data_seed=config.data_seed).data.problem
+    problem = Setting(data_seed=unit.coordinates["data_seed"]).data.problem
     flattest = minimal_sharpness(problem, L)
     exact = flattest.critical_learning_rate()
     rng = np.random.default_rng(coordinate_words(config.seed, **unit.coordinates))
@@ -156,8 +171,7 @@ def run_spread(config: RateSpreads, unit: Unit) -> pd.DataFrame:
     near = copies_beside(flattest.attaining(rates=shape), key)
     measured = measured_rate(settling(problem, near, config.steps, layers=shape), SEARCHED)
     row = {
-        "spread": spread,
-        "draw": unit.coordinates["draw"],
+        **unit.coordinates,
         "geometric": measured / exact,
         "arithmetic": measured * shape.mean() / exact,
         "largest": measured * shape.max() / exact,
@@ -167,15 +181,15 @@ def run_spread(config: RateSpreads, unit: Unit) -> pd.DataFrame:
 
 def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
     """The geometric mean is the same at every spread; the other means are not."""
-    by = table.groupby("spread")["geometric"]
+    by = table.groupby(["data_seed", "spread"])["geometric"]
     widest = table[table["spread"] == max(config.spreads)]
     return [
         agreement(
             "Some minimiser is stable exactly when the geometric mean of the rates is at most "
             f"2/S_min (X-11), depth {config.depth}: measured critical geometric mean over 2/S_min",
             {
-                f"{name}, spread {s:g}": value
-                for s, group in by
+                f"{name}, data set {data_seed}, spread {s:g}": value
+                for (data_seed, s), group in by
                 for name, value in (("least", group.min()), ("most", group.max()))
             },
             name="geometric mean",
@@ -183,7 +197,7 @@ def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
         Claim(
             "The arithmetic mean does not decide: its critical value over 2/S_min at the largest "
             "spread",
-            float(widest["arithmetic"].min()),
+            parts("data set {}", widest["arithmetic"].groupby(widest["data_seed"]).min()),
             lower=1.5,
             name="not the arithmetic mean",
             reason="It would be 1 if it did.",
@@ -198,8 +212,11 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
         ("arithmetic", "arithmetic mean"),
         ("geometric", "geometric mean"),
     )
+    first = table["data_seed"] == config.data_seeds[0]
     for index, (column, label) in enumerate(rows):
-        ax.plot(table["spread"], table[column], linestyle="", label=label, **look(2 - index))
+        style = look(2 - index, linestyle="")
+        ax.plot(table["spread"][~first], table[column][~first], **(style | LIGHT))
+        ax.plot(table["spread"][first], table[column][first], label=label, **style)
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
     ax.loglog()
     ax.set(
@@ -210,9 +227,9 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     legend_below(ax)
 
 
-RATE_PAIRS = Experiment("rate-pairs", RatePairs, pair_units, run_pairs)
+RATE_PAIRS = Experiment("rate-pairs", RatePairs, pair_units, run_pairs, grid=("data_seeds",))
 RATE_SPREADS = Experiment(
-    "rate-spreads", RateSpreads, spread_units, run_spread, grid=("spreads", "draws")
+    "rate-spreads", RateSpreads, spread_units, run_spread, grid=("spreads", "draws", "data_seeds")
 )
 X_LAYERS = Figure(
     "X-layers",
@@ -221,13 +238,13 @@ X_LAYERS = Figure(
         Panel(
             "X-layers",
             "Descent with one rate for each of two layers, beside the minimiser that is the "
-            "flattest for them: it settles exactly below the line on which the geometric mean is "
-            "2/S_min.",
+            "flattest for them, on ten data sets (quick: three): it settles exactly below the line "
+            "on which the geometric mean is 2/S_min.",
             Study(
                 "users-layers",
                 RATE_PAIRS,
                 paper=RatePairs(61, steps=20_000),
-                quick=RatePairs(25, steps=2_000),
+                quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
             ),
             plot_pairs,
             pair_claims,
@@ -237,12 +254,13 @@ X_LAYERS = Figure(
             "X-layers-spread",
             "Random rates for four layers, all multiplied until descent no longer settles: the "
             "geometric mean at which that happens does not depend on how different they are; the "
-            "arithmetic mean and the largest rate do.",
+            "arithmetic mean and the largest rate do. Judged on ten data sets (quick: three); one "
+            "is drawn in full, the others lightly.",
             Study(
                 "users-layers-spread",
                 RATE_SPREADS,
                 paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
-                quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000),
+                quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),
             ),
             plot_spread,
             spread_claims,
@@ -250,7 +268,7 @@ X_LAYERS = Figure(
         ),
     ),
     printed="Not in the papers, which have one rate for all layers.",
-    as_run="The FM data set (n = 50, d = 5). Each run starts within 1e-4 of the minimiser whose "
-    "Hessian, preconditioned by its rates, has the smallest largest eigenvalue; it settles when "
-    "the gap ends smaller than it began.",
+    as_run="The FM data set and others of its recipe (n = 50, d = 5). Each run starts within "
+    "1e-4 of the minimiser whose Hessian, preconditioned by its rates, has the smallest largest "
+    "eigenvalue; it settles when the gap ends smaller than it began.",
 )

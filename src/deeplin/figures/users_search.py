@@ -12,11 +12,15 @@ from jaxtyping import Array
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim
+from deeplin.figures.setting import DATA_SEED
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words
 from deeplin.training.critical_rate import SECTIONS, largest_settling, perturbed
 
+DATA_SETS = tuple(range(DATA_SEED, DATA_SEED + 10))
+"""That of the FM suite, which is drawn in full, and nine others of its recipe, drawn lightly."""
+LIGHT = {"alpha": 0.25, "linewidth": 0.8, "markersize": 2.5, "zorder": 0}
 Settles = Callable[[np.ndarray], np.ndarray]
 CLOSE = 1e-4
 """Size of the deviation from the minimiser: its square is far above rounding in the objective."""
