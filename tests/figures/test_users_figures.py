@@ -11,7 +11,7 @@ from deeplin.networks import Network
 from deeplin.problems import Problem
 
 SETS = (9, 10)
-BATCHES = users_batch.BatchSizes((1, 4, 20), 10, rounds=5, minimizers=3, data_seeds=SETS)
+BATCHES = users_batch.BatchSizes((1, 4, 20), 10, steps=5, minimizers=3, data_seeds=SETS)
 DECAYS = users_decay.Decays((2, 3), (1e-3, 0.98, 1.02), steps=10, data_seeds=SETS)
 OUTPUTS = users_outputs.Outputs((1, 2, 3), steps=10, minimizers=3)
 PAIRS = users_layers.RatePairs(5, steps=10, data_seeds=SETS)
@@ -146,5 +146,6 @@ def test_gaps_are_those_of_the_residuals():
 
 
 def test_selection_is_in_proportion_to_the_weights():
-    chosen = users_batch._selected(np.random.default_rng(0), np.array([1.0, 0.0, 3.0, 4.0]))
+    places = (0.3 + np.arange(4)) / 4
+    chosen = users_batch._selected(np.array([1.0, 0.0, 3.0, 4.0]), places)
     assert sorted(chosen.tolist()) in ([0, 2, 3, 3], [2, 2, 3, 3])

@@ -32,6 +32,8 @@ from deeplin.theory.minimizers import balanced_network
 SEARCHED = (0.01, 100.0)
 HALVINGS = 10
 """Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
+ROUNDING = 1e-12
+"""A network that has collapsed to zero is not better than zero, though its last digit may be."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,8 @@ def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
         middle = np.sqrt(low * high)
         run = gradient_descent(problem, start, rate, 4 * config.steps, weight_decay=middle)
         gained = problem.zero_gap - float(run.evidence["gap"])
-        better = gained > middle * float(penalty(run.network.with_batch())[0])
+        gained -= middle * float(penalty(run.network.with_batch())[0])
+        better = gained > ROUNDING * problem.zero_gap
         low, high = (middle, high) if better else (low, middle)
     return float(np.sqrt(low * high))
 
