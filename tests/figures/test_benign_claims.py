@@ -55,7 +55,7 @@ def test_claims_hold_on_data_that_follow_the_theory(config, claims):
     ]
 
 
-def test_at_beta_zero_only_the_printed_equality_fails():
+def test_of_the_claims_at_beta_zero_only_the_printed_equality_fails():
     failed = failing(last_layer_claims(BOTTOM, wide_table(BOTTOM)))
     assert len(failed) == 3  # beta = 0 is far from Θ_min in this table, in distance and in risk
     near = wide_table(BOTTOM).assign(distance=1e-9)
@@ -98,7 +98,7 @@ def test_descent_that_catapults_does_not_stand_for_flow():
     assert flow_claims(wide_table(TOP))[0].holds
 
 
-def test_growth_with_beta_can_fail():
+def test_the_claim_about_growth_with_beta_can_fail():
     table = wide_table(BOTTOM).assign(risk=lambda t: t["interpolant_risk"])
     assert any("grows with β²" in s for s in failing(last_layer_claims(BOTTOM, table)))
 
@@ -154,7 +154,7 @@ def test_relu_claims_fail_on_data_that_violate_them():
     assert {"asymmetry", "unaffected by β"} <= both
 
 
-def test_the_check_of_a_larger_step_fails_when_the_risk_differs():
+def test_the_claim_about_a_larger_step_fails_when_the_risk_differs():
     config = ReluSweep((0.0, 1e-3), (1.0,), learning_rate=1e-3, steps=10, checked=1)
     table = relu_table(config)
     true = table[table["alpha"] == 1e-3].assign(learning_rate=1e-4)

@@ -151,7 +151,7 @@ def test_runs_killed_by_the_catapult_are_counted_and_named(sweep_table):
     assert claim.parts["η = 0.2"] < plateau_claim(table).parts["η = 0.2"]  # they stay in the mean
 
 
-def test_residual_starts_must_be_better_conditioned(sweep_table):
+def test_the_claim_that_residual_starts_are_better_conditioned_can_fail(sweep_table):
     narrow = sweep_table.assign(initial_sharpness=20.0 + sweep_table["repetition"])
     assert conditioning_claim(narrow, sweep_table).verdict == "holds"
     assert conditioning_claim(sweep_table, sweep_table).verdict == "fails"

@@ -15,9 +15,9 @@ from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
 from deeplin.figures.users_search import (
+    AGREEMENT,
     DATA_SETS,
     LIGHT,
-    agreement,
     copies_beside,
     gaps,
     measured_rate,
@@ -129,9 +129,11 @@ def claims(config: Decays, table: Table) -> list[Claim]:
     collapse = by_depth.dropna(subset=["measured_decay"])
     each = "data set {}, L = {}"
     return [
-        agreement(
+        Claim(
             "With weight decay descent settles up to 2/S_λ (X-9): measured rate over the exact one",
             parts(each + ", λ = {} λ_c", rows["measured"] / rows["exact"]),
+            name="rate",
+            **AGREEMENT,
         ),
         Claim(
             "The zero network becomes the best one at λ_c: where training from w* stops being "

@@ -14,10 +14,10 @@ from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
 from deeplin.figures.users_search import (
+    AGREEMENT,
     CLOSE,
     DATA_SETS,
     LIGHT,
-    agreement,
     copies_beside,
     gaps,
     measured_rate,
@@ -95,6 +95,7 @@ def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
             upper=0.0,
             name="none above",
             reason="None; pairs within 2% of the border are not counted.",
+            known="K-30",
         ),
         Claim(
             "A single layer may have a far larger rate: largest rate of a layer in a pair that "
@@ -184,7 +185,7 @@ def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
     by = table.groupby(["data_seed", "spread"])["geometric"]
     widest = table[table["spread"] == max(config.spreads)]
     return [
-        agreement(
+        Claim(
             "Some minimiser is stable exactly when the geometric mean of the rates is at most "
             f"2/S_min (X-11), depth {config.depth}: measured critical geometric mean over 2/S_min",
             {
@@ -193,6 +194,7 @@ def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
                 for name, value in (("least", group.min()), ("most", group.max()))
             },
             name="geometric mean",
+            **AGREEMENT,
         ),
         Claim(
             "The arithmetic mean does not decide: its critical value over 2/S_min at the largest "

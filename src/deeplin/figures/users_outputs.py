@@ -13,7 +13,7 @@ from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.users_search import (
-    agreement,
+    AGREEMENT,
     copies_beside,
     measured_rate,
     other_minimizers,
@@ -89,9 +89,11 @@ def claims(config: Outputs, table: Table) -> list[Claim]:
     table = table.sort_values("outputs")
     rows, exact = table.set_index("outputs"), table["exact"].to_numpy()
     return [
-        agreement(
+        Claim(
             "With q outputs descent settles up to 2/S_min (X-7): measured rate over the exact one",
             parts("q = {}", rows["measured"] / rows["exact"]),
+            name="rate",
+            **AGREEMENT,
         ),
         Claim(
             "The network of X-7 attains S_min: |its sharpness over S_min − 1|",

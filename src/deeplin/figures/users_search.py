@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim
 from deeplin.figures.setting import DATA_SEED
 from deeplin.networks import Network
 from deeplin.problems import Problem
@@ -21,6 +20,12 @@ from deeplin.training.critical_rate import SECTIONS, largest_settling, perturbed
 DATA_SETS = tuple(range(DATA_SEED, DATA_SEED + 10))
 """That of the FM suite, which is drawn in full, and nine others of its recipe, drawn lightly."""
 LIGHT = {"alpha": 0.25, "linewidth": 0.8, "markersize": 2.5, "zorder": 0}
+AGREEMENT: dict[str, Any] = {
+    "lower": 0.98,
+    "upper": 1.01,
+    "reason": "The search stops at 0.5%, and finitely many steps cost as much again.",
+}
+"""Limits of a measured over an exact rate."""
 Settles = Callable[[np.ndarray], np.ndarray]
 CLOSE = 1e-4
 """Size of the deviation from the minimiser: its square is far above rounding in the objective."""
@@ -84,9 +89,3 @@ def other_minimizers(network: Network, seed: int, spreads: Any) -> list[Network]
             weights[k], weights[k + 1] = G @ weights[k], weights[k + 1] @ np.linalg.inv(G)
         found.append(Network(weights))
     return found
-
-
-def agreement(sentence: str, measured: Mapping[str, float], name: str = "rate") -> Claim:
-    """That measured over exact rates are 1, to what a search and finitely many steps can tell."""
-    reason = "The search stops at 0.5%, and finitely many steps cost as much again."
-    return Claim(sentence, measured, lower=0.98, upper=1.01, name=name, reason=reason)
