@@ -217,8 +217,11 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     first = table["data_seed"] == config.data_seeds[0]
     for index, (column, label) in enumerate(rows):
         style = look(2 - index, linestyle="")
-        ax.plot(table["spread"][~first], table[column][~first], **(style | LIGHT))
+        beside = 1.12 * table["spread"][~first]
+        ax.plot(beside, table[column][~first], **(style | LIGHT))
         ax.plot(table["spread"][first], table[column][first], label=label, **style)
+    others = f"{len(config.data_seeds) - 1} other data sets, beside"
+    ax.plot([], [], color=INK, marker="o", linestyle="", label=others, **LIGHT)
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
     ax.loglog()
     ax.set(
