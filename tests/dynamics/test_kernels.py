@@ -17,13 +17,15 @@ from numba import njit
 import deeplin as dl
 from deeplin.dynamics import lane_steps, relu_steps
 from deeplin.dynamics.descent import gradient_descent
-from deeplin.dynamics.lane_group import packed, unpacked
+from deeplin.dynamics.lane_group import Group, packed
 from deeplin.dynamics.objective import Ensemble, objective_of
-from deeplin.dynamics.state import Rules
+from deeplin.dynamics.recording import Recorder
+from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Method, Update
 from deeplin.kernels import rectified
 from deeplin.kernels.activations import activate, power_parts
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, store
+from deeplin.kernels.snapshots import Snapshots, look
 
 PRECISIONS = (np.float64, np.float32)
 
@@ -45,6 +47,11 @@ def powers(x, result):
 @njit
 def outside(values, low, high):
     return any_outside(load(values, 0), fill(values, low), fill(values, high))
+
+
+@njit
+def look_at(weights, values, lanes, snapshots, clock, due):
+    return look(weights, load(values, 0), lanes, snapshots, clock, due)
 
 
 # --- lanes and activations -----------------------------------------------------------------
@@ -106,16 +113,31 @@ def test_the_stopping_test_sees_any_lane_and_nan():
     batch=st.integers(1, 20),
     seed=st.integers(0, 99),
 )
-def test_packing_into_lanes_and_back_changes_nothing(sizes, batch, seed):
+def test_a_snapshot_of_lanes_is_what_was_packed_into_them(sizes, batch, seed):
     rng = np.random.default_rng(seed)
     layers = [rng.normal(size=(batch, m, n)) for n, m in pairwise(sizes)]
-    members = rng.permutation(batch)[: rng.integers(1, batch + 1)]
-    starts = range(0, len(members), LANES)
-    groups = [packed(tuple(layers), members[at : at + LANES]) for at in starts]
-    copies = unpacked(groups, members, [np.zeros_like(layer) for layer in layers])
-    for layer, copy in zip(layers, copies, strict=True):
-        np.testing.assert_array_equal(copy[members], layer[members])
-        assert np.count_nonzero(copy) == layer[members].size
+    members = rng.permutation(batch)[: rng.integers(1, min(LANES, batch) + 1)]
+    columns = packed(tuple(layer[members] for layer in layers))
+    rules = Rules(np.zeros(batch), np.full(batch, np.inf))
+    group = Group(dl.Network(layers), members, (columns, columns[:0]), rules)
+    idle, still = members[0], members[1:]
+    group.members[0] = -1
+    snapshots = Snapshots(
+        np.array([5, 9]), np.zeros(2 * columns.shape[0] * batch), np.zeros((2, batch))
+    )
+    values = np.arange(1.0, LANES + 1)[None]
+    assert look_at(group.now, values, group.lanes(), snapshots, 7, 1) == (False, 1)
+    assert look_at(group.now, values - 2, group.lanes(), snapshots, 9, 1) == (True, 1)
+    assert not snapshots.memory.any()
+    assert look_at(group.now, values, group.lanes(), snapshots, 9, 1) == (False, 2)
+    ends = np.cumsum([2 * layer.size for layer in layers])
+    for layer, part in zip(layers, np.split(snapshots.memory, ends[:-1]), strict=True):
+        first, second = part.reshape(2, *layer.shape)
+        np.testing.assert_array_equal(second[still], layer[still])
+        assert not first.any()
+        assert np.count_nonzero(second) == layer[still].size
+    np.testing.assert_array_equal(snapshots.values[1, still], values[0, 1 : len(members)])
+    assert snapshots.values[1, idle] == 0
 
 
 # --- kernels -------------------------------------------------------------------------------
@@ -197,7 +219,7 @@ def assert_follows_autodiff(problem, nets, dynamics=lane_steps.LaneSteps):
     rules = Rules(-never, np.full(2, 1e99))
     update = Update(Method(ensemble.layout), np.full((2, batch.depth), 0.01))
     steps = dynamics(objective_of(problem, batch), ensemble, rules, update)
-    after = steps.advance(steps.start(), 3)
+    after = drive(steps, steps.start(), [3], Recorder(ensemble, None))
     for member in range(2):
         weights = [np.asarray(weight)[member] for weight in batch.weights]
         readout = None if batch.readout is None else np.asarray(batch.readout)[member]

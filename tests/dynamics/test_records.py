@@ -28,6 +28,43 @@ def test_records_do_not_depend_on_how_many_are_measured_together(problem, nets, 
     assert whole["alignment"].shape == (21, 2, 1)
 
 
+EVERYTHING = {"momentum": 0.5, "nesterov": True, "weight_decay": 0.01, "batch_size": 4}
+
+
+@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "everything"])
+def test_every_record_is_where_a_run_of_so_many_steps_ends(options, rng, monkeypatch):
+    """Among goals reached and runs that diverge, at uneven stops, in several pieces."""
+    X = rng.normal(size=(20, 3))
+    Y = X @ rng.normal(size=(3, 2)) + 0.1 * rng.normal(size=(20, 2))
+    problem, keys = dl.Problem.from_data(X, Y), jax.random.split(jax.random.key(0), 19)
+    nets, rates = dl.initialize.gaussian(keys, (3, 4, 3, 2), 0.5), np.geomspace(0.01, 2, 19)
+    options = {"gap": 0.05, "key": keys if "batch_size" in options else None} | options
+    monkeypatch.setattr(recording, "TOGETHER", 4)
+    run = dl.gradient_descent(problem, nets, rates, 100, record_every=7, record="risk", **options)
+    assert set(run.status) == {"converged", "diverged", "stopped"}
+    assert set(run.records["step"] % 7) == {0, 2}
+    W1, W2, W3 = map(np.asarray, run.trajectory.weights)
+    risk = np.sum((X @ (W3 @ W2 @ W1).mT - Y) ** 2, axis=(-2, -1)) / 20
+    np.testing.assert_allclose(run.records["risk"], risk, rtol=1e-11)  # the sum of far larger terms
+    np.testing.assert_array_equal(W1[0], nets.weights[0])
+    for number in (1, 3, 4, 9, -1):
+        steps = int(run.records["step"][number])
+        alone = dl.gradient_descent(problem, nets, rates, steps, **options)
+        np.testing.assert_array_equal(alone.steps, np.minimum(run.steps, steps))
+        for ours, theirs in zip(run.trajectory[number].weights, alone.network.weights, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_a_run_that_is_lost_before_its_first_step_keeps_its_weights(problem, nets):
+    first, *others = nets.weights
+    nets = dl.Network([first.at[0].multiply(1e200), *others])
+    run = descend(problem, nets, ("risk",))
+    assert list(run.status) == ["diverged", "stopped"]
+    assert run.steps[0] == 0
+    np.testing.assert_array_equal(run.network.weights[0][0], nets.weights[0][0])
+    assert np.all(run.records["risk"][:, 0] == np.inf)
+
+
 def test_who_watches_is_told_each_record(problem, nets):
     told = []
     run = descend(problem, nets, ("risk",), watch=lambda step, row: told.append(row["risk"]))

@@ -28,7 +28,7 @@ from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
 from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.run import Run
-from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, drive
+from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, StopByStop, drive
 from deeplin.interrupt import hearing
 from deeplin.networks import Loss, Network, explained
 from deeplin.networks.products import imbalance
@@ -127,7 +127,7 @@ def gradient_flow(
     return _finish(flow, recorder, state, end)
 
 
-class FlowSteps:
+class FlowSteps(StopByStop):
     """Gradient flow of a batch, as a dynamics, and the solver it is on."""
 
     def __init__(self, problem, objective, ensemble: Ensemble, goal: float, solver: Solver):

@@ -17,7 +17,7 @@ from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, Stepwise
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, StopByStop
 from deeplin.dynamics.update import Numbers, Update
 
 _ONE_AT_A_TIME = threading.Lock()
@@ -45,7 +45,7 @@ class _Shared(NamedTuple):
     """The step of the first mini-batch at hand."""
 
 
-class JaxSteps(Stepwise):
+class JaxSteps(StopByStop):
     """Descent of a batch by any `Update`, as a dynamics."""
 
     def __init__(self, objective: Objective, ensemble: Ensemble, rules: Rules, update: Update):

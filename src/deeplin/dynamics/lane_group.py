@@ -1,4 +1,4 @@
-"""One lane of networks in training: packing, stopping, unpacking, around a compiled kernel."""
+"""One lane of networks in training: packing, stopping, snapshots, around a compiled kernel."""
 
 from __future__ import annotations
 
@@ -7,13 +7,62 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.dynamics.state import LOST, REACHED, RUNNING, Rules
+from deeplin.dynamics.state import LOST, REACHED, Observer, Rules, State
 from deeplin.kernels.lanes import LANES, zero_lanes
 from deeplin.kernels.moving import Lanes
+from deeplin.kernels.snapshots import Snapshots
 from deeplin.networks import Network
 
-EMPTY = -1
-"""Outcome of a lane without a network."""
+Columns = tuple[np.ndarray, np.ndarray]
+"""Weights and velocities (no rows without momentum), one column for each network."""
+
+
+class Path:
+    """The runs at each of several stops, and what has become of them since the first."""
+
+    def __init__(self, state: State, stops: np.ndarray, dtype: Any):
+        sizes = [len(stops) * layer.size for layer in state.weights]
+        memory = np.empty(sum(sizes), dtype)
+        self.values = np.empty((len(stops), len(state.steps)), dtype)
+        self.snapshots = Snapshots(stops, memory, self.values)
+        parts = zip(np.split(memory, np.cumsum(sizes[:-1])), state.weights, strict=True)
+        self.layers = [part.reshape(len(stops), *layer.shape) for part, layer in parts]
+        self.dtypes = [layer.dtype for layer in state.weights]
+        self.outcome, self.steps = np.array(state.outcome), np.array(state.steps)
+        still = ~state.running
+        self.values[:, still] = state.memory[still]
+        for layer, before in zip(self.layers, state.weights, strict=True):
+            layer[:, still] = before[still]
+
+    def leave(self, members: np.ndarray, rows: np.ndarray, values: np.ndarray, clock: int) -> None:
+        """Runs that stop at a step keep their weights, given in lanes, and values from there on."""
+        self.steps[members] = clock
+        first, start = np.searchsorted(self.snapshots.steps, clock), 0
+        self.values[first:, members] = values
+        for layer in self.layers:
+            _, _, m, n = layer.shape
+            layer[first:, members] = rows[start : start + m * n].reshape(n, m, -1).T
+            start += m * n
+
+    def tell(self, observer: Observer, whole: bool) -> State:
+        """Tell of each stop, up to the one at which no run is on its way; the state at the end.
+
+        The values are told if they are those of the `whole` data.
+        """
+        stops, last = self.snapshots.steps, np.max(self.steps)
+        pairs = zip(self.layers, self.dtypes, strict=True)
+        layers = [layer.astype(own, copy=False) for layer, own in pairs]
+        end = State(
+            tuple(layer[-1].copy() for layer in layers),
+            self.values[-1].copy(),
+            self.outcome,
+            self.steps,
+        )
+        count = len(stops) if np.any(end.running) else np.searchsorted(stops, last) + 1
+        weights = tuple(layer[:count] for layer in layers)
+        values = self.values[:count] if whole else None
+        observer.note_all(np.minimum(stops[:count], last), weights, values)
+        return end
 
 
 class Group:
@@ -22,90 +71,83 @@ class Group:
     Layers follow one another; entry (i, j) of a layer of shape m×n is row j·m + i of it.
     """
 
-    def __init__(self, network: Network, velocity: tuple, members: np.ndarray, rules: Rules):
-        self.members = members
+    def __init__(self, network: Network, members: np.ndarray, columns: Columns, rules: Rules):
+        count, dtype = len(members), columns[0].dtype
+        self.members = np.full(LANES, -1)
+        self.members[:count] = members
         self.widths = np.array(network.widths)
-        self.weights = packed(network.weights, members)
-        dtype, count = self.weights.dtype, len(members)
-        self.was, self.now = (zero_lanes(len(self.weights), dtype) for _ in range(2))
-        self.now[:] = self.weights
-        self.velocity = packed(velocity, members) if velocity else self.weights[:0].copy()
+        self.now, self.velocity = map(in_lanes, columns)
+        self.was = in_lanes(columns[0])
         self.readout = _readout(network, members)
-        self.rules = np.zeros((3, LANES), dtype)
-        self.rules[:2] = [[-np.inf], [np.inf]]
+        self.rules = np.full((4, LANES), np.inf, dtype)
+        self.rules[0] = -np.inf
         self.rules[:2, :count] = [np.asarray(values)[members] for values in rules]
         self.rates = np.zeros((network.depth, LANES), dtype)
         self.seeds = np.zeros(LANES, np.uint64)
-        self.outcome = np.full(LANES, EMPTY, np.int32)
-        self.outcome[:count] = RUNNING
-        self.steps = np.zeros(LANES, np.int32)
+
+    @property
+    def running(self) -> np.ndarray:
+        """Which lanes hold a network on its way."""
+        return self.members >= 0
 
     def give(self, rates: np.ndarray, seeds: np.ndarray | None) -> None:
         """The learning rate of each layer, (batch, layers), and the seeds of mini-batches."""
-        count = len(self.members)
-        self.rates[:, :count] = -rates[self.members].T
+        members = self.members[self.running]
+        self.rates[:, : len(members)] = -rates[members].T
         if seeds is not None:
-            self.seeds[:count] = seeds[self.members]
+            self.seeds[: len(members)] = seeds[members]
 
     def lanes(self) -> Lanes:
         """The networks as the kernels read them."""
         arrays = (self.now, self.was, self.velocity, self.readout, self.rates, self.rules)
-        return Lanes(*arrays, self.seeds, self.widths)
+        return Lanes(*arrays, self.seeds, self.members, self.widths)
 
-    def train(self, descend: Callable[..., int], clock: int, until: int) -> None:
-        """Call `descend(clock, until)` until every network has stopped or is at step `until`.
+    def train(self, descend: Callable[..., int], path: Path, clock: int, until: int) -> None:
+        """Call `descend` until every network has stopped or is at step `until`.
 
         The kernel returns where a value leaves (goal, ceiling]; the networks it concerns then
         leave their lanes and the others go on.
         """
-        while True:
-            began, clock = clock, descend(self, clock, until)
+        inside = False
+        while not inside and self.running.any():
+            began, clock = clock, descend(self, path.snapshots, clock, until)
             if (clock - began) % 2:  # the kernel swaps the two copies at every step
                 self.now, self.was = self.was, self.now
-            goal, ceiling, value = self.rules
-            running = self.outcome == RUNNING
-            inside = (abs(value) <= ceiling) & (value > goal)  # overflow may come out as −∞
-            if not inside[running].all():
-                diverged = running & ~(abs(value) <= ceiling)
-                reached = running & ~diverged & (value <= goal)
-                self._leave(reached, self.now, clock, REACHED)
-                self._leave(diverged, self.was, clock, LOST)
-            running = self.outcome == RUNNING
-            if clock == until or not running.any():
-                self.weights[:, running], self.steps[running] = self.now[:, running], clock
-                return
+            goal, ceiling, value, before = self.rules
+            diverged = self.running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
+            reached = self.running & ~diverged & (value <= goal)
+            inside = not (diverged | reached).any()
+            if not inside:
+                path.outcome[self.members[reached]] = REACHED
+                path.outcome[self.members[diverged]] = LOST
+                self._leave(reached, (self.now, value), path, clock)
+                self._leave(diverged, (self.was, before), path, clock)
+        path.steps[self.members[self.running]] = until
 
-    def _leave(self, lanes: np.ndarray, source: np.ndarray, clock: int, outcome: int) -> None:
-        """Take networks out, with the weights of `source`, and leave their lanes idle.
+    def _leave(self, lanes, kept: tuple[np.ndarray, np.ndarray], path: Path, clock: int) -> None:
+        """Take networks out, with the weights and values they keep, and leave their lanes idle.
 
         An idle lane (zero weights, zero rate) stays zero and no value stops it.
         """
-        self.weights[:, lanes] = source[:, lanes]
-        self.outcome[lanes], self.steps[lanes] = outcome, clock
+        path.leave(self.members[lanes], kept[0][:, lanes], kept[1][lanes], clock)
+        self.members[lanes] = -1
         for array in (self.now, self.was, self.velocity):
             array[:, lanes] = 0
         self.rules[:2, lanes] = [[-np.inf], [np.inf]]
         self.rates[:, lanes] = 0
 
 
-def packed(layers: tuple[Any, ...], members: np.ndarray) -> np.ndarray:
-    """Layers (batch, m, n) of the members as rows j·m + i, layer after layer, and lanes."""
-    rows = [np.asarray(layer)[members].T.reshape(-1, len(members)) for layer in layers]
-    array = zero_lanes(sum(map(len, rows)), rows[0].dtype)
-    array[:, : len(members)] = np.concatenate(rows)
+def packed(layers: tuple[Any, ...]) -> np.ndarray:
+    """Layers (batch, m, n) as rows j·m + i, layer after layer, and columns for the batch."""
+    rows = [np.asarray(layer).T.reshape(-1, len(layer)) for layer in layers]
+    return np.concatenate(rows, dtype=rows[0].dtype, casting="same_kind")
+
+
+def in_lanes(columns: np.ndarray) -> np.ndarray:
+    """Up to `LANES` columns, filled up with zeros."""
+    array = zero_lanes(len(columns), columns.dtype)
+    array[:, : columns.shape[1]] = columns
     return array
-
-
-def unpacked(groups: list[np.ndarray], members: np.ndarray, layers: Any) -> list[np.ndarray]:
-    """The layers with the lanes of all groups written to the places of their members."""
-    arrays, start = np.stack(groups), 0
-    after = [np.array(layer) for layer in layers]
-    for layer in after:
-        _, m, n = layer.shape
-        rows = arrays[:, start : start + m * n].reshape(len(groups), n, m, LANES)
-        layer[members] = rows.transpose(0, 3, 2, 1).reshape(-1, m, n)[: len(members)]
-        start += m * n
-    return after
 
 
 def _readout(network: Network, members: np.ndarray) -> np.ndarray:
@@ -113,4 +155,4 @@ def _readout(network: Network, members: np.ndarray) -> np.ndarray:
     if network.readout is None:
         identity = np.eye(network.outputs, dtype=network.weights[0].dtype).reshape(-1, 1)
         return np.repeat(identity, LANES, axis=1)
-    return packed((network.readout,), members)
+    return in_lanes(packed((np.asarray(network.readout)[members],)))

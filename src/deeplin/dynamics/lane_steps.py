@@ -1,26 +1,29 @@
 """Gradient descent in compiled kernels: the same steps as in JAX, faster.
 
-Networks are taken in groups of `LANES`, each group by one thread, without Python's lock.
+Networks are taken in groups of `LANES`, each group by one thread, without Python's lock, through
+many stops in one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 
-from deeplin.dynamics.lane_group import Group, unpacked
+from deeplin.dynamics.lane_group import Columns, Group, Path, packed
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import Pace, Rules, State, Stepwise
+from deeplin.dynamics.state import RUNNING, Observer, Pace, Rules, State
 from deeplin.dynamics.update import Update
-from deeplin.kernels.compiling import call, kernel_digest, thread_count
+from deeplin.interrupt import check_interrupt
+from deeplin.kernels.compiling import call, thread_count
 from deeplin.kernels.lanes import LANES, zero_lanes
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
 from deeplin.kernels.rows import BLOCK, Rows, Scratch, rows_kernel
+from deeplin.kernels.snapshots import Snapshots
 from deeplin.networks import Network
 
 UNROLLED = 8
@@ -29,10 +32,10 @@ UNROLLED = 8
 THREAD = 10**5
 """Multiplications of a group that are worth a task of their own (which costs about 20 µs)."""
 
-Descend = Callable[[Group, int, int], int]
+Descend = Callable[[Group, Snapshots, int, int], int]
 
 
-class LaneSteps(Stepwise):
+class LaneSteps:
     """Descent of a batch in compiled kernels, as a dynamics.
 
     The networks stay packed in their groups between calls. `unroll` allows a kernel with the width
@@ -52,37 +55,52 @@ class LaneSteps(Stepwise):
         kind = _linear if objective.has_gap else _rows
         square = _square(self.network) if unroll else 0
         self.descend = kind(objective, _orders(update, self.network), self.network, square)
-        self.groups: list[Group] = []
+        weights = packed(ensemble.weights)
+        columns = weights, np.zeros_like(weights if update.momentum else weights[:0])
+        self.groups = self._grouped(np.arange(ensemble.size), columns)
         rows = 1 if objective.has_gap else len(objective.data[0][0])
         self.numbers = rows * LANES * sum(layer[0].size for layer in ensemble.weights)
         self.pace = Pace(ensemble.numbers)
+        self.whole = objective.has_gap or update.batches is None
 
     def start(self) -> State:
         """The state before the first step."""
-        weights = tuple(map(np.asarray, self.ensemble.weights))
-        velocity = tuple(map(np.zeros_like, weights)) if self.update.momentum else ()
-        return State.start(weights, velocity)
+        values = np.full_like(self.rules.goal, np.nan)
+        return State.start(tuple(map(np.asarray, self.ensemble.weights)), values)
 
-    def advance(self, state: State, until: int) -> State:
-        """Take the running members to step `until`, or a piece of the way."""
-        running = np.flatnonzero(state.running)
-        clock = int(np.max(state.steps[running], initial=0))
-        until = self.pace.next(clock, until)
-        starts = range(0, len(running), LANES)
-        if len(starts) != len(self.groups):  # at first, and when networks that stopped left room
-            members = (running[at : at + LANES] for at in starts)
-            self.groups = [self._group(state, chosen) for chosen in members]
+    def travel(self, state: State, stops: Sequence[int], observer: Observer) -> State:
+        """Take the runs through the stops, until the last one or until all have stopped."""
+        path = Path(state, np.array(stops), self.groups[0].now.dtype)
+        clock = int(np.max(state.steps, where=state.running, initial=0))
+        while True:
+            began, clock = clock, self.pace.next(clock, stops[-1])
+            self._train(path, began, clock)
+            check_interrupt()
+            if clock == stops[-1] or not np.any(path.outcome == RUNNING):
+                return path.tell(observer, self.whole)
+
+    def _train(self, path: Path, clock: int, until: int) -> None:
+        """All groups from one step to another; first they close up where networks have left."""
+        members = np.concatenate([group.members for group in self.groups])
+        running = members >= 0
+        if np.sum(running) <= LANES * (len(self.groups) - 1):
+            arrays = zip(*((group.now, group.velocity) for group in self.groups), strict=True)
+            weights, velocity = (np.hstack(parts)[:, running] for parts in arrays)
+            self.groups = self._grouped(members[running], (weights, velocity))
         work = (until - clock) * self.numbers
         spread = _threads().map if len(self.groups) > 1 and work > THREAD else map
-        list(spread(lambda group: group.train(self.descend, clock, until), self.groups))
-        return _collect(state, self.groups)
+        list(spread(lambda group: group.train(self.descend, path, clock, until), self.groups))
 
-    def _group(self, state: State, members: np.ndarray) -> Group:
-        network = self.ensemble.tree(state.weights)
-        group = Group(network, state.memory, members, self.rules)
-        batches = self.update.batches
-        group.give(self.update.learning_rate, None if batches is None else batches.seeds)
-        return group
+    def _grouped(self, members: np.ndarray, columns: Columns) -> list[Group]:
+        """Networks in groups of `LANES`."""
+        groups, batches = [], self.update.batches
+        for first in range(0, len(members), LANES):
+            some = slice(first, first + LANES)
+            own = columns[0][:, some], columns[1][:, some]
+            group = Group(self.network, members[some], own, self.rules)
+            group.give(self.update.learning_rate, None if batches is None else batches.seeds)
+            groups.append(group)
+        return groups
 
 
 @cache
@@ -118,18 +136,19 @@ def _orders(update: Update, network: Network) -> _Orders:
 def _linear(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for linear networks with its data."""
     outputs, size = network.outputs, sum(network.widths)
-    kernel = linear_kernel(square, outputs == 1, orders.options, kernel_digest())
+    kernel = linear_kernel(square, outputs == 1, orders.options)
     arrays = [np.asarray(a) for a in (*objective.data[0][:2], *objective.data[1:])]
     dtype = arrays[0].dtype
     top = network.widths[-1]
     nothing = [np.zeros((0, 0), dtype)] * (4 - len(arrays))
     data = Quadratic(*arrays, *nothing)
 
-    def descend(group: Group, clock: int, until: int) -> int:
+    def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
         vectors = zero_lanes(3 * outputs * size, dtype)
         first = vectors.reshape(3, outputs, size, LANES)[0]
         first[:, -top:] = group.readout.reshape(outputs, -1, LANES)
-        return call(kernel, group.lanes(), data, orders.motion, vectors, clock, until)
+        lanes, motion = group.lanes(), orders.motion
+        return call(kernel, lanes, data, motion, vectors, snapshots, clock, until)
 
     return descend
 
@@ -141,10 +160,11 @@ def _rows(objective: Objective, orders: _Orders, network: Network, square: int) 
     data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
     total, widest = BLOCK * sum(network.widths), 2 * BLOCK * max(network.widths)
 
-    def descend(group: Group, clock: int, until: int) -> int:
+    def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
         counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
         scratch = Scratch(*(zero_lanes(count, inputs.dtype) for count in counts))
-        return call(kernel, group.lanes(), data, orders.motion, scratch, clock, until)
+        lanes, motion = group.lanes(), orders.motion
+        return call(kernel, lanes, data, motion, scratch, snapshots, clock, until)
 
     return descend
 
@@ -154,16 +174,3 @@ def _square(network: Network) -> int:
     widths = network.widths[1:-1] or network.widths[:1]
     common = max(set(widths), key=widths.count)
     return common if common <= UNROLLED else 0
-
-
-def _collect(state: State, groups: list[Group]) -> State:
-    """A new state with what the groups have become; all but the last have no empty lane."""
-    if not groups:
-        return state
-    outcome, steps = np.array(state.outcome), np.array(state.steps)
-    members = np.concatenate([group.members for group in groups])
-    outcome[members] = np.concatenate([group.outcome for group in groups])[: len(members)]
-    steps[members] = np.concatenate([group.steps for group in groups])[: len(members)]
-    weights = unpacked([group.weights for group in groups], members, state.weights)
-    velocity = unpacked([group.velocity for group in groups], members, state.memory)
-    return State(tuple(weights), tuple(velocity), outcome, steps)

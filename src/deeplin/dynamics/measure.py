@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -15,7 +15,7 @@ from jaxtyping import Array, PyTree
 from deeplin.checks import InputError, shown
 from deeplin.dynamics.flow_limit import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.state import State
+from deeplin.dynamics.recording import Piece
 from deeplin.kernels.singular_values import extreme_singular
 from deeplin.networks import Layout, Network, products
 from deeplin.sharpness import SharpnessTracker, spectrum_along
@@ -125,17 +125,18 @@ class Quantities:
         self.names = check_quantities(names, objective, self.initial)
         self.tracker = SharpnessTracker(problem)
 
-    def __call__(self, states: Sequence[State]) -> dict[str, np.ndarray]:
-        """One value of each quantity for each state and run."""
-        tree = self._records(states)
+    def __call__(self, piece: Piece) -> dict[str, np.ndarray]:
+        """One value of each quantity for each record and run."""
+        tree = self._records(piece.weights)
+        known = self._known(piece.values)
+        names = [name for name in self.names if name not in known]
         if self.objective.has_gap:  # NumPy, for any leading axes
-            found = measure(self.objective, tree, self.initial, self.names)
+            found = measure(self.objective, tree, self.initial, names)
         else:
-            rows = [
-                measure(self.objective, self.ensemble.tree(s.weights), self.initial, self.names)
-                for s in states
-            ]
+            trees = (self.ensemble.tree(weights) for weights in zip(*piece.weights, strict=True))
+            rows = [measure(self.objective, own, self.initial, names) for own in trees]
             found = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
+        found = known | found
         if "sharpness" in self.names:
             tracked = self.tracker.along(tree)
             found |= {"sharpness": tracked.value, "sharpness_error": tracked.error}
@@ -146,6 +147,14 @@ class Quantities:
         if "flow_sharpness" in self.names:
             found |= self._flow_sharpness(tree)
         return found | {name: self._own(function, tree) for name, function in self.own.items()}
+
+    def _known(self, values: np.ndarray | None) -> dict[str, np.ndarray]:
+        """Risk and gap, if they are asked for and the dynamics had them at hand."""
+        if values is None:
+            return {}
+        known = {"risk": values + self.objective.floor}
+        known |= {"gap": values} if self.objective.has_gap else {}
+        return {name: known[name] for name in self.names if name in known}
 
     def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
         """Sharpness at the end of the gradient flow from each state, with its error.
@@ -164,11 +173,10 @@ class Quantities:
         place = np.maximum.accumulate(place, axis=0)  # of the last state that was new
         return {"flow_sharpness": value[place], "flow_sharpness_error": error[place]}
 
-    def _records(self, states: Sequence[State]) -> PyTree:
-        """All states in one tree whose arrays have axes for states and runs."""
-        columns = zip(*(state.weights for state in states), strict=True)
-        moving = [np.stack([np.asarray(leaf) for leaf in leaves]) for leaves in columns]
-        still = [np.broadcast_to(leaf, (len(states), *leaf.shape)) for leaf in self.ensemble.fixed]
+    def _records(self, weights: tuple[np.ndarray, ...]) -> PyTree:
+        """All records in one tree whose arrays have axes for records and runs."""
+        count, moving = len(weights[0]), list(weights)
+        still = [np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in self.ensemble.fixed]
         if not self.ensemble.layout.network or self.own:
             moving, still = (list(map(jnp.asarray, part)) for part in (moving, still))
         return self.ensemble.layout.tree(tuple(moving), tuple(still))

@@ -6,7 +6,7 @@ products, the q forward products and a rank-q update. Every run may have its own
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.state import LOST, Pace, Rules, State, Stepwise
+from deeplin.dynamics.state import LOST, Pace, Rules, State, StopByStop
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
 from deeplin.kernels.lanes import LANES, zero_lanes
@@ -64,7 +64,7 @@ class Packed(NamedTuple):
         return cls(lanes, views)
 
 
-class OneByOne(Stepwise, ABC):
+class OneByOne(StopByStop):
     """Runs taken one after another, by threads, without Python's lock."""
 
     pace: Pace
@@ -157,7 +157,7 @@ class RankSteps(OneByOne):
         return Diagonal(outer, others[0], others[1], float(target.floor))
 
 
-class EigenSteps(Stepwise):
+class EigenSteps(StopByStop):
     """The same for networks on one problem in any coordinates: their inputs are turned and back.
 
     With A_1 = W_1Q, Q the eigenvectors of Σ̂, W_1(t) = W_1(0) + (A_1(t) − A_1(0))Qᵀ, because the

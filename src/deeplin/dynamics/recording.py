@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -13,8 +14,20 @@ from deeplin.dynamics.run import Records
 from deeplin.dynamics.state import State
 from deeplin.networks import Trajectory
 
-Measure = Callable[[Sequence[State]], Mapping[str, np.ndarray]]
-"""The quantities of several states, each with axes for states and runs first."""
+
+class Piece(NamedTuple):
+    """Some records that follow one another."""
+
+    weights: tuple[np.ndarray, ...]
+    """The trained arrays, with axes for records and runs first."""
+    memory: tuple[Any, ...] = ()
+    """What the dynamics carried besides at each record, if it says so."""
+    values: np.ndarray | None = None
+    """R − floor (see `Objective`), if the dynamics knows it."""
+
+
+Measure = Callable[[Piece], Mapping[str, np.ndarray]]
+"""The quantities of some records, each with axes for records and runs first."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
 """Told of every record: its step or time, and its quantities."""
 TOGETHER = 256
@@ -38,32 +51,48 @@ class Recorder:
         self.when: list[float] = []
         self.parts: list[Mapping[str, np.ndarray]] = []
         self.waiting: list[State] = []
-        self.snapshots: list[tuple] = []
+        self.kept: list[tuple[np.ndarray, ...]] = []
+
+    @property
+    def together(self) -> int:
+        """Records measured at a time."""
+        return TOGETHER if self.watch is None else 1
 
     def note(self, when: float, state: State) -> None:
-        """Take one record."""
+        """Take one record; it waits until there are enough to be measured."""
         if self.measure is None:
             return
         self.when.append(when)
         self.waiting.append(state)
-        if self.keep_weights:
-            self.snapshots.append(state.weights)
-        if self.watch is not None or len(self.waiting) == TOGETHER:
-            self._measure()
-        if self.watch is not None:
-            self.watch(when, {name: column[-1] for name, column in self.parts[-1].items()})
+        if len(self.waiting) == self.together:
+            self._measure_waiting()
 
-    def _measure(self) -> None:
-        """Measure the states that are waiting, all at once."""
-        if self.waiting and self.measure is not None:
-            self.parts.append(self.measure(self.waiting))
-        self.waiting = []
+    def note_all(self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: Any) -> None:
+        """Take several records, which are measured at once."""
+        if self.measure is not None:
+            self.when.extend(when.tolist())
+            self._measure(Piece(weights, values=values))
+
+    def _measure_waiting(self) -> None:
+        if self.waiting:
+            columns = zip(*(state.weights for state in self.waiting), strict=True)
+            weights = tuple(np.stack([np.asarray(leaf) for leaf in leaves]) for leaves in columns)
+            self._measure(Piece(weights, tuple(state.memory for state in self.waiting)))
+            self.waiting = []
+
+    def _measure(self, piece: Piece) -> None:
+        assert self.measure is not None
+        self.parts.append(self.measure(piece))
+        if self.keep_weights:
+            self.kept.append(piece.weights)
+        if self.watch is not None:
+            self.watch(self.when[-1], {name: part[-1] for name, part in self.parts[-1].items()})
 
     def records(self) -> Records:
         """All records as columns, without the batch axis for a single run."""
         if self.measure is None:
             return Records()
-        self._measure()
+        self._measure_waiting()
         member = 0 if self.ensemble.single else slice(None)
         columns = {
             name: np.concatenate([part[name][:, member] for part in self.parts])
@@ -71,14 +100,19 @@ class Recorder:
         }
         return Records({self.unit: np.array(self.when)} | columns)
 
+    def weights(self) -> tuple[np.ndarray, ...]:
+        """The trained arrays at each record, (records, batch, …)."""
+        self._measure_waiting()
+        one = len(self.kept) == 1
+        return self.kept[0] if one else tuple(map(np.concatenate, zip(*self.kept, strict=True)))
+
     def trajectory(self) -> Trajectory | None:
-        """The weights at each record."""
-        if not self.snapshots:
+        """The networks at each record."""
+        if self.measure is None or not self.keep_weights:
             return None
-        ensemble, count = self.ensemble, len(self.snapshots)
+        ensemble, count = self.ensemble, len(self.when)
         member = 0 if ensemble.single else slice(None)
-        columns = zip(*self.snapshots, strict=True)
-        moving = [np.stack([np.asarray(leaf)[member] for leaf in leaves]) for leaves in columns]
+        moving = [layer[:, member] for layer in self.weights()]
         still = [
             np.broadcast_to(np.asarray(leaf)[member], (count, *np.shape(leaf[member])))
             for leaf in ensemble.fixed

@@ -1,12 +1,14 @@
 """Where a batch of runs is, what it obeys, and the one loop that takes it further.
 
-Every dynamics is a `Dynamics`: something that takes a `State` towards a later step or time.
+Every dynamics is a `Dynamics`: something that takes a `State` through later steps or times.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -47,50 +49,66 @@ class State(NamedTuple):
         return cls(weights, memory, zeros, zeros)
 
 
-class Dynamics(Protocol):
-    """A way to move."""
-
-    def advance(self, state: State, until: Any) -> State:
-        """Take the runs on their way towards `until` (a step or a time), perhaps part of it."""
-        ...
-
-    def clock(self, state: State) -> Real[np.ndarray, " batch"]:
-        """The step or time each run has reached."""
-        ...
-
-
-class Stepwise:
-    """What moves by steps: its clock counts them."""
-
-    def clock(self, state: State) -> Int[np.ndarray, " batch"]:
-        """The step each run has reached."""
-        return np.asarray(state.steps)
-
-
 class Observer(Protocol):
     """Told where the runs are at each moment asked for."""
+
+    @property
+    def together(self) -> int:
+        """The most moments it is told of at a time."""
+        ...
 
     def note(self, when: float, state: State) -> None:
         """Look at the state."""
         ...
 
+    def note_all(self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: Any) -> None:
+        """Look at the weights and values of several moments, the first axis of every array."""
+        ...
+
+
+class Dynamics(Protocol):
+    """A way to move."""
+
+    def travel(self, state: State, stops: Sequence[Any], observer: Observer) -> State:
+        """Take the runs to each stop (a step or a time) and tell of it, until all have stopped."""
+        ...
+
 
 def drive(dynamics: Dynamics, state: State, stops: Iterable[float], observer: Observer) -> State:
-    """The loop of every dynamics: to each stop in turn, until the last one or until all stopped.
-
-    `advance` is called at least once for each stop, because that is where a run is checked
-    against its goal, and again while some run is short of it.
-    """
-    for stop in stops:
-        while True:
-            state = dynamics.advance(state, stop)
-            check_interrupt()
-            if not np.any(state.running & (dynamics.clock(state) < stop)):
-                break
-        observer.note(min(stop, np.max(dynamics.clock(state))), state)
-        if not np.any(state.running):
-            break
+    """The loop of every dynamics: through all stops, as many together as the observer takes."""
+    stops = iter(stops)
+    while np.any(state.running) and (some := list(islice(stops, observer.together))):
+        state = dynamics.travel(state, some, observer)
     return state
+
+
+class StopByStop(ABC):
+    """A dynamics that goes from one stop to the next."""
+
+    @abstractmethod
+    def advance(self, state: State, until: Any) -> State:
+        """Take the runs on their way towards `until` (a step or a time), perhaps part of it."""
+
+    def clock(self, state: State) -> Real[np.ndarray, " batch"]:
+        """The step or time each run has reached; here steps."""
+        return np.asarray(state.steps)
+
+    def travel(self, state: State, stops: Sequence[Any], observer: Observer) -> State:
+        """To each stop in turn, until the last one or until all stopped.
+
+        `advance` is called at least once for each stop, because that is where a run is checked
+        against its goal, and again while some run is short of it.
+        """
+        for stop in stops:
+            while True:
+                state = self.advance(state, stop)
+                check_interrupt()
+                if not np.any(state.running & (self.clock(state) < stop)):
+                    break
+            observer.note(min(stop, np.max(self.clock(state))), state)
+            if not np.any(state.running):
+                break
+        return state
 
 
 class Pace:

@@ -17,12 +17,12 @@ from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
 from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.rank_steps import RankSteps, Target
-from deeplin.dynamics.recording import Recorder, steps_to_record
+from deeplin.dynamics.rank_steps import Memory, RankSteps, Target
+from deeplin.dynamics.recording import Piece, Recorder, steps_to_record
 from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import DIVERGED, STATUS, Run
-from deeplin.dynamics.state import Rules, State, drive
+from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import check_momentum
 from deeplin.dynamics.wide_run import Layers, Simulation, UnstableStep, WideRun
 from deeplin.interrupt import hearing
@@ -130,9 +130,12 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
     rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * level)
     steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
 
-    def measure(states: Sequence[State]) -> dict[str, np.ndarray]:
-        memories = [state.memory for state in states]
-        return {name: np.stack([getattr(m, name) for m in memories]) for name in ("risk", "path")}
+    def measure(piece: Piece) -> dict[str, np.ndarray]:
+        memory: tuple[Memory, ...] = piece.memory
+        return {
+            "risk": np.stack([each.risk for each in memory]),
+            "path": np.stack([each.path for each in memory]),
+        }
 
     recorder = Recorder(ensemble, measure)
     stops = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
@@ -140,7 +143,8 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
     records = recorder.records()
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
     path = records["path"] * rates / n * np.sqrt(n)
-    made = Simulation(*cases[:3], records["step"], recorder.snapshots, records["risk"], path)
+    layers = list(zip(*recorder.weights(), strict=True))
+    made = Simulation(*cases[:3], records["step"], layers, records["risk"], path)
     return WideRun(
         made,
         status=made.one_or_all([STATUS[int(outcome)] for outcome in end.outcome]),

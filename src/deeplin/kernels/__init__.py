@@ -47,6 +47,12 @@ TABLE = (
         "descent, GELU",
     ),
     Kernel(
+        "weights and values of lanes at many steps of a descent, written where records are kept",
+        "snapshots",
+        "tests/dynamics/test_kernels.py::test_a_snapshot_of_lanes_is_what_was_packed_into_them",
+        "descent of 200 networks with risk and sharpness at every step, over tracking alone",
+    ),
+    Kernel(
         "momentum, weight decay, rates of layers and schedules, in lanes (at most 1.1 of plain)",
         "moving",
         "tests/dynamics/test_optimizers.py::test_every_option_is_a_plain_loop",

@@ -31,11 +31,11 @@ SUMS = {"reassoc", "contract"}
 """What the compiler may do to sums: take several terms at a time. NaN stays NaN."""
 
 
-def compiled(function: Callable[..., Any]) -> Any:
+def compiled(function: Callable[..., Any], sums: set[str] | bool = SUMS) -> Any:
     """Compile with numba; the result is kept on disk, in a folder for this code of all kernels.
 
     A kernel holds the code of those it calls, in whatever file: numba's cache would notice changes
-    of its own file only.
+    of its own file only. With `sums=False` sums are taken in the order they are written in.
     """
     import numba  # slow to import: only where kernels are used
 
@@ -43,7 +43,7 @@ def compiled(function: Callable[..., Any]) -> Any:
     folder = settings.CACHE_DIR
     settings.CACHE_DIR = folder or str(compile_cache_folder() / f"kernels-{kernel_digest()[:16]}")
     try:
-        options = {"nogil": True, "cache": True, "fastmath": SUMS, "error_model": "numpy"}
+        options = {"nogil": True, "cache": True, "fastmath": sums, "error_model": "numpy"}
         return numba.njit(**options)(function)
     finally:
         settings.CACHE_DIR = folder

@@ -19,8 +19,10 @@ import numpy as np
 from numba import njit
 
 from deeplin.kernels.batches import draw
-from deeplin.kernels.lanes import LANES, any_outside, fill, load, multiply_add, store
+from deeplin.kernels.compiling import compiled
+from deeplin.kernels.lanes import LANES, fill, load, multiply_add, store
 from deeplin.kernels.moving import Options, coefficients, moved, shrunk
+from deeplin.kernels.snapshots import look
 
 
 class Quadratic(NamedTuple):
@@ -52,32 +54,31 @@ class Place(NamedTuple):
 
 
 @cache
-def linear_kernel(square: int, single: bool, options: Options, sources: str):
+def linear_kernel(square: int, single: bool, options: Options):
     """The compiled function `descend` for square layers of one width (0: any)."""
     inertia, nesterov, decayed, stochastic = options
 
-    @njit(nogil=True, cache=True)
-    def descend(lanes, data, motion, vectors, clock, until):
+    def descend(lanes, data, motion, vectors, snapshots, clock, until):
         """Step until `until`, or until some value leaves (goal, ceiling]; return the step reached.
 
-        `lanes.rules` holds the rows goal, ceiling and receives the values R − R_min. The weights
-        W_t and W_{t−1} change places between `now` and `was` at every step.
+        `lanes.rules` holds the rows goal, ceiling and receives the values R − R_min, `snapshots`
+        what is due on the way. The weights W_t and W_{t−1} change places between `now` and `was`
+        at every step.
         """
-        assert sources  # in the closure, hence in the key of the cache on disk
         now, was, velocity, widths = lanes.now, lanes.was, lanes.velocity, lanes.widths
         outputs = 1 if single else data.optimum.shape[1]
         shape = Shape(len(vectors) // (3 * outputs), outputs, square)
-        goal, ceiling = load(lanes.rules, 0), load(lanes.rules, 1)
         difference = np.empty((len(data.covariance) + outputs, LANES), vectors.dtype)
         flags = (inertia, nesterov, decayed)
         if stochastic:
             batch = np.empty((LANES, motion.batch_size), np.int64)
             order, swaps = np.arange(len(data.inputs)), np.empty(motion.batch_size, np.int64)
+        due = np.searchsorted(snapshots.steps, clock)
         _pull_all(now, vectors, widths, shape)
         while True:
             value = _slope(vectors, difference, data, shape)
-            if clock == until or any_outside(value, goal, ceiling):
-                store(lanes.rules, 2, value)
+            outside, due = look(now, value, lanes, snapshots, clock, due)
+            if clock == until or outside:
                 return clock
             if stochastic:
                 for lane in range(LANES):
@@ -103,7 +104,7 @@ def linear_kernel(square: int, single: bool, options: Options, sources: str):
                 above -= n
             clock += 1
 
-    return descend
+    return compiled(descend, sums=False)
 
 
 @njit(nogil=True, forceinline=True)

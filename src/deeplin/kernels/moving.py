@@ -33,8 +33,10 @@ class Lanes(NamedTuple):
     rates: np.ndarray
     """−η of each layer."""
     rules: np.ndarray
-    """Rows goal, ceiling, value."""
+    """Rows goal, ceiling, value, and the value at the step before."""
     seeds: np.ndarray
+    members: np.ndarray
+    """The place of each network in the batch; −1 where a lane is idle."""
     widths: np.ndarray
 
 

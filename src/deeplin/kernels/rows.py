@@ -21,9 +21,10 @@ from numba import njit
 from deeplin.kernels.activations import activate
 from deeplin.kernels.batches import draw
 from deeplin.kernels.compiling import compiled
-from deeplin.kernels.lanes import LANES, any_outside, fill, load, multiply_add, store
+from deeplin.kernels.lanes import LANES, fill, load, multiply_add, store
 from deeplin.kernels.moving import Options, coefficients, moved, shrunk
 from deeplin.kernels.products import ROWS, add_outer, apply_layer, pull_back
+from deeplin.kernels.snapshots import look
 
 BLOCK = 2 * ROWS
 """Rows of the data taken together; the last block may have `ROWS`."""
@@ -65,18 +66,19 @@ def rows_kernel(square: int, smooth: bool, options: Options):
     size = (0,) * square  # its length is part of its type
 
     @compiled
-    def descend(lanes, data, motion, scratch, clock, until):
+    def descend(lanes, data, motion, scratch, snapshots, clock, until):
         """Step until `until`, or until some value leaves (goal, ceiling]; return the step reached.
 
-        `lanes.rules` holds the rows goal, ceiling and receives the values R. The weights W_t and
-        W_{t−1} change places between `now` and `was` at every step.
+        `lanes.rules` holds the rows goal, ceiling and receives the values R, `snapshots` what is
+        due on the way. The weights W_t and W_{t−1} change places between `now` and `was` at every
+        step.
         """
         now, was, velocity, widths = lanes.now, lanes.was, lanes.velocity, lanes.widths
-        goal, ceiling = load(lanes.rules, 0), load(lanes.rules, 1)
         n = motion.batch_size if stochastic else len(data.inputs)
         batch = np.empty((LANES, n), np.int64)
         order, swaps = np.arange(len(data.inputs)), np.empty(n, np.int64)
         flags = (inertia, nesterov, decayed)
+        due = np.searchsorted(snapshots.steps, clock)
         while True:
             scratch.gradient[:] = 0.0
             value = fill(now, 0.0)
@@ -96,8 +98,8 @@ def rows_kernel(square: int, smooth: bool, options: Options):
             if stochastic and data.whole:
                 value = _risk(now, data, scratch, lanes.readout, widths, (size, smooth))
             value = value / fill(value, len(data.inputs) if data.whole else n)
-            if clock == until or any_outside(value, goal, ceiling):
-                store(lanes.rules, 2, value)
+            outside, due = look(now, value, lanes, snapshots, clock, due)
+            if clock == until or outside:
                 return clock
             factor = (motion.schedule[clock] if len(motion.schedule) else 1.0) * 2.0 / n
             now, was = was, now
