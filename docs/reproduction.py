@@ -101,8 +101,8 @@ def page(outcomes, claims, note):
                 notes = " ".join(filter(None, [part, claim["explanation"], known]))
                 sentence = f"{claim['sentence']}. {notes}".strip().replace("|", "\\|")
                 limit = f"{claim['tolerance']}: {claim['reason']}".replace("|", "\\|")
-                shown = f"{claim['shown']} ({claim['worst']})" if claim["worst"] else claim["shown"]
-                yield f"| {claim['verdict']} | {sentence} | {shown} | {limit} |"
+                worst = f" ({claim['worst']})" if claim.get("worst") else ""
+                yield f"| {claim['verdict']} | {sentence} | {claim['shown']}{worst} | {limit} |"
     yield ""
     yield "## Known failures { #known }"
     yield ""

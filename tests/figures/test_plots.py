@@ -6,7 +6,7 @@ from grids import grid
 
 from deeplin.figures import fm_1, fm_2, fm_6, talk_log
 from deeplin.figures.critical_rates import STARTS, plot_thresholds
-from deeplin.figures.scale_sweep import plot_distance, plot_divergence, plot_sharpness
+from deeplin.figures.scale_sweep import FLOOR, plot_distance, plot_divergence, plot_sharpness
 from deeplin.figures.style import COLOURS, draw, save
 from deeplin.figures.trajectories import plot_alignment, plot_conservation, plot_training
 
@@ -56,6 +56,15 @@ def test_generalization_is_a_dot_for_each_run_and_a_line(
     assert "slope" in legend(ax)[0]
 
 
+def test_of_many_data_sets_the_flattest_and_the_steepest_relation_are_named(ax):
+    table = grid(data_seed=(1, 2, 3), sharpness=(1.0, 10.0, 100.0, 1000.0), risk=(0.0,))
+    slope = table["data_seed"].map({1: 0.3, 2: 0.1, 3: 0.2})
+    table = table.assign(status="stopped", test_risk=table["sharpness"] ** slope)
+    fm_6.plot_relation(None, table, ax)
+    names = ["2: 0.10 (1.00)", "1: 0.30 (1.00)", "the others, between", "published: 0.42"]
+    assert legend(ax) == names
+
+
 @pytest.fixture
 def training():
     config = fm_1.TRAINING.presets["quick"]
@@ -74,6 +83,12 @@ def test_a_training_shows_one_run_on_two_axes(ax, training):
     flattest = config.setting.flattest
     expected = {2 / 0.1, flattest.exact, config.setting.upper_bound}
     assert expected <= levels(right)
+
+
+def test_rounding_is_not_drawn(ax, training):
+    config, table = training
+    plot_training(config, table.assign(distance=1e-32), ax, learning_rate=0.1)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), FLOOR)
 
 
 @pytest.mark.parametrize("plot", [plot_conservation, plot_alignment])

@@ -137,6 +137,17 @@ def test_text_is_escaped(report):
     assert "<script>" not in render([outcome])
 
 
+def test_the_worst_part_is_named_and_reports_from_before_it_was_are_shown(report):
+    outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
+    for panel in outcome["panels"]:
+        panel["picture"] = ""
+    first = outcome["panels"][0]["claims"][0]
+    first["worst"] = "worst of 3: data set 12"
+    assert first["worst"] in render([outcome])
+    del first["worst"]
+    assert first["shown"] in render([outcome])
+
+
 def test_pictures_inside_the_page_have_their_own_ids_and_follow_its_colours():
     svg = '<?xml?><svg width="1pt" height="2pt" viewBox="0 0 1 2"><metadata>m</metadata>'
     svg += '<g id="a" style="fill: #1F2328"/><use href="#a" clip-path="url(#b)"/></svg>'

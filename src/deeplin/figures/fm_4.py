@@ -43,7 +43,8 @@ FM_4 = Figure(
             "Squared distance of the trained network to the empirical risk minimiser.",
             "Sharpness at initialisation and after training. Dashed: 2/η. Dotted: the exact S_min "
             "with the printed lower bound just below it.",
-            "One training with η = 0.02 from s = 0.5: it does not meet the edge of stability.",
+            "One training with η = 0.02 from s = 0.5: it does not meet the edge of stability. "
+            "Squared distances below 1e-15 are rounding.",
             "The same with η = 0.1: it enters the edge of stability (every fifth step).",
         ),
         (SWEEP, CRITICAL, TRAINING, EVERYWHERE),

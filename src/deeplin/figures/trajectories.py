@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import POSITIVE, Claim, number, parts
 from deeplin.figures.figure import Table
-from deeplin.figures.scale_sweep import SAME
+from deeplin.figures.scale_sweep import FLOOR, SAME
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import COLOURS, INK, QUIET, look, plain_numbers
@@ -106,7 +106,8 @@ def plot_training(
     right = ax.twinx()
     right.spines["right"].set_visible(True)
     distance, sharp = COLOURS[0], COLOURS[1]
-    ax.plot(run["step"], run["distance"], color=distance)
+    ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=distance)
+    ax.margins(y=0.12)  # at its floor it would hide the line of S_min
     right.plot(run["step"], run["sharpness"], color=sharp)
     flattest = config.setting.flattest
     level = {"linewidth": 1, "zorder": 1}
