@@ -97,6 +97,16 @@ def test_draws_do_not_depend_on_how_keys_are_batched():
         np.testing.assert_array_equal(whole.weights[layer], joined)
 
 
+@pytest.mark.parametrize("one", [key, jax.random.PRNGKey(3), jax.random.key(3, impl="rbg")])
+def test_a_single_draw_is_that_of_the_split_keys_and_of_a_batch(one):
+    alone = initialize.gaussian(one, (3, 2, 1), 0.3)
+    many = initialize.gaussian(one[None], (3, 2, 1), 0.3)
+    for k, layer_key in enumerate(jax.random.split(one, 2)):
+        entries = 0.3 * jax.random.normal(layer_key, (alone.weights[k].size,))
+        np.testing.assert_array_equal(np.ravel(alone.weights[k]), entries)
+        np.testing.assert_array_equal(alone.weights[k], many.weights[k][0])
+
+
 def test_old_style_keys_and_vmap_work_too():
     old = initialize.gaussian(jax.random.PRNGKey(0), (3, 2), 1.0)
     assert old.batch is None

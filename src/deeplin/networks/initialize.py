@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +36,7 @@ def gaussian(
     shapes = _shapes(widths)
 
     def draw(key, scale):
-        keys = jax.random.split(key, len(shapes))
+        keys = _split(key, len(shapes))
         return tuple(
             scale * standard_normal(k, shape) for k, shape in zip(keys, shapes, strict=True)
         )
@@ -65,7 +66,7 @@ def residual(
     d, L = whole_number("width", width), whole_number("depth", depth)
 
     def draw(key, scale):
-        noise = standard_normal(key, (L, d, d)) * (scale / np.sqrt(L * d))
+        noise = standard_normal(key, (L, d, d)) * (scale / math.sqrt(L * d))
         return tuple(jnp.eye(d) + noise[k] for k in range(L))
 
     return Network(_draw(draw, key, scale, zero_allowed=True), readout)
@@ -118,7 +119,7 @@ def identity_middle(
     b = positive_number("beta", beta, zero_allowed=True)
 
     def draw(key, _):
-        first, last = jax.random.split(key)
+        first, last = _split(key, 2)
         middle = (jnp.eye(m),) * (L - 2)
         return (a * standard_normal(first, (m, d)), *middle, b * standard_normal(last, (q, m)))
 
@@ -135,15 +136,28 @@ def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
     return Network([eye[:, :d], *([eye] * (L - 2)), eye[d:]])
 
 
-def standard_normal(key: Array, shape: tuple[int, ...]) -> Array:
+def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
     """I.i.d. N(0, 1) entries, those of `jax.random.normal`.
 
     Entry i depends on the key and on i alone, so that a draw is the beginning of any longer one:
     a few lengths are compiled for all shapes, which otherwise costs a second for a new network.
+    Cut and reshaped in NumPy, which compiles nothing, unless JAX is tracing.
     """
     size = math.prod(shape)
     length = next((n for n in (64, 256, 1024, 4096, 16384) if n >= size), size)
-    return jax.random.normal(key, (length,))[:size].reshape(shape)
+    drawn: Any = jax.random.normal(key, (length,))
+    return (drawn if isinstance(drawn, Tracer) else np.asarray(drawn))[:size].reshape(shape)
+
+
+def _split(key: Array, count: int) -> Iterable[Array]:
+    """The keys of `jax.random.split`: number i of them is also `fold_in(key, i)`.
+
+    That is one program for all counts; JAX's own generator only, as it is set up by default.
+    """
+    alike = jax.config.jax_threefry_partitionable and str(key.dtype) in ("key<fry>", "uint32")  # pyright: ignore[reportAttributeAccessIssue]
+    if isinstance(key, Tracer) or not alike:
+        return jax.random.split(key, count)
+    return [jax.random.fold_in(key, i) for i in range(count)]
 
 
 def _shapes(widths: Iterable[int]) -> list[tuple[int, int]]:
@@ -174,17 +188,17 @@ def _draw(draw, key: Array, scale: ArrayLike, *, zero_allowed: bool = False) -> 
         for value in np.ravel(finite_array("scale", scale, (0, 1))):
             positive_number("scale", value, zero_allowed=zero_allowed)
     single = _key_dimensions(key)
-    scale = jnp.asarray(scale, dtype=float)
-    if key.ndim == single and scale.ndim == 0:
-        return draw(key, scale)
+    arrays: Any = jnp if isinstance(scale, Tracer) else np  # NumPy compiles nothing
+    scales: Array = arrays.asarray(scale, dtype=jax.dtypes.canonicalize_dtype(float))
+    if key.ndim == single and scales.ndim == 0:
+        return draw(key, scales)
     if key.ndim == single:
         raise InputError(
-            f"scale has shape {scale.shape} but there is one key; pass one key for each scale: "
+            f"scale has shape {scales.shape} but there is one key; pass one key for each scale: "
             "jax.random.split(key, len(scale))."
         )
-    if scale.ndim and scale.shape != key.shape[:1]:
+    if scales.ndim and scales.shape != key.shape[:1]:
         raise InputError(
-            f"scale has shape {scale.shape} for {key.shape[0]} keys; pass one scale for each key."
+            f"scale has shape {scales.shape} for {key.shape[0]} keys; pass one scale for each key."
         )
-    scale = jnp.broadcast_to(scale, key.shape[:1])
-    return jax.vmap(draw)(key, scale)
+    return jax.vmap(draw)(key, jnp.broadcast_to(scales, key.shape[:1]))
