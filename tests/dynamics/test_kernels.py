@@ -23,7 +23,7 @@ from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Method, Update
 from deeplin.kernels import rectified
-from deeplin.kernels.activations import activate, power_parts
+from deeplin.kernels.activations import activate, power_parts, power_terms
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, store
 from deeplin.kernels.snapshots import Snapshots, look
 
@@ -40,7 +40,7 @@ def lanes_of(values, dtype):
 @njit
 def powers(x, result):
     for row in range(len(x)):
-        above, below = power_parts(load(x, row))
+        above, below = power_parts(*power_terms(load(x, row)))
         store(result, row, above / below)
 
 
