@@ -111,6 +111,7 @@ def claims(config: Life, table: Table) -> list[Claim]:
             lower=1.0,
             name="sharpens",
             reason="More than at the start.",
+            known="K-31",
         ),
         on_data_sets(
             "Below the critical rate descent settles below the edge: sharpness at the end over 2/η",

@@ -181,7 +181,7 @@ def rate_claims(config: DepthSweep, table: Table) -> list[Claim]:
             upper=0.02,
             name="fails above",
             reason="One of fifty may pass by chance.",
-            known="K-13",
+            known="K-30",
         ),
     ]
 
