@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.dynamics import recording
 from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along, tracking
 
 WIDTHS = (5, 5, 5, 5, 1)
@@ -160,15 +161,36 @@ def test_records_before_the_look_that_finds_a_crossing_are_corrected(decoupled):
     np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
 
 
-def test_an_eigenvalue_found_late_in_a_symmetric_run_is_followed_back():
+@pytest.fixture
+def symmetric():
     """Balanced weights on white inputs keep a symmetry, and eigenvectors share no coordinate."""
     direction = np.full(5, 1 / np.sqrt(5))
     problem = dl.Problem.from_moments(np.eye(5), 2 * direction, 4.0, samples=5)
-    start = dl.initialize.rank_one(0.6 * direction, 4)
+    return problem, dl.initialize.rank_one(0.6 * direction, 4)
+
+
+def test_an_eigenvalue_found_late_in_a_symmetric_run_is_followed_back(symmetric):
+    problem, start = symmetric
     run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record=("risk",))
     found = sharpness_along(problem, run.trajectory)
     oracle = sharpness(problem, run.trajectory.stacked, method="dense").value
     np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
+
+
+def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
+    problem, start = symmetric
+    monkeypatch.setattr(recording, "TOGETHER", 6)
+    run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record="sharpness")
+    whole = sharpness_along(problem, run.trajectory)
+    np.testing.assert_array_equal(run.records["sharpness"], whole.value)
+    tracker = SharpnessTracker(problem)
+    records = jax.tree.map(lambda weight: weight[:, None], run.trajectory.stacked)
+    before = tracker.along(jax.tree.map(lambda weight: weight[:6], records))
+    early = before.value[:, 0].copy()
+    after = tracker.along(jax.tree.map(lambda weight: weight[6:], records))
+    assert list(early != before.value[:, 0]) == [False, False, True, True, True, True]
+    for name, both in zip(whole._fields, zip(before, after, strict=True), strict=True):
+        np.testing.assert_array_equal(np.concatenate(both)[:, 0], getattr(whole, name))
 
 
 def test_a_trajectory_in_pieces_is_followed_like_the_whole(problem, trajectory):

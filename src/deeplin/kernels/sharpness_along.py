@@ -103,11 +103,13 @@ def room(widths, like, node):
 
 
 @compiled
-def along(layers, data, accuracy, clock, state, groups, found):
-    """Follow the groups (first, one past the last) through all records.
+def along(pieces, data, accuracy, clock, state, groups):
+    """Follow the groups (first, one past the last) through all records of a piece.
 
+    `pieces` is this one and the one before, which may be corrected, each with what was found in it;
     `data` is 2Σ̂ and w*, `accuracy` the tolerance and `far` of a `Plan`.
     """
+    (layers, found), (_, earlier) = pieces
     (curvature, optimum), (tolerance, far) = data, accuracy
     buffers, scratch = room(layers.widths, state[0][0, 0, 0], state[1][0])
     network = FlatNetwork(layers.widths, buffers[0], curvature)
@@ -121,31 +123,45 @@ def along(layers, data, accuracy, clock, state, groups, found):
             plan = plan_of(clock + t, tolerance, far)
             follow(network, buffers[1], optimum, plan, one, scratch)
             late[:] = True
+            count(found, t, first, one, late)
             write(found, t, first, one, late)
+            last = found[0][t - 1] if t > 0 else earlier[0][-1] if len(earlier[0]) else found[0][0]
             for lane in range(len(late)):
                 b = first + lane
-                jumped = t > 0 and found[0][t, b] > JUMP * found[0][t - 1, b]
+                jumped = found[0][t, b] > JUMP * last[b]
                 late[lane] = jumped or one[3].reshape(at.NUMBERS, -1)[at.FOUND, lane] > 0
             # What overtook before this record: go back with it to where it did.
             back = one
             if np.any(late):
                 back = (one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy())
-            before, least = t, max(t - 2 * at.LOOK_EVERY, 0)
+            before, least = t, max(t - 2 * at.LOOK_EVERY, -len(earlier[0]))
             while np.any(late) and before > least:
                 before -= 1
-                take(layers, before, first, buffers)
+                there, known = pieces[0] if before >= 0 else pieces[1]
+                record = before % len(known[0])
+                take(there, record, first, buffers)
                 plan = Plan(tolerance, 0.0, False, 0)
                 follow(network, buffers[1], optimum, plan, back, scratch)
+                count(known, record, first, back, late)
                 for lane in range(len(late)):
                     higher = back[3].reshape(at.NUMBERS, -1)[at.VALUE, lane]
-                    late[lane] = late[lane] and higher > found[0][before, first + lane]
-                write(found, before, first, back, late)
+                    late[lane] = late[lane] and higher > known[0][record, first + lane]
+                write(known, record, first, back, late)
+
+
+@compiled
+def count(found, record, first, one, chosen):
+    """The products that were needed at a record for the chosen networks of a group."""
+    for lane in range(len(chosen)):
+        if chosen[lane]:
+            numbers = one[3].reshape(at.NUMBERS, -1)
+            found[2][record, first + lane] += int(numbers[at.PRODUCTS, lane])
 
 
 @compiled
 def write(found, record, first, one, chosen):
     """What was found at a record, for the chosen networks of a group."""
-    value, error, products = found
+    value, error, _ = found
     places, numbers = one[0], one[3].reshape(at.NUMBERS, -1)
     rounding = 8 * np.finfo(places.dtype).eps * np.sqrt(places.shape[2]) / LEAST
     for lane in range(len(chosen)):
@@ -153,4 +169,3 @@ def write(found, record, first, one, chosen):
             b = first + lane
             value[record, b] = numbers[at.VALUE, lane]
             error[record, b] = numbers[at.RESIDUAL, lane] + rounding * numbers[at.SCALE, lane]
-            products[record, b] += int(numbers[at.PRODUCTS, lane])

@@ -186,12 +186,18 @@ def _with_second_axis(tree: Any) -> Any:
 
 
 class _Networks:
-    """Follows linear networks with one output through their records, in compiled code alone."""
+    """Follows linear networks with one output through their records, in compiled code alone.
+
+    The piece of records before the last call is kept, with what was found there: an eigenvalue
+    that is found late is followed back into it, and its arrays are corrected where they are.
+    """
 
     def __init__(self, problem: Problem, tolerance: float):
         self.problem, self.tolerance = problem, tolerance
         self.state: tuple[np.ndarray, ...] | None = None
         self.clock = 0
+        self.arrays: list[np.ndarray] = []
+        self.found: tuple[np.ndarray, ...] = ()
 
     def __call__(self, records: Network, live: bool) -> Tracked:
         """The largest eigenvalue of each network at each record."""
@@ -201,24 +207,30 @@ class _Networks:
         readout = np.ones(1) if records.readout is None else np.asarray(records.readout)
         arrays.append(np.empty((*shape, readout.shape[-1]), dtype))
         arrays[-1][:] = readout
+        found = np.empty(shape, dtype), np.empty(shape, dtype), np.zeros(shape, np.int64)
         if self.state is None:
             lanes = bool(widths.max() <= IN_LANES)
             self.state = tuple(pursuit(shape[1], widths, dtype, lanes))
-        found = np.empty(shape, dtype), np.empty(shape, dtype), np.zeros(shape, np.int64)
-        layers = Layers(np.array([array.ctypes.data for array in arrays]), widths, shape[1])
+        if live or not self.found:
+            self.arrays, self.found = arrays, tuple(column[:0] for column in found)
+        pieces = tuple(
+            (Layers(np.array([array.ctypes.data for array in own]), widths, shape[1]), columns)
+            for own, columns in ((arrays, found), (self.arrays, self.found))
+        )
         accuracy = self.tolerance, FAR if live else 0.0
         data = curvature_and_optimum(self.problem, dtype)
-        data = layers, data, accuracy, self.clock, self.state
+        data = pieces, data, accuracy, self.clock, self.state
         groups = len(self.state[0])
         parts = max(1, min(thread_count(), groups, shape[0] * shape[1] // THREAD))
         cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
         spans = [np.array(span) for span in pairwise(cuts)]
         with ThreadPoolExecutor(parts) as pool:  # which makes no thread before it has work
-            others = [pool.submit(call, along, *data, span, found) for span in spans[1:]]
-            call(along, *data, spans[0], found)
+            others = [pool.submit(call, along, *data, span) for span in spans[1:]]
+            call(along, *data, spans[0])
             for other in others:
                 other.result()
         self.clock += shape[0]
+        self.arrays, self.found = arrays, found
         return Tracked(*found)
 
 
