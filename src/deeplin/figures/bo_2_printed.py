@@ -222,9 +222,9 @@ INTERPOLATING = Experiment(
 STUDY = Study(
     "bo-2-printed",
     INTERPOLATING,
-    # The two ends decide the claims; a network takes up to a hundred factorisations of a matrix
-    # of size 1500, so six data sets.
-    paper=Interpolating((1e-4, 1e-3), repetitions=6),
+    # The two ends decide the claims: a network takes up to a hundred factorisations of a matrix
+    # of size 1500.
+    paper=Interpolating((1e-4, 1e-3), repetitions=10),
     quick=Interpolating((1e-4, 1e-3), repetitions=4, samples=100),
 )
 PANEL = Panel(

@@ -198,8 +198,8 @@ BO_BENIGN = Experiment("bo-benign", Benign, benign_units, run_benign, grid=("sam
 BENIGN = Study(
     "bo-benign",
     BO_BENIGN,
-    # n = 80 takes three minutes, n = 160 would take about eight times as long
-    paper=Benign((10, 20, 40, 80), repetitions=10, noises=30, asked=3),
+    # n = 320 takes some four minutes of one core, all the others one together
+    paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, asked=3),
     quick=Benign((10, 20, 40), repetitions=3, noises=20),
 )
 
