@@ -10,6 +10,7 @@ from grids import grid
 from deeplin.figures import edge_early, edge_flow, edge_life, edge_orbits, edge_white
 from deeplin.figures.setting import Setting
 from deeplin.problems import Problem
+from deeplin.theory import critical_learning_rate
 
 SETS = (9, 10)
 """What breaks a claim is put on the second data set alone."""
@@ -141,6 +142,38 @@ def test_claims_about_early_sharpening_can_fail(fragment, change, check_broken, 
     bad = early.copy()
     bad.loc[bad["data_seed"] != SETS[0], [*change]] = [*change.values()]
     check_broken(edge_early.claims, fragment, EARLY, early, bad)
+
+
+class Called(Exception):
+    """Descent was called."""
+
+
+@pytest.mark.parametrize(
+    ("module", "experiment", "config"),
+    [
+        (edge_life, edge_life.LIFE, LIFE),
+        (edge_flow, edge_flow.FLOW_ENDS, FLOW),
+        (edge_early, edge_early.EARLY, EARLY),
+    ],
+    ids=["life", "flow", "early"],
+)
+def test_each_unit_trains_on_its_data_set_at_its_share_of_the_critical_rate_there(
+    module, experiment, config, monkeypatch
+):
+    def descent(problem, _, rate, *rest, **options):
+        raise Called(problem, float(np.unique(rate)[0]))
+
+    monkeypatch.setattr(module, "gradient_descent", descent)
+    for unit in experiment.units(config):
+        if (seed := unit.coordinates["data_seed"]) == -1:
+            continue  # white inputs
+        with pytest.raises(Called) as caught:
+            experiment.run_unit(config, unit)
+        problem, rate = caught.value.args
+        assert problem is Setting(data_seed=seed).data.problem
+        share = unit.coordinates.get("factor", EARLY.factor)
+        critical = critical_learning_rate(problem, config.setting.depth)
+        assert rate == pytest.approx(share * critical, rel=1e-12)
 
 
 def test_one_white_data_set_stands_for_all():
