@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from threading import local
 from typing import NamedTuple
 
 import numpy as np
@@ -159,12 +160,14 @@ def _rows(objective: Objective, orders: _Orders, network: Network, square: int) 
     inputs, targets = (np.asarray(matrix) for matrix in objective.data[0][:2])
     data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
     total, widest = BLOCK * sum(network.widths), 2 * BLOCK * max(network.widths)
+    own = local()  # room for a block of rows, made once in each thread
 
     def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
-        counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
-        scratch = Scratch(*(zero_lanes(count, inputs.dtype) for count in counts))
+        if not hasattr(own, "scratch"):
+            counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
+            own.scratch = Scratch(*(zero_lanes(count, inputs.dtype) for count in counts))
         lanes, motion = group.lanes(), orders.motion
-        return call(kernel, lanes, data, motion, scratch, snapshots, clock, until)
+        return call(kernel, lanes, data, motion, own.scratch, snapshots, clock, until)
 
     return descend
 
