@@ -5,9 +5,10 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import numba
 import pytest
 
-from deeplin.kernels import TABLE
+from deeplin.kernels import TABLE, compiling
 from deeplin.kernels.compiling import call
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +29,21 @@ def test_every_module_of_the_room_is_in_the_table():
     modules = {path.stem for path in ROOT.glob("src/deeplin/kernels/*.py")}
     parts = {"__init__", "lanes", "products", "units", "pursuit", "ritz", "compiling"}
     assert {row.kernel.partition(".")[0] for row in TABLE} == modules - parts
+
+
+def test_compiled_code_is_kept_by_the_digest_of_all_kernels(tmp_path, monkeypatch):
+    """In a folder chosen by the user as well: a kernel holds code of other files than its own."""
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    folders = []
+    for digest in ("before", "after"):
+        monkeypatch.setattr(compiling, "_digest", lambda digest=digest: digest)
+        folders.append(Path(compiling.compiled(_nothing).stats.cache_path).relative_to(tmp_path))
+    assert [folder.parts[0] for folder in folders] == ["kernels-before", "kernels-after"]
+    assert str(tmp_path) == numba.config.CACHE_DIR
+
+
+def _nothing():
+    """A function to compile."""
 
 
 def test_code_saved_with_types_that_have_gone_is_compiled_anew(tmp_path, monkeypatch):

@@ -16,11 +16,8 @@ from filelock import FileLock
 
 
 @cache
-def kernel_digest() -> str:
-    """Digest of the code of all kernels.
-
-    A kernel holds it in its closure: numba's cache on disk would notice changes of one file only.
-    """
+def _digest() -> str:
+    """Digest of the code of all kernels."""
     code = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         code.update(path.read_bytes())
@@ -35,13 +32,15 @@ def compiled(function: Callable[..., Any], sums: set[str] | bool = SUMS) -> Any:
     """Compile with numba; the result is kept on disk, in a folder for this code of all kernels.
 
     A kernel holds the code of those it calls, in whatever file: numba's cache would notice changes
-    of its own file only. With `sums=False` sums are taken in the order they are written in.
+    of its own file only. A folder chosen by the user (`NUMBA_CACHE_DIR`) gets that folder inside.
+    With `sums=False` sums are taken in the order they are written in.
     """
     import numba  # slow to import: only where kernels are used
 
     settings: Any = numba.config  # pyright: ignore[reportPrivateImportUsage]
     folder = settings.CACHE_DIR
-    settings.CACHE_DIR = folder or str(compile_cache_folder() / f"kernels-{kernel_digest()[:16]}")
+    base = Path(folder) if folder else compile_cache_folder()
+    settings.CACHE_DIR = str(base / f"kernels-{_digest()[:16]}")
     try:
         options = {"nogil": True, "cache": True, "fastmath": sums, "error_model": "numpy"}
         return numba.njit(**options)(function)
