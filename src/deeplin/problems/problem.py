@@ -213,12 +213,12 @@ class Problem:
     @cached_property
     def quadratic(self) -> Quadratic:
         """The risk about its optimum, as JAX arrays of the current default precision."""
-        import jax.numpy as jnp  # moments and theory do without JAX
+        import jax  # moments and theory do without JAX
 
         optimum = self.optimum.reshape(self.dimension, -1)
-        return Quadratic(
-            jnp.asarray(self.covariance), jnp.asarray(optimum), jnp.asarray(self.minimal_risk)
-        )
+        # Copies that are put there: `jnp.asarray` would compile a program for each new shape.
+        arrays = (np.array(a) for a in (self.covariance, optimum, self.minimal_risk))
+        return Quadratic(*map(jax.device_put, arrays))
 
     def only_target(self, index: int) -> Problem:
         """The same inputs with one of the targets alone."""
