@@ -1,17 +1,28 @@
 """`python docs/scale.py` prints what `docs/scale.md` tabulates: CPU time against size.
 
-No part of `deeplin bench`: these are costs, not ratios.
+`python docs/scale.py descent`, `call`, `reading` or `sweep` prints one part of it; `sweep 100000
+0.001` is a sweep of that many units of so many seconds each. No part of `deeplin bench`: these are
+costs, not ratios.
 """
 
 from __future__ import annotations
 
+import resource
+import sys
+import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
 
 import deeplin as dl
+from deeplin import sweep
+from deeplin.sweep import Experiment, Unit
 
 BASE = {"samples": 50, "width": 5, "depth": 10, "batch": 64, "activation": "linear"}
 VARIED = {
@@ -59,8 +70,29 @@ def reading(samples: int, inputs: int) -> float:
     return processor_seconds(lambda: dl.Problem.from_data(X, y).minimal_risk)
 
 
-def main() -> None:
-    jax.config.update("jax_enable_x64", True)
+@dataclass(frozen=True)
+class Busy:
+    """Units that keep a core busy for `seconds` each."""
+
+    count: int
+    seconds: float
+
+
+def busy_units(config: Busy) -> list[Unit]:
+    return [Unit({"k": k}) for k in range(config.count)]
+
+
+def busy_unit(config: Busy, unit: Unit) -> dict[str, Any]:
+    until = time.thread_time() + config.seconds
+    while time.thread_time() < until:
+        pass
+    return {"k": [unit.coordinates["k"]], "status": ["converged"], "risk": [0.5]}
+
+
+BUSY = Experiment("busy", Busy, busy_units, busy_unit)
+
+
+def print_descent() -> None:
     for activation in ("linear", "gelu"):
         for name, values in VARIED.items():
             if activation == "gelu" and name in ("batch", "width"):
@@ -68,9 +100,62 @@ def main() -> None:
             costs = [descent(**BASE | {"activation": activation, name: v}) for v in values]
             shown = ", ".join(f"{v}: {c:.2f}" for v, c in zip(values, costs, strict=True))
             print(f"{activation}, µs a network-step against {name}: {shown}", flush=True)
+
+
+def print_call() -> None:
+    """A call of one step of one network, d = 5, L = 10."""
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), (5,) * 10 + (1,), 0.4)
+    seconds = [
+        processor_seconds(partial(dl.gradient_descent, problem, net, 1e-3, 1)) for _ in range(20)
+    ]
+    print(f"a call: {1e3 * min(seconds):.2f} ms")
+
+
+def print_reading() -> None:
     for samples, inputs in TABLES:
         print(f"problem of {samples} × {inputs}: {reading(samples, inputs):.3f} s", flush=True)
 
 
+def print_sweep(count: int = 10_000, seconds: float = 1e-3) -> None:
+    """Units that compute for `seconds`: CPU time, and the most memory so far."""
+    config = Busy(count, seconds)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / "sweep"
+        parts: dict[str, Callable[[], object]] = {
+            "nothing yet": lambda: None,
+            "computing all": lambda: sweep.run(BUSY, config, folder),
+            "finding everything finished": lambda: sweep.run(BUSY, config, folder),
+            "status": lambda: sweep.status(folder),
+            "reading the table": lambda: sweep.read_table(folder),
+        }
+        for name, part in parts.items():
+            began = time.process_time()
+            part()
+            used = time.process_time() - began
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # Linux: kibibytes
+            print(f"{count} units of {seconds} s, {name}: {used:.2f} s, {peak:.0f} MiB", flush=True)
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        size = sum(path.stat().st_size for path in files) / 1e6
+        print(f"{len(files)} files, {size:.1f} MB")
+
+
+PARTS: dict[str, Callable[..., None]] = {
+    "descent": print_descent,
+    "call": print_call,
+    "reading": print_reading,
+    "sweep": print_sweep,
+}
+
+
+def main(part: str = "", *numbers: str) -> None:
+    jax.config.update("jax_enable_x64", True)
+    if part == "sweep" and numbers:
+        return print_sweep(int(numbers[0]), *map(float, numbers[1:]))
+    for name in [part] if part else PARTS:
+        PARTS[name]()
+
+
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

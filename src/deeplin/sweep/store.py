@@ -18,7 +18,6 @@ folders can be merged by copying. Readers such as pandas skip names with a leadi
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import math
 import os
@@ -145,11 +144,7 @@ class Store:
         """All rows of the finished units, in the order of the config, whoever computed them."""
         order = self.manifest["units"]
         finished = self.inventory(frozenset(order)).finished
-        tables = [
-            pq.read_table(io.BytesIO(finished[identifier].read_bytes()))
-            for identifier in order
-            if identifier in finished
-        ]
+        tables = [_rows(finished[identifier]) for identifier in order if identifier in finished]
         if not tables:
             return pd.DataFrame()
         rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
@@ -209,6 +204,11 @@ def _read_failure(path: Path) -> Failure:
         trace=found.get("trace", ""),
         session=found.get("session", ""),
     )
+
+
+def _rows(path: Path) -> pa.Table:
+    """The table of one unit; `pq.read_table` takes six times as long for a small one."""
+    return pq.ParquetFile(pa.BufferReader(path.read_bytes())).read(use_threads=False)
 
 
 def _distrust(path: Path, identifier: str, rest: str, known: frozenset[str]) -> str | None:
