@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,10 @@ class Path:
         memory = np.empty(sum(sizes), dtype)
         self.values = np.empty((len(stops), len(state.steps)), dtype)
         self.snapshots = Snapshots(stops, memory, self.values)
-        parts = zip(np.split(memory, np.cumsum(sizes[:-1])), state.weights, strict=True)
-        self.layers = [part.reshape(len(stops), *layer.shape) for part, layer in parts]
+        parts = zip(accumulate(sizes), sizes, state.weights, strict=True)
+        self.layers = [
+            memory[end - size : end].reshape(len(stops), *layer.shape) for end, size, layer in parts
+        ]
         self.dtypes = [layer.dtype for layer in state.weights]
         self.outcome, self.steps = np.array(state.outcome), np.array(state.steps)
         still = ~state.running

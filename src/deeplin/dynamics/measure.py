@@ -92,7 +92,8 @@ def measure(
     `sharpness` is not among them: it has its own method and warm start. All but the risk of a
     nonlinear network is NumPy, which has nothing to compile for a new shape.
     """
-    host = jax.tree.map(np.asarray, networks) if objective.layout.network else networks
+    near = not objective.layout.network or isinstance(networks.weights[0], np.ndarray)
+    host = networks if near else jax.tree.map(np.asarray, networks)
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
         return {
             name: _MEASURES[name](objective, host, initial) for name in names if name in _MEASURES

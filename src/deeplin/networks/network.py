@@ -73,12 +73,13 @@ class Network(eqx.Module):
     @property
     def widths(self) -> tuple[int, ...]:
         """d_0, …, d_L."""
-        return (self.weights[0].shape[-1], *(weight.shape[-2] for weight in self.weights))
+        weights = self.weights  # once: Equinox takes a microsecond to look it up
+        return (weights[0].shape[-1], *[weight.shape[-2] for weight in weights])
 
     @property
     def outputs(self) -> int:
         """Number of outputs: 1 with a read-out, d_L without."""
-        return self.widths[-1] if self.readout is None else 1
+        return self.weights[-1].shape[-2] if self.readout is None else 1
 
     @property
     def batch(self) -> int | None:
