@@ -6,9 +6,11 @@ import pytest
 from grids import grid
 
 from deeplin.figures import users_batch, users_decay, users_layers, users_outputs
+from deeplin.figures.setting import Setting
 from deeplin.figures.users_search import gaps, measured_rate
 from deeplin.networks import Network
 from deeplin.problems import Problem
+from deeplin.theory import critical_weight_decay, minimal_stochastic_sharpness
 
 SETS = (9, 10)
 BATCHES = users_batch.BatchSizes((1, 4, 20), 10, steps=5, minimizers=3, data_seeds=SETS)
@@ -149,3 +151,61 @@ def test_selection_is_in_proportion_to_the_weights():
     places = (0.3 + np.arange(4)) / 4
     chosen = users_batch._selected(np.array([1.0, 0.0, 3.0, 4.0]), places)
     assert sorted(chosen.tolist()) in ([0, 2, 3, 3], [2, 2, 3, 3])
+
+
+def test_a_cloud_grows_as_the_enumerated_second_moment_does():
+    """E[A⊗A] over all batches of one sample, A = I − 2ηJJᵀxxᵀ; single runs do not show it."""
+    config = users_batch.BatchSizes((1,), networks=100, steps=32, minimizers=1)
+    problem = users_batch._data(config, 11)  # one of its samples is far larger than the others
+    flattest = minimal_stochastic_sharpness(problem, config.depth, 1)
+    first, middle, last = (np.asarray(weight) for weight in flattest.minimizer.weights)
+    two, three = middle @ first, last @ middle
+    kernel = three @ three.T * np.eye(4) + last @ last.T * first.T @ first + two.T @ two
+
+    def growth(rate):
+        steps = [np.eye(4) - 2 * rate * kernel @ np.outer(x, x) for x in problem.inputs]
+        moment = np.mean([np.kron(step, step) for step in steps], axis=0)
+        return np.log(np.max(np.abs(np.linalg.eigvals(moment))))
+
+    critical = 2 / flattest.exact
+    assert growth(critical) == pytest.approx(0, abs=1e-9)  # X-10
+    cloud, rate = users_batch.Cloud(problem, flattest.minimizer, 11, 1, config), 2 * critical
+    # over five seeds and 200 networks the standard deviation was 0.06, so 0.11 here; twice that
+    assert cloud.growth(np.array([rate]))[0] == pytest.approx(growth(rate), abs=0.22)
+    assert cloud.median_growth(np.array([rate]))[0] < growth(rate) - 1
+
+
+def test_a_network_that_collapsed_is_not_better_than_zero():
+    """Its objective is that of zero to the last digit, which may lie on either side."""
+    problem = Setting(data_seed=10).data.problem
+    found = users_decay._trained_collapse(problem, 4, users_decay.Decays((4,), (), steps=500))
+    assert found == pytest.approx(critical_weight_decay(problem, 4).value, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [users_batch.X_BATCH, users_decay.X_DECAY, users_layers.X_LAYERS],
+    ids=lambda figure: figure.name,
+)
+def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(figure):
+    for study in figure.studies:
+        assert len(set(study.paper.data_seeds)) >= 10
+        assert len(set(study.quick.data_seeds)) == 3
+        drawn = {u.coordinates["data_seed"] for u in study.experiment.units(study.paper)}
+        assert drawn == set(study.paper.data_seeds)
+
+
+def test_pairs_on_which_the_data_sets_differ_are_shown(pairs, ax):
+    users_layers.plot_pairs(PAIRS, pairs, ax)
+    assert [len(c.get_offsets()) for c in ax.collections] == [15, 10]
+    pairs.loc[pairs.index[-1], "settled"] = True  # the last pair, on one data set alone
+    ax.clear()
+    users_layers.plot_pairs(PAIRS, pairs, ax)
+    assert [len(c.get_offsets()) for c in ax.collections] == [15, 9, 1]
+
+
+def test_one_data_set_is_drawn_in_full_and_the_others_lightly(batches, ax):
+    users_batch.plot(BATCHES, batches, ax)
+    light = [line for line in ax.lines if line.get_alpha() and len(line.get_xdata())]
+    assert len(light) == 3
+    assert len(ax.lines) == 4 + 3 + 1  # the last for the legend
