@@ -85,17 +85,51 @@ def _start(thin, k, s):
 
 
 @inlined
+def _load_rows(array, at, blocks):
+    """A lane of each of `ROWS` rows."""
+    first, second = load(array, at), load(array, at + blocks)
+    return first, second, load(array, at + 2 * blocks), load(array, at + 3 * blocks)
+
+
+@inlined
+def _store_rows(array, at, blocks, rows):
+    """Write a lane to each of `ROWS` rows."""
+    store(array, at, rows[0])
+    store(array, at + blocks, rows[1])
+    store(array, at + 2 * blocks, rows[2])
+    store(array, at + 3 * blocks, rows[3])
+
+
+@inlined
+def _multiplied(rows, factors, added):
+    """A lane times a factor plus another lane, row by row."""
+    return (
+        multiply_add(factors[0], rows[0], added[0]), multiply_add(factors[1], rows[1], added[1]),
+        multiply_add(factors[2], rows[2], added[2]), multiply_add(factors[3], rows[3], added[3]),
+    )  # fmt: skip
+
+
+@inlined
+def _factors(thin, k, s, j):
+    """Entries j … j+3 of a vector, each in all entries of a lane."""
+    numbers, like = thin.numbers, thin.lanes
+    first, second = fill(like, numbers[k, s, j]), fill(like, numbers[k, s, j + 1])
+    return first, second, fill(like, numbers[k, s, j + 2]), fill(like, numbers[k, s, j + 3])
+
+
+@inlined
 def _push_forward(weights, start, rows, blocks, forward, k, q):
     """U_k = W_k U_{k−1}."""
-    for s in range(q):
-        lower = _start(forward, k - 1, s)
-        for j in range(rows):
-            total = fill(weights, 0.0)
+    nothing = fill(weights, 0.0)
+    for j in range(0, rows, ROWS):
+        for s in range(q):
+            lower, totals = _start(forward, k - 1, s), (nothing, nothing, nothing, nothing)
             for b in range(blocks):
-                total = multiply_add(
-                    load(weights, start + j * blocks + b), load(forward.lanes, lower + b), total
-                )
-            forward.numbers[k, s, j] = sum_entries(total)
+                u = load(forward.lanes, lower + b)
+                layer = _load_rows(weights, start + j * blocks + b, blocks)
+                totals = _multiplied(layer, (u, u, u, u), totals)
+            for r in range(ROWS):
+                forward.numbers[k, s, j + r] = sum_entries(totals[r])
 
 
 @inlined
@@ -127,32 +161,37 @@ def _sweep_down(network, momentum, moving, forward, old, new, q):
         for j in range(0, rows, ROWS):
             for b in range(blocks):
                 at = start + j * blocks + b
+                layer = _load_rows(weights, at, blocks)
                 if moving:
-                    for r in range(ROWS):
-                        _move(network, at + r * blocks, momentum, forward, old, (k, j + r, b), q)
+                    layer = _moved(network, at, layer, momentum, forward, old, (k, j, b), q)
                 for s in range(q):
                     below = _start(new, k - 1, s) + b
-                    total = load(new.lanes, below)
-                    for r in range(ROWS):
-                        factor = fill(weights, new.numbers[k, s, j + r])
-                        total = multiply_add(factor, load(weights, at + r * blocks), total)
-                    store(new.lanes, below, total)
+                    upper = _factors(new, k, s, j)
+                    total = multiply_add(upper[0], layer[0], load(new.lanes, below))
+                    total = multiply_add(upper[1], layer[1], total)
+                    total = multiply_add(upper[2], layer[2], total)
+                    store(new.lanes, below, multiply_add(upper[3], layer[3], total))
 
 
 @inlined
-def _move(network, at, momentum, forward, old, place, q):
-    """One lane of a layer: W += V_kU_{k−1}ᵀ, or the velocity likewise and then W."""
+def _moved(network, at, layer, momentum, forward, old, place, q):
+    """A lane of `ROWS` rows: W += V_kU_{k−1}ᵀ, or the velocity likewise and then W."""
     k, j, b = place
-    total = load(network.weights, at)
+    blocks = blocks_of(network.widths[k - 1])
+    rows = layer
     if momentum != 0.0:
-        total = load(network.velocity, at) * fill(total, momentum)
+        beta, nothing = fill(network.weights, momentum), fill(network.weights, 0.0)
+        speed = _load_rows(network.velocity, at, blocks)
+        rows = _multiplied(speed, (beta, beta, beta, beta), (nothing, nothing, nothing, nothing))
     for s in range(q):
-        factor = fill(total, old.numbers[k, s, j])
-        total = multiply_add(factor, load(forward.lanes, _start(forward, k - 1, s) + b), total)
+        u = load(forward.lanes, _start(forward, k - 1, s) + b)
+        rows = _multiplied((u, u, u, u), _factors(old, k, s, j), rows)
     if momentum != 0.0:
-        store(network.velocity, at, total)
-        total = load(network.weights, at) + total
-    store(network.weights, at, total)
+        _store_rows(network.velocity, at, blocks, rows)
+        one = fill(network.weights, 1.0)
+        rows = _multiplied(rows, (one, one, one, one), layer)
+    _store_rows(network.weights, at, blocks, rows)
+    return rows
 
 
 @compiled
