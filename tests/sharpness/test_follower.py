@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.kernels.pursuit import LOOK_EVERY, MAX_PRODUCTS
-from deeplin.sharpness.tracking import Follower
+from deeplin.sharpness.follower import Follower
 
 
 def block(size, batch=1):

@@ -8,6 +8,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import recording
+from deeplin.kernels import pursuit
 from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along, tracking
 
 WIDTHS = (5, 5, 5, 5, 1)
@@ -53,7 +54,8 @@ def test_tracking_takes_one_or_two_products_for_each_record(problem, trajectory)
     found = sharpness_along(problem, trajectory)
     assert found.products[0].min() >= 4  # cold
     assert found.products[1:].min() == 1
-    assert found.products[1:].mean() <= 2
+    assert found.products[1:-1].mean() <= 2
+    assert found.products[-1].max() <= 2 + 2 * pursuit.LOOK_PRODUCTS  # a look in a fresh direction
 
 
 def test_single_trajectory_has_no_batch_axis(problem, trajectory):
@@ -177,20 +179,63 @@ def test_an_eigenvalue_found_late_in_a_symmetric_run_is_followed_back(symmetric)
     np.testing.assert_allclose(found.value, oracle, rtol=1e-5)
 
 
+@pytest.fixture(scope="module")
+def white():
+    """Balanced rank-one weights on white inputs, from 0.03 of the target: the first vector stays
+    an eigenvector while its eigenvalue falls to zero, and meets none of the others."""
+    target = np.array([2.0, -1.0, 2.0])
+    problem = dl.Problem.from_moments(np.eye(3), target, 9.0, samples=5)
+    rate = 0.25 * dl.theory.critical_learning_rate(problem, 4)
+    start = dl.initialize.rank_one(0.03 * target, 4)
+    run = dl.gradient_descent(problem, start, rate, 160, record_every=1, record=("risk",))
+    networks = run.trajectory.stacked
+    return problem, networks, sharpness(problem, networks, method="dense").value
+
+
+@pytest.mark.parametrize("every", [1, 2, 6, 40])
+@pytest.mark.parametrize("own", [False, True])
+def test_what_no_vector_meets_is_found_by_looks(white, every, own):
+    problem, networks, truth = white
+    records, loss = jax.tree.map(lambda leaf: leaf[::every], networks), problem
+    if own:
+
+        def loss(layers):
+            return jnp.sum((layers[3] @ layers[2] @ layers[1] @ layers[0] - problem.optimum) ** 2)
+
+        records = list(records.weights)
+    found = sharpness_along(loss, records)
+    np.testing.assert_allclose(found.value, truth[::every], rtol=1e-5)  # 10 tolerance²
+
+
+def test_a_vector_that_was_replaced_does_not_come_back(white):
+    """Live, with nothing to go back to: once found, the largest eigenvalue is kept."""
+    problem, networks, truth = white
+    tracker = SharpnessTracker(problem)
+    found = [
+        tracker(jax.tree.map(lambda leaf, k=k: leaf[k], networks)).value[0] for k in range(161)
+    ]
+    right = np.isclose(found, truth, rtol=1e-5)
+    assert not right[:64].all()
+    assert right[64:].all()
+
+
 def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
     problem, start = symmetric
     monkeypatch.setattr(recording, "TOGETHER", 6)
     run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record="sharpness")
-    whole = sharpness_along(problem, run.trajectory)
-    np.testing.assert_array_equal(run.records["sharpness"], whole.value)
+    truth = sharpness(problem, run.trajectory.stacked, method="dense").value
+    np.testing.assert_allclose(run.records["sharpness"], truth, rtol=1e-5)  # 10 tolerance²
     tracker = SharpnessTracker(problem)
     records = jax.tree.map(lambda weight: weight[:, None], run.trajectory.stacked)
-    before = tracker.along(jax.tree.map(lambda weight: weight[:6], records))
-    early = before.value[:, 0].copy()
-    after = tracker.along(jax.tree.map(lambda weight: weight[6:], records))
-    assert list(early != before.value[:, 0]) == [False, False, True, True, True, True]
-    for name, both in zip(whole._fields, zip(before, after, strict=True), strict=True):
-        np.testing.assert_array_equal(np.concatenate(both)[:, 0], getattr(whole, name))
+
+    def piece(begin, end):
+        return tracker.along(jax.tree.map(lambda weight: weight[begin:end], records)).value[:, 0]
+
+    piece(0, 2)
+    between = piece(2, 6)  # too short for a look at its end
+    assert np.all(between < 0.9 * truth[2:6])
+    after = piece(6, 16)
+    np.testing.assert_allclose(np.concatenate([between, after]), truth[2:], rtol=1e-5)
 
 
 def test_a_trajectory_in_pieces_is_followed_like_the_whole(problem, trajectory):

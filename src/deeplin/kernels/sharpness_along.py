@@ -117,6 +117,7 @@ def along(pieces, data, accuracy, clock, state, groups):
         one = (state[0][group], state[1][group], state[2][group], state[3][group])
         lanes = one[3].reshape(at.NUMBERS, -1).shape[1]
         first = group * lanes
+        work = (network, optimum, tolerance, first, buffers, scratch)
         late = np.zeros(min(lanes, layers.batch - first), np.bool_)
         for t in range(len(found[0])):
             take(layers, t, first, buffers)
@@ -130,23 +131,69 @@ def along(pieces, data, accuracy, clock, state, groups):
                 b = first + lane
                 jumped = found[0][t, b] > JUMP * last[b]
                 late[lane] = jumped or one[3].reshape(at.NUMBERS, -1)[at.FOUND, lane] > 0
-            # What overtook before this record: go back with it to where it did.
-            back = one
             if np.any(late):
-                back = (one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy())
-            before, least = t, max(t - 2 * at.LOOK_EVERY, -len(earlier[0]))
-            while np.any(late) and before > least:
-                before -= 1
-                there, known = pieces[0] if before >= 0 else pieces[1]
-                record = before % len(known[0])
-                take(there, record, first, buffers)
-                plan = Plan(tolerance, 0.0, False, 0)
-                follow(network, buffers[1], optimum, plan, back, scratch)
-                count(known, record, first, back, late)
-                for lane in range(len(late)):
-                    higher = back[3].reshape(at.NUMBERS, -1)[at.VALUE, lane]
-                    late[lane] = late[lane] and higher > known[0][record, first + lane]
-                write(known, record, first, back, late)
+                go_back(pieces, t, copied(one), late, work)
+        if far == 0 and (clock == 0 or len(found[0]) >= at.EXAMINE_EVERY):
+            look_at_end(pieces, clock, one, late, work)
+
+
+@compiled
+def copied(one):
+    """The state of a group, to be changed without changing it."""
+    return one[0].copy(), one[1].copy(), one[2].copy(), one[3].copy()
+
+
+@compiled
+def go_back(pieces, t, back, late, work):
+    """What overtook before record t in the `late` networks is followed back to where it did."""
+    network, optimum, tolerance, first, buffers, scratch = work
+    before, least = t, max(t - 2 * at.LOOK_EVERY, -len(pieces[1][1][0]))
+    while np.any(late) and before > least:
+        before -= 1
+        there, known = pieces[0] if before >= 0 else pieces[1]
+        record = before % len(known[0])
+        take(there, record, first, buffers)
+        plan = Plan(tolerance, 0.0, False, 0)
+        follow(network, buffers[1], optimum, plan, back, scratch)
+        count(known, record, first, back, late)
+        for lane in range(len(late)):
+            higher = back[3].reshape(at.NUMBERS, -1)[at.VALUE, lane]
+            late[lane] = late[lane] and higher > known[0][record, first + lane]
+        write(known, record, first, back, late)
+
+
+@compiled
+def look_at_end(pieces, clock, one, late, work):
+    """A look at the last record, because there may be no later one; what it finds is kept."""
+    network, optimum, tolerance, first, buffers, scratch = work
+    layers, found = pieces[0]
+    t, other = len(found[0]) - 1, copied(one)
+    take(layers, t, first, buffers)
+    plan = Plan(tolerance, 0.0, True, 1 + clock + t)
+    follow(network, buffers[1], optimum, plan, other, scratch)
+    late[:] = True
+    count(found, t, first, other, late)
+    numbers = other[3].reshape(at.NUMBERS, -1)
+    for lane in range(len(late)):
+        known, error = found[0][t, first + lane], found[1][t, first + lane]
+        late[lane] = numbers[at.FOUND, lane] > 0 and numbers[at.VALUE, lane] > known + error
+    if np.any(late):
+        write(found, t, first, other, late)
+        lanes = numbers.shape[1]
+        adopt(one[0], other[0], lanes, late)
+        adopt(one[1], other[1], lanes, late)
+        adopt(one[2], other[2], lanes, late)
+        adopt(one[3], other[3], lanes, late)
+        go_back(pieces, t, other, late, work)
+
+
+@compiled
+def adopt(mine, other, lanes, chosen):
+    """Replace the lanes of the chosen networks."""
+    to, new = mine.reshape(-1, lanes), other.reshape(-1, lanes)
+    for lane in range(len(chosen)):
+        if chosen[lane]:
+            to[:, lane] = new[:, lane]
 
 
 @compiled

@@ -267,7 +267,8 @@ def _keep(number, row, seen, new):
 def _remember_first(places, space, number):
     """Keep the first vector, and what would have predicted it best: the largest cosine.
 
-    To stay, along a line, or back to where it was two calls ago.
+    To stay, along a line, or back to where it was two calls ago. A cosine below one half predicts
+    nothing: a vector that has just been found shall not give way to the one it replaced.
     """
     vector, last, before = space[at.FIRST], places[0, at.FIRST], places[1, at.FIRST]
     none, one, two = fill(number, 0.0), fill(number, 1.0), fill(number, 2.0)
@@ -278,7 +279,7 @@ def _remember_first(places, space, number):
         a, b, c = multiply_add(p, p, a), multiply_add(p, q, b), multiply_add(q, q, c)
     sign = choose_less(here, none, none - one, one)
     here, there = here * sign, there * sign
-    stay, back = _cosine(here, a), _cosine(there, c)
+    stay, back = larger(_cosine(here, a), fill(number, 0.5)), _cosine(there, c)
     line = _cosine(two * here - there, two * (two * a - two * b) + c)
     ahead, behind = choose_less(stay, line, two, one), choose_less(stay, line, none - one, none)
     best = larger(stay, line)

@@ -9,7 +9,6 @@ direction finds one that has come from far below (see `kernels.tracking`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -21,16 +20,13 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
-from deeplin.kernels import pursuit as at
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.pursuit import FAR, plan_of, pursuit
-from deeplin.kernels.ritz import LEAST
+from deeplin.kernels.pursuit import FAR, pursuit
 from deeplin.kernels.sharpness_along import Layers, along
-from deeplin.kernels.tracking import advance_members, begin_members
 from deeplin.networks import Network, explained
 from deeplin.problems import Problem
+from deeplin.sharpness.follower import Operators, one_by_one
 from deeplin.sharpness.operators import (
-    AutodiffHessian,
     as_batch,
     check_subject,
     curvature_and_optimum,
@@ -40,8 +36,6 @@ from deeplin.sharpness.operators import (
 from deeplin.sharpness.result import HessianSpectrum, Tracked
 from deeplin.sharpness.spectrum import spectra
 
-Multiply = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""`multiply(members, vectors)`: the images of one vector for each of the numbered operators."""
 IN_LANES = 16
 """Networks up to this width are followed in lanes, wider ones one by one."""
 THREAD = 500
@@ -59,8 +53,8 @@ class SharpnessTracker:
     Two eigenvectors are kept. The second is examined at every eighth call, and at once when it may
     have caught up. An eigenvalue that rises from far below both, and whose vector
     hardly meets theirs, is found by a look in a fresh direction at every 64th call: late by so many
-    calls at most. `sharpness_along`, which has all records at hand, then goes back and corrects
-    them, as it does wherever the value jumps.
+    calls at most. `sharpness_along`, which has all records at hand, looks at the last one as well,
+    and then goes back and corrects them, as it does wherever the value jumps.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -76,7 +70,7 @@ class SharpnessTracker:
     def __init__(self, problem: Any, *, tolerance: float = 1e-3):
         self.problem = problem
         self.tolerance = positive_number("tolerance", tolerance)
-        self.follow: _Networks | _Operators | None = None
+        self.follow: _Networks | Operators | None = None
 
     def __call__(self, networks: Any) -> Tracked:
         """Sharpness of each network, from the eigenvectors found at the last call."""
@@ -98,7 +92,7 @@ class SharpnessTracker:
         """The same; `live` if what is found late can not be put right later."""
         if self.follow is None:
             linear = has_reduced_hessian(self.problem, records)
-            self.follow = (_Networks if linear else _Operators)(self.problem, self.tolerance)
+            self.follow = (_Networks if linear else Operators)(self.problem, self.tolerance)
         return self.follow(records, live)
 
 
@@ -130,7 +124,7 @@ def sharpness_along(
     """
     records, batched = records_of(problem, trajectory)
     tracker = SharpnessTracker(problem, tolerance=tolerance)
-    example = None if isinstance(problem, Problem) else _alone(next(_one_by_one(records)))
+    example = None if isinstance(problem, Problem) else _alone(next(one_by_one(records)))
     with explained(problem, example):
         if whole_number("count", count) > 1 or vectors:
             found = spectrum_along(problem, records, count=count)
@@ -232,71 +226,3 @@ class _Networks:
         self.clock += shape[0]
         self.arrays, self.found = arrays, found
         return Tracked(*found)
-
-
-class _Operators:
-    """Follows the Hessians of any loss, by automatic differentiation."""
-
-    def __init__(self, problem: Any, tolerance: float):
-        self.problem, self.tolerance = problem, tolerance
-        self.follower: Follower | None = None
-
-    def __call__(self, records: Any, _live: bool) -> Tracked:
-        """The largest eigenvalue of each tree at each record."""
-        found = [self._at(AutodiffHessian(self.problem, record)) for record in _one_by_one(records)]
-        return Tracked(*(np.stack(column) for column in zip(*found, strict=True)))
-
-    def _at(self, hessians: AutodiffHessian) -> Tracked:
-        if self.follower is None:
-            blocks = _random_blocks(hessians.shape, hessians.dtype)
-            self.follower = Follower(blocks, self.tolerance)
-        return self.follower(hessians)
-
-
-def _one_by_one(records: Any) -> Iterator[Any]:
-    """The records of a tree whose arrays have a leading record axis."""
-    for index in range(len(jax.tree.leaves(parameters(records)[0])[0])):
-        if isinstance(records, Network):
-            yield jax.tree.map(lambda leaf, at=index: jnp.asarray(leaf[at]), records)
-        else:
-            yield jax.tree.map(
-                lambda leaf, at=index: leaf[at] if eqx.is_array(leaf) else leaf, records
-            )
-
-
-class Follower:
-    """Follows the largest eigenvalue of each operator of a batch, from a block (batch, 2, N)."""
-
-    def __init__(self, block: np.ndarray, tolerance: float):
-        batch, _, size = block.shape
-        self.tolerance, self.clock = tolerance, 0
-        self.places = np.stack([block] * 2, axis=1)  # the latest first
-        self.space, self.mapped = np.zeros((2, batch, at.ROWS, size), block.dtype)
-        self.numbers = np.zeros((batch, at.NUMBERS), block.dtype)
-        self.numbers[:, at.AHEAD] = 1
-        self.shared = np.zeros((batch, at.SHARED), np.int64)
-
-    def __call__(self, multiply: Multiply) -> Tracked:
-        """The largest eigenvalue of each operator as they are now."""
-        mine = (self.places, self.space, self.mapped, self.numbers, self.shared)
-        plan = plan_of(self.clock, self.tolerance, FAR)
-        rows = np.full(len(self.numbers), at.FIRST)
-        call(begin_members, *mine)
-        while len(members := np.flatnonzero(rows != at.DONE)):
-            asked = rows[members]
-            self.mapped[members, asked] = multiply(members, self.space[members, asked])
-            call(advance_members, members, rows, plan, *mine)
-        self.clock += 1
-        value, residual, scale = self.numbers[:, [at.VALUE, at.RESIDUAL, at.SCALE]].T.copy()
-        rounding = 8 * np.finfo(scale.dtype).eps * np.sqrt(self.space.shape[2]) / LEAST
-        products = self.numbers[:, at.PRODUCTS].astype(np.int64)
-        return Tracked(value, residual + rounding * scale, products)
-
-
-def _random_blocks(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """Two random orthonormal vectors (one, for one parameter), the same for each of a batch."""
-    batch, size = shape
-    count = min(2, size)
-    block = np.zeros((2, size), dtype)
-    block[:count] = np.linalg.qr(np.random.default_rng(0).standard_normal((size, count)))[0].T
-    return np.repeat(block[None], batch, axis=0)
