@@ -78,14 +78,17 @@ class JaxSteps(StopByStop):
             rows,
         )
         after = self._block(members, clock, until)
-        lost = (after.outcome == LOST) & state.running
-        if not lost.any():
-            return after
-        limit = np.where(lost, after.steps - 1, clock)
-        free = Rules(np.full_like(self.rules.goal, -np.inf), np.full_like(self.rules.goal, np.inf))
-        again = members._replace(rules=free, limit=limit.astype(np.int32))
-        before = self._block(again, clock, int(limit.max()))
-        return after._replace(weights=_choose(lost, before.weights, after.weights))
+        lost, gone = (after.outcome == LOST) & state.running, np.asarray(state.outcome) == LOST
+        weights = after.weights
+        if lost.any():
+            limit = np.where(lost, after.steps - 1, clock)
+            infinite = np.full_like(self.rules.goal, np.inf)
+            again = members._replace(rules=Rules(-infinite, infinite), limit=limit.astype(np.int32))
+            weights = _choose(lost, self._block(again, clock, int(limit.max())).weights, weights)
+            gone = gone | (lost & (limit < clock))
+        if gone.any():  # before this piece, or at its beginning: nothing of it touches them
+            weights = _choose(gone, state.weights, weights)
+        return after._replace(weights=weights)
 
     def _block(self, members: _Members, clock: int, until: int) -> State:
         kind = (self.objective.value_and_gradient, self.update.method)

@@ -30,8 +30,8 @@ Measure = Callable[[Piece], Mapping[str, np.ndarray]]
 """The quantities of some records, each with axes for records and runs first."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
 """Told of every record: its step or time, and its quantities."""
-TOGETHER = 256
-"""Records measured together, unless someone watches: twice as many as a tracker goes back."""
+TOGETHER, HELD = 256, 2**26
+"""Records measured together, unless someone watches, and the most numbers they may hold."""
 
 
 class Recorder:
@@ -56,7 +56,9 @@ class Recorder:
     @property
     def together(self) -> int:
         """Records measured at a time."""
-        return TOGETHER if self.watch is None else 1
+        if self.watch is not None:
+            return 1
+        return max(1, min(TOGETHER, HELD // self.ensemble.numbers))
 
     def note(self, when: float, state: State) -> None:
         """Take one record; it waits until there are enough to be measured."""
