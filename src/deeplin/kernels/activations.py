@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
+from llvmlite import ir
 from numba import njit
 
 from deeplin.kernels.lanes import (
+    LANES,
     by_precision,
     choose_less,
     fill,
+    intrinsic,
     load,
     multiply_add,
-    nearest_whole,
     stay_apart,
     store,
-    times_power,
 )
 
 _SLOPE = 2 * math.sqrt(2 / math.pi)
@@ -122,3 +125,32 @@ def activate(smooth, values, slopes, first, last):
         gelu(values, slopes, first, last)
     else:
         relu(values, slopes, first, last)
+
+
+@njit(nogil=True, forceinline=True)
+def nearest_whole(x):
+    """The whole number k nearest to x, and x + 1.5·2^m, with m the bits of a mantissa.
+
+    The sum has no room for a fraction, and k stands in its lowest bits.
+    """
+    shift = fill(x, by_precision(x, 1.5 * 2.0**52, 1.5 * 2.0**23))
+    marked = x + shift
+    return marked - shift, marked
+
+
+@intrinsic
+def times_power(typing_context, a, marked) -> Any:
+    """a·2^k, with k in the lowest bits of `marked`; a and the result must be normal numbers.
+
+    These bits are added to the exponent of a.
+    """
+    bits = a.dtype.bitwidth
+    mantissa = np.finfo(f"float{bits}").nmant
+
+    def build(context, builder, signature, arguments):
+        integers = ir.VectorType(ir.IntType(bits), LANES)
+        number, power = (builder.bitcast(argument, integers) for argument in arguments)
+        power = builder.shl(power, ir.Constant(integers, [mantissa] * LANES))
+        return builder.bitcast(builder.add(number, power), arguments[0].type)
+
+    return a(a, marked), build

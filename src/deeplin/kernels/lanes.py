@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import extending, njit, types
+from numba import extending, types
 from numba.core import cgutils
 from numba.core.typing import templates
 from numba.core.typing.templates import signature as typed_as
@@ -259,35 +259,6 @@ def any_outside(typing_context, value, low, high) -> Any:
         return _any(builder, builder.or_(below, above))
 
     return types.boolean(value, low, high), build
-
-
-@njit(nogil=True, forceinline=True)
-def nearest_whole(x):
-    """The whole number k nearest to x, and x + 1.5·2^m, with m the bits of a mantissa.
-
-    The sum has no room for a fraction, and k stands in its lowest bits.
-    """
-    shift = fill(x, by_precision(x, 1.5 * 2.0**52, 1.5 * 2.0**23))
-    marked = x + shift
-    return marked - shift, marked
-
-
-@intrinsic
-def times_power(typing_context, a, marked) -> Any:
-    """a·2^k, with k in the lowest bits of `marked`; a and the result must be normal numbers.
-
-    These bits are added to the exponent of a.
-    """
-    bits = a.dtype.bitwidth
-    mantissa = np.finfo(f"float{bits}").nmant
-
-    def build(context, builder, signature, arguments):
-        integers = ir.VectorType(ir.IntType(bits), LANES)
-        number, power = (builder.bitcast(argument, integers) for argument in arguments)
-        power = builder.shl(power, ir.Constant(integers, [mantissa] * LANES))
-        return builder.bitcast(builder.add(number, power), arguments[0].type)
-
-    return a(a, marked), build
 
 
 @intrinsic
