@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.dynamics.state import LOST, REACHED, Observer, Rules, State
-from deeplin.kernels.lanes import LANES, zero_lanes
+from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.moving import Lanes
 from deeplin.kernels.snapshots import Snapshots
 from deeplin.networks import Network
@@ -148,7 +148,7 @@ def packed(layers: tuple[Any, ...]) -> np.ndarray:
 
 def in_lanes(columns: np.ndarray) -> np.ndarray:
     """Up to `LANES` columns, filled up with zeros."""
-    array = zero_lanes(len(columns), columns.dtype)
+    array = aligned_zeros((len(columns), LANES), columns.dtype)
     array[:, : columns.shape[1]] = columns
     return array
 

@@ -20,7 +20,7 @@ from deeplin.dynamics.state import RUNNING, Observer, Pace, Rules, State
 from deeplin.dynamics.update import Update
 from deeplin.interrupt import check_interrupt
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.lanes import LANES, zero_lanes
+from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
 from deeplin.kernels.rows import BLOCK, Rows, Scratch, rows_kernel
@@ -145,7 +145,7 @@ def _linear(objective: Objective, orders: _Orders, network: Network, square: int
     data = Quadratic(*arrays, *nothing)
 
     def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
-        vectors = zero_lanes(3 * outputs * size, dtype)
+        vectors = aligned_zeros((3 * outputs * size, LANES), dtype)
         first = vectors.reshape(3, outputs, size, LANES)[0]
         first[:, -top:] = group.readout.reshape(outputs, -1, LANES)
         lanes, motion = group.lanes(), orders.motion
@@ -165,7 +165,9 @@ def _rows(objective: Objective, orders: _Orders, network: Network, square: int) 
     def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
         if not hasattr(own, "scratch"):
             counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
-            own.scratch = Scratch(*(zero_lanes(count, inputs.dtype) for count in counts))
+            own.scratch = Scratch(
+                *(aligned_zeros((count, LANES), inputs.dtype) for count in counts)
+            )
         lanes, motion = group.lanes(), orders.motion
         return call(kernel, lanes, data, motion, own.scratch, snapshots, clock, until)
 

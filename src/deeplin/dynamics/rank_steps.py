@@ -21,7 +21,7 @@ from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.state import LOST, Pace, Rules, State, StopByStop
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.lanes import LANES, zero_lanes
+from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.wide import Diagonal, Motion, Moving, blocks_of, descend, rows_of
 from deeplin.problems import Problem
 
@@ -56,7 +56,7 @@ class Packed(NamedTuple):
         """A copy of layers, filled up with zeros."""
         padded = [(rows_of(len(w)), blocks_of(w.shape[1])) for w in layers]
         ends = list(accumulate(rows * blocks for rows, blocks in padded))
-        lanes, views = zero_lanes(ends[-1] if ends else 0, np.float64), []
+        lanes, views = aligned_zeros((ends[-1] if ends else 0, LANES), np.float64), []
         for layer, (rows, blocks), end in zip(layers, padded, ends, strict=True):
             matrix = lanes[end - rows * blocks : end].reshape(rows, blocks * LANES)
             views.append(matrix[: layer.shape[0], : layer.shape[1]])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from deeplin.dynamics.rank_steps import OneByOne
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call
-from deeplin.kernels.lanes import LANES, zero_lanes
+from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.rectified import BLOCK, Layers, Room, rectified_kernel
 from deeplin.networks import Network
 
@@ -50,16 +49,16 @@ class ReluSteps(OneByOne):
     def _descend(self, run: int, clock: int, until: int) -> tuple[int, float]:
         """The step reached by a call of the kernel, and R there."""
         count = len(self.widths) - 2
-        block = (count, BLOCK, _lanes(self.hidden))
+        block = (count, BLOCK, _lanes(self.hidden), LANES)
         room = Room(
-            _zeros(block, self.dtype),
-            _zeros(block, self.dtype),
+            aligned_zeros(block, self.dtype),
+            aligned_zeros(block, self.dtype),
             np.zeros((count, BLOCK), np.uint64),
             np.zeros((count - 1, BLOCK), np.uint64),
             np.zeros((BLOCK, self.widths[-1]), self.dtype),
         )
         now, before = self.packed[run]
-        slopes = Layers(*(_zeros(layer.shape[:-1], self.dtype) for layer in now))
+        slopes = Layers(*(aligned_zeros(layer.shape, self.dtype) for layer in now))
         limits = np.array([self.rules.goal[run], self.rules.ceiling[run]], np.float64)
         rows, span = (self.inputs, self.targets), (clock, until)
         return call(self.kernel, now, before, slopes, room, rows, self.rates[run], limits, span)
@@ -70,7 +69,10 @@ class ReluSteps(OneByOne):
             first, *middle, last = (np.asarray(layer)[run] for layer in state.weights)
             lanes, sizes = _lanes(self.hidden), (self.widths[0], self.widths[-1])
             shapes = (sizes[0], lanes), (len(middle), self.hidden, lanes), (sizes[1], lanes)
-            now, before = (Layers(*(_zeros(shape, self.dtype) for shape in shapes)) for _ in "01")
+            now, before = (
+                Layers(*(aligned_zeros((*shape, LANES), self.dtype) for shape in shapes))
+                for _ in "01"
+            )
             for layers in (now, before):
                 _enter(layers.first, first.T)
                 _enter(layers.last, last)
@@ -89,11 +91,6 @@ class ReluSteps(OneByOne):
 
 def _lanes(units: int) -> int:
     return -(-units // LANES)
-
-
-def _zeros(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """Rows of lanes; no lane straddles two lines of the cache."""
-    return zero_lanes(math.prod(shape), dtype).reshape(*shape, LANES)
 
 
 def _enter(target: np.ndarray, matrix: np.ndarray) -> None:

@@ -12,6 +12,7 @@ that is given such arrays is one for a single network, from the same source.
 
 from __future__ import annotations
 
+import math
 import operator
 from typing import Any
 
@@ -49,15 +50,15 @@ class _LaneModel(models.PrimitiveModel):
 # --- memory ----------------------------------------------------------------------------------
 
 
-def zero_lanes(rows: int, dtype: Any) -> np.ndarray:
-    """An array of `rows` lanes, all zero, that begins where a line of the cache does.
+def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros that begin where a line of the cache does.
 
     A lane of float64 fills a line; one that straddles two costs two accesses, an eighth of a step.
     """
-    line, size = 64, rows * LANES * np.dtype(dtype).itemsize
+    line, size = 64, math.prod(shape) * np.dtype(dtype).itemsize
     memory = np.zeros(size + line, np.uint8)
     start = -memory.ctypes.data % line
-    return memory[start : start + size].view(dtype).reshape(rows, LANES)
+    return memory[start : start + size].view(dtype).reshape(shape)
 
 
 @intrinsic

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deeplin.kernels.compiling import compiled
-from deeplin.kernels.lanes import LANES
+from deeplin.kernels.lanes import LANES, aligned_zeros
 
 MAX_PRODUCTS = 400
 FAR, EXAMINE_EVERY = 8.0, 8
@@ -75,13 +75,36 @@ class Pursuit(NamedTuple):
     numbers: np.ndarray
 
 
+class Room(NamedTuple):
+    """The weights of one group, and room for the work on them."""
+
+    weights: np.ndarray
+    readout: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+    lengths: np.ndarray
+    cosines: np.ndarray
+    dv: np.ndarray
+    du: np.ndarray
+    space: np.ndarray
+    mapped: np.ndarray
+    shared: np.ndarray
+
+
 def pursuit(batch: int, widths: np.ndarray, dtype, lanes: bool) -> Pursuit:
     """Before the first record: no vectors yet."""
     size, nodes = int(np.sum(widths[1:] + widths[:-1])), int(np.sum(widths))
     groups, inner = (-(-batch // LANES), (LANES,)) if lanes else (batch, ())
-    return Pursuit(
-        np.zeros((groups, 2, 2, size, *inner), dtype),
-        np.zeros((groups, nodes, *inner), dtype),
-        np.zeros((groups, nodes, *inner), dtype),
-        np.zeros((groups, NUMBERS, *inner), dtype),
-    )
+    shapes = (2, 2, size), (nodes,), (nodes,), (NUMBERS,)
+    return Pursuit(*(aligned_zeros((groups, *shape, *inner), dtype) for shape in shapes))
+
+
+def room(widths: np.ndarray, dtype, lanes: bool) -> Room:
+    """Room for the work of one thread."""
+    count, size, nodes = widths[1:] @ widths[:-1], np.sum(widths[1:] + widths[:-1]), np.sum(widths)
+    frame = (2, len(widths))
+    shapes = (count,), (widths[-1],), (nodes,), (nodes,), frame, frame, (nodes,), (nodes,)
+    shapes = *shapes, (ROWS, size), (ROWS, size)
+    inner = (LANES,) if lanes else ()
+    arrays = (aligned_zeros((*map(int, shape), *inner), dtype) for shape in shapes)
+    return Room(*arrays, np.zeros(SHARED, np.int64))

@@ -31,17 +31,31 @@ def judge(vector, image):
     The quotient has its denominator: a residual that is not orthogonal to x would add to the error
     of its length at every step.
     """
-    length = value = square = total = fill(vector, 0.0)
+    length = value = square = fill(vector, 0.0)
     for n in range(len(vector)):
         x, y = load(vector, n), load(image, n)
         length = multiply_add(x, x, length)
         value = multiply_add(x, y, value)
         square = multiply_add(y, y, square)
-    value = choose_less(total, length, value / length, total)
+    value = quotient(value, length)
+    return value, residual(vector, image, value), square
+
+
+@compiled
+def quotient(value, length):
+    """⟨x, Hx⟩/⟨x, x⟩, zero for a vector of zeros."""
+    none = fill(value, 0.0)
+    return choose_less(none, length, value / length, none)
+
+
+@compiled
+def residual(vector, image, value):
+    """‖Hx − θx‖."""
+    total = fill(vector, 0.0)
     for n in range(len(vector)):
         difference = load(image, n) - value * load(vector, n)
         total = multiply_add(difference, difference, total)
-    return value, square_root(total), square
+    return square_root(total)
 
 
 @compiled
@@ -61,8 +75,7 @@ def step(pair, slope, last, value, r, active):
     for n in range(len(vector)):
         a = multiply_add(load(direction, n), load(q, n), a)
     none, one = fill(vector, 0.0), fill(vector, 1.0)
-    y, _ = _largest(a - value, none - r, none, r)
-    y = choose_less(none, active * r, y, none)
+    y = choose_less(none, active * r, _larger_root(a - value, r) / r, none)
     norm = one / square_root(multiply_add(y, y, one))
     d, e = last
     for n in range(len(vector)):
@@ -124,9 +137,7 @@ def _largest(a, c, b, r):
     m − a − b²/(m − c) − r²/m grows and is concave.
     """
     none, one, half = fill(a, 0.0), fill(a, 1.0), fill(a, 0.5)
-    root = square_root(multiply_add(a, a, fill(a, 4.0) * r * r))
-    m = choose_less(a, none, (r + r) * r / (root - a), half * (a + root))
-    apart = half * (a - c)
+    m, apart = _larger_root(a, r), half * (a - c)
     m = larger(m, half * (a + c) + square_root(multiply_add(apart, apart, b * b)))
     w = none
     for _ in range(6):
@@ -139,9 +150,20 @@ def _largest(a, c, b, r):
 
 
 @compiled
+def _larger_root(a, r):
+    """The larger eigenvalue of ((0, r), (r, a))."""
+    none, half = fill(a, 0.0), fill(a, 0.5)
+    root = square_root(multiply_add(a, a, fill(a, 4.0) * r * r))
+    return choose_less(a, none, (r + r) * r / (root - a), half * (a + root))
+
+
+@compiled
 def rotate(pair, other, active):
-    """Two vectors become the Ritz vectors of their plane, the larger first; the cosine between the
-    first and what it was. The second need not be orthogonal nor of length one before."""
+    """Two vectors become the Ritz vectors of their plane, the larger first.
+
+    The second need not be orthogonal nor of length one before. Returns the cosine between the first
+    and what it was, and for each vector its value, residual and ‖Hx‖² as `judge` does.
+    """
     (first, image), (second, second_image) = pair, other
     none, one, half = fill(first, 0.0), fill(first, 1.0), fill(first, 0.5)
     overlap = value = none
@@ -170,13 +192,21 @@ def rotate(pair, other, active):
     moving = choose_less(none, norm, moving, none)
     cosine, sine = choose_less(half, moving, cosine, one), choose_less(half, moving, sine, none)
     near, far = cosine * factor, sine * factor
+    lengths, values, squares = (none, none), (none, none), (none, none)
     for n in range(len(first)):
         x, y, s, z = load(first, n), load(image, n), load(second, n), load(second_image, n)
-        store(first, n, multiply_add(cosine, x, far * s))
-        store(image, n, multiply_add(cosine, y, far * z))
-        store(second, n, near * s - sine * x)
-        store(second_image, n, near * z - sine * y)
-    return cosine
+        x, s = multiply_add(cosine, x, far * s), near * s - sine * x
+        y, z = multiply_add(cosine, y, far * z), near * z - sine * y
+        store(first, n, x)
+        store(image, n, y)
+        store(second, n, s)
+        store(second_image, n, z)
+        lengths = multiply_add(x, x, lengths[0]), multiply_add(s, s, lengths[1])
+        values = multiply_add(x, y, values[0]), multiply_add(s, z, values[1])
+        squares = multiply_add(y, y, squares[0]), multiply_add(z, z, squares[1])
+    value, below = quotient(values[0], lengths[0]), quotient(values[1], lengths[1])
+    upper = value, residual(first, image, value), squares[0]
+    return cosine, upper, (below, residual(second, second_image, below), squares[1])
 
 
 @compiled

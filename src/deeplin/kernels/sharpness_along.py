@@ -31,31 +31,31 @@ class Layers(NamedTuple):
 
 
 @compiled
-def take(layers, record, first, buffers):
+def take(layers, record, first, room):
     """Copy the weights and read-outs of a group; what is beyond the last network repeats it."""
-    widths, (weights, readout) = layers.widths, buffers
-    start = 0
+    widths, start = layers.widths, 0
     for k in range(1, widths.size + 1):
         if k < widths.size:
-            count, target = widths[k] * widths[k - 1], weights[start:]
+            count, target = widths[k] * widths[k - 1], room.weights[start:]
         else:
-            count, target = widths[k - 1], readout
+            count, target = widths[k - 1], room.readout
         lanes = target.reshape(len(target), -1)
         for lane in range(lanes.shape[1]):
             network = record * layers.batch + min(first + lane, layers.batch - 1)
             address, place = layers.addresses[k - 1], network * count
             for n in range(count):
-                lanes[n, lane] = number_at(weights, address, place + n)
+                lanes[n, lane] = number_at(target, address, place + n)
         start += count
 
 
 @compiled
-def follow(network, readout, optimum, plan, one, scratch):
+def follow(network, optimum, plan, one, room):
     """Take one group to its next weights; where those are not finite it stays."""
     widths = network.widths
     places, left, right, number = one
-    new_left, new_right, lengths, cosines, dv, du, space, mapped, shared = scratch
-    find_frame(network, readout, optimum, Frame(new_left, new_right, lengths))
+    new_left, new_right, lengths, cosines = room.left, room.right, room.lengths, room.cosines
+    space, mapped, shared = room.space, room.mapped, room.shared
+    find_frame(network, room.readout, optimum, Frame(new_left, new_right, lengths))
     finite, total = fill(number, np.inf), fill(number, 0.0)
     for k in range(widths.size):
         total = total + load(lengths[0], k) + load(lengths[1], k)
@@ -76,65 +76,50 @@ def follow(network, readout, optimum, plan, one, scratch):
     begin(places, space, mapped, number, shared)
     row, frame = at.FIRST, Frame(left, right, lengths)
     while row != at.DONE:
-        multiply(network, frame, space[row], mapped[row], (dv, du))
+        multiply(network, frame, space[row], mapped[row], (room.dv, room.du))
         row = advance(row, plan, places, space, mapped, number, shared)
 
 
 @compiled
-def room(widths, like, node):
-    """Arrays for the weights and the work of one group, made like its vectors and its frame."""
-    inner, dtype = like.shape[1:], like.dtype
-    buffers = (
-        np.zeros((np.sum(widths[1:] * widths[:-1]), *inner), dtype),
-        np.zeros((widths[-1], *inner), dtype),
-    )
-    scratch = (
-        np.zeros_like(node),
-        np.zeros_like(node),
-        np.zeros((2, len(widths), *inner), dtype),
-        np.zeros((2, len(widths), *inner), dtype),
-        np.zeros_like(node),
-        np.zeros_like(node),
-        np.zeros((at.ROWS, *like.shape), dtype),
-        np.zeros((at.ROWS, *like.shape), dtype),
-        np.zeros(at.SHARED, np.int64),
-    )
-    return buffers, scratch
-
-
-@compiled
-def along(pieces, data, accuracy, clock, state, groups):
+def along(pieces, data, accuracy, clock, state, room, groups):
     """Follow the groups (first, one past the last) through all records of a piece.
 
     `pieces` is this one and the one before, which may be corrected, each with what was found in it;
-    `data` is 2Σ̂ and w*, `accuracy` the tolerance and `far` of a `Plan`.
+    `data` is 2Σ̂ and w*, `accuracy` the tolerance and `far` of a `Plan`. Records are the outer
+    loop: what is read of them lies side by side in memory.
     """
     (layers, found), (_, earlier) = pieces
     (curvature, optimum), (tolerance, far) = data, accuracy
-    buffers, scratch = room(layers.widths, state[0][0, 0, 0], state[1][0])
-    network = FlatNetwork(layers.widths, buffers[0], curvature)
-    for group in range(groups[0], groups[1]):
-        one = (state[0][group], state[1][group], state[2][group], state[3][group])
-        lanes = one[3].reshape(at.NUMBERS, -1).shape[1]
-        first = group * lanes
-        work = (network, optimum, tolerance, first, buffers, scratch)
-        late = np.zeros(min(lanes, layers.batch - first), np.bool_)
-        for t in range(len(found[0])):
-            take(layers, t, first, buffers)
-            plan = plan_of(clock + t, tolerance, far)
-            follow(network, buffers[1], optimum, plan, one, scratch)
+    network = FlatNetwork(layers.widths, room.weights, curvature)
+    lanes = state.numbers[0].reshape(at.NUMBERS, -1).shape[1]
+    flags = np.empty(lanes, np.bool_)
+    for t in range(len(found[0])):
+        plan = plan_of(clock + t, tolerance, far)
+        last = found[0][t - 1] if t > 0 else earlier[0][-1] if len(earlier[0]) else found[0][0]
+        for group in range(groups[0], groups[1]):
+            one, first = group_of(state, group), group * lanes
+            late = flags[: min(lanes, layers.batch - first)]
             late[:] = True
+            take(layers, t, first, room)
+            follow(network, optimum, plan, one, room)
             count(found, t, first, one, late)
             write(found, t, first, one, late)
-            last = found[0][t - 1] if t > 0 else earlier[0][-1] if len(earlier[0]) else found[0][0]
+            numbers = one[3].reshape(at.NUMBERS, -1)
             for lane in range(len(late)):
-                b = first + lane
-                jumped = found[0][t, b] > JUMP * last[b]
-                late[lane] = jumped or one[3].reshape(at.NUMBERS, -1)[at.FOUND, lane] > 0
+                jumped = found[0][t, first + lane] > JUMP * last[first + lane]
+                late[lane] = jumped or numbers[at.FOUND, lane] > 0
             if np.any(late):
-                go_back(pieces, t, copied(one), late, work)
-        if far == 0 and (clock == 0 or len(found[0]) >= at.EXAMINE_EVERY):
-            look_at_end(pieces, clock, one, late, work)
+                go_back(pieces, t, copied(one), late, (network, optimum, tolerance, first, room))
+    if far == 0 and (clock == 0 or len(found[0]) >= at.EXAMINE_EVERY):
+        for group in range(groups[0], groups[1]):
+            work = (network, optimum, tolerance, group * lanes, room)
+            look_at_end(pieces, clock, group_of(state, group), work)
+
+
+@compiled
+def group_of(state, group):
+    """The state of one group."""
+    return state.places[group], state.left[group], state.right[group], state.numbers[group]
 
 
 @compiled
@@ -146,15 +131,15 @@ def copied(one):
 @compiled
 def go_back(pieces, t, back, late, work):
     """What overtook before record t in the `late` networks is followed back to where it did."""
-    network, optimum, tolerance, first, buffers, scratch = work
+    network, optimum, tolerance, first, room = work
     before, least = t, max(t - 2 * at.LOOK_EVERY, -len(pieces[1][1][0]))
     while np.any(late) and before > least:
         before -= 1
         there, known = pieces[0] if before >= 0 else pieces[1]
         record = before % len(known[0])
-        take(there, record, first, buffers)
+        take(there, record, first, room)
         plan = Plan(tolerance, 0.0, False, 0)
-        follow(network, buffers[1], optimum, plan, back, scratch)
+        follow(network, optimum, plan, back, room)
         count(known, record, first, back, late)
         for lane in range(len(late)):
             higher = back[3].reshape(at.NUMBERS, -1)[at.VALUE, lane]
@@ -163,17 +148,17 @@ def go_back(pieces, t, back, late, work):
 
 
 @compiled
-def look_at_end(pieces, clock, one, late, work):
+def look_at_end(pieces, clock, one, work):
     """A look at the last record, because there may be no later one; what it finds is kept."""
-    network, optimum, tolerance, first, buffers, scratch = work
+    network, optimum, tolerance, first, room = work
     layers, found = pieces[0]
     t, other = len(found[0]) - 1, copied(one)
-    take(layers, t, first, buffers)
+    take(layers, t, first, room)
     plan = Plan(tolerance, 0.0, True, 1 + clock + t)
-    follow(network, buffers[1], optimum, plan, other, scratch)
-    late[:] = True
-    count(found, t, first, other, late)
+    follow(network, optimum, plan, other, room)
     numbers = other[3].reshape(at.NUMBERS, -1)
+    late = np.ones(min(numbers.shape[1], layers.batch - first), np.bool_)
+    count(found, t, first, other, late)
     for lane in range(len(late)):
         known, error = found[0][t, first + lane], found[1][t, first + lane]
         late[lane] = numbers[at.FOUND, lane] > 0 and numbers[at.VALUE, lane] > known + error

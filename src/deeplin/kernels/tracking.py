@@ -119,16 +119,17 @@ def advance(row, plan, places, space, mapped, number, shared):
 @compiled
 def _judge(space, mapped, number, paired):
     """Rayleigh quotients and residuals, of Ritz vectors where there are two; returns the scale."""
-    square = fill(number, 0.0)
+    none = square = fill(number, 0.0)
     if paired:
         pair, other = (space[at.FIRST], mapped[at.FIRST]), (space[at.SECOND], mapped[at.SECOND])
-        cosine = rotate(pair, other, load(number, at.ACTIVE))
-        swapped = choose_less(absolute(cosine), fill(number, 0.5), fill(number, 1.0), square)
+        cosine, upper, (below, slack, square) = rotate(pair, other, load(number, at.ACTIVE))
+        swapped = choose_less(absolute(cosine), fill(number, 0.5), fill(number, 1.0), none)
         store(number, at.FOUND, larger(swapped, load(number, at.FOUND)))
-        below, slack, square = judge(space[at.SECOND], mapped[at.SECOND])
         store(number, at.BELOW, below)
         store(number, at.SLACK, slack)
-    value, residual, length = judge(space[at.FIRST], mapped[at.FIRST])
+    else:
+        upper = judge(space[at.FIRST], mapped[at.FIRST])
+    value, residual, length = upper
     store(number, at.VALUE, value)
     store(number, at.RESIDUAL, residual)
     scale = square_root(larger(square, length))

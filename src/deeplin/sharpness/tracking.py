@@ -21,7 +21,7 @@ import numpy as np
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
 from deeplin.kernels.compiling import call, thread_count
-from deeplin.kernels.pursuit import FAR, pursuit
+from deeplin.kernels.pursuit import FAR, Pursuit, pursuit, room
 from deeplin.kernels.sharpness_along import Layers, along
 from deeplin.networks import Network, explained
 from deeplin.problems import Problem
@@ -154,9 +154,12 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
     batched, readout = leaf.ndim == 4, trajectory.readout
     if readout is not None:  # one for all, or one for each record, or for each network as well
         axes = leaf.shape[: leaf.ndim - 2]
-        readout = jnp.broadcast_to(readout, (*axes, readout.shape[-1]))
+        readout = np.broadcast_to(readout, (*axes, readout.shape[-1]))
     networks = eqx.tree_at(lambda n: n.readout, trajectory, readout, is_leaf=lambda x: x is None)
-    return (networks if batched else _with_second_axis(networks)), batched
+    networks = jax.tree.map(
+        np.asarray, networks
+    )  # views; a slice of JAX's takes half a millisecond
+    return networks if batched else jax.tree.map(lambda leaf: leaf[:, None], networks), batched
 
 
 def _alone(batch: Any) -> Any:
@@ -188,7 +191,7 @@ class _Networks:
 
     def __init__(self, problem: Problem, tolerance: float):
         self.problem, self.tolerance = problem, tolerance
-        self.state: tuple[np.ndarray, ...] | None = None
+        self.state: Pursuit | None = None
         self.clock = 0
         self.arrays: list[np.ndarray] = []
         self.found: tuple[np.ndarray, ...] = ()
@@ -202,9 +205,9 @@ class _Networks:
         arrays.append(np.empty((*shape, readout.shape[-1]), dtype))
         arrays[-1][:] = readout
         found = np.empty(shape, dtype), np.empty(shape, dtype), np.zeros(shape, np.int64)
+        lanes = bool(widths.max() <= IN_LANES)
         if self.state is None:
-            lanes = bool(widths.max() <= IN_LANES)
-            self.state = tuple(pursuit(shape[1], widths, dtype, lanes))
+            self.state = pursuit(shape[1], widths, dtype, lanes)
         if live or not self.found:
             self.arrays, self.found = arrays, tuple(column[:0] for column in found)
         pieces = tuple(
@@ -214,13 +217,17 @@ class _Networks:
         accuracy = self.tolerance, FAR if live else 0.0
         data = curvature_and_optimum(self.problem, dtype)
         data = pieces, data, accuracy, self.clock, self.state
-        groups = len(self.state[0])
+        groups = len(self.state.places)
         parts = max(1, min(thread_count(), groups, shape[0] * shape[1] // THREAD))
         cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
+        rooms = [room(widths, dtype, lanes) for _ in range(parts)]
         spans = [np.array(span) for span in pairwise(cuts)]
         with ThreadPoolExecutor(parts) as pool:  # which makes no thread before it has work
-            others = [pool.submit(call, along, *data, span) for span in spans[1:]]
-            call(along, *data, spans[0])
+            others = [
+                pool.submit(call, along, *data, *mine)
+                for mine in zip(rooms[1:], spans[1:], strict=True)
+            ]
+            call(along, *data, rooms[0], spans[0])
             for other in others:
                 other.result()
         self.clock += shape[0]
