@@ -22,7 +22,7 @@ from deeplin.dynamics.state import LOST, Pace, Rules, State, StopByStop
 from deeplin.dynamics.update import Update
 from deeplin.kernels.compiling import call, thread_count
 from deeplin.kernels.lanes import LANES, aligned_zeros
-from deeplin.kernels.wide import Diagonal, Motion, Moving, blocks_of, descend, rows_of
+from deeplin.kernels.wide import ROWS, Diagonal, Motion, Moving, blocks_of, descend, rows_of
 from deeplin.problems import Problem
 
 
@@ -49,7 +49,7 @@ class Packed(NamedTuple):
 
     lanes: np.ndarray
     layers: list[np.ndarray]
-    """The same memory as matrices."""
+    """The same memory as (groups of `ROWS`, rows of a group, lanes of a row, entries of a lane)."""
 
     @classmethod
     def of(cls, layers: Sequence[Any]) -> Packed:
@@ -58,10 +58,19 @@ class Packed(NamedTuple):
         ends = list(accumulate(rows * blocks for rows, blocks in padded))
         lanes, views = aligned_zeros((ends[-1] if ends else 0, LANES), np.float64), []
         for layer, (rows, blocks), end in zip(layers, padded, ends, strict=True):
-            matrix = lanes[end - rows * blocks : end].reshape(rows, blocks * LANES)
-            views.append(matrix[: layer.shape[0], : layer.shape[1]])
-            views[-1][:] = layer
+            memory = lanes[end - rows * blocks : end].reshape(-1, blocks, ROWS, LANES)
+            views.append(memory.transpose(0, 2, 1, 3))
+            matrix = np.zeros((rows, blocks * LANES))
+            matrix[: layer.shape[0], : layer.shape[1]] = layer
+            views[-1][:] = matrix.reshape(views[-1].shape)
         return cls(lanes, views)
+
+    def copy_to(self, layers: Sequence[np.ndarray]) -> None:
+        """Write the layers, without what fills them up, to where they belong."""
+        for layer, view in zip(layers, self.layers, strict=True):
+            groups, rows, blocks, lanes = view.shape
+            matrix = view.reshape(groups * rows, blocks * lanes)
+            layer[:] = matrix[: layer.shape[0], : layer.shape[1]]
 
 
 class OneByOne(StopByStop):
@@ -129,8 +138,7 @@ class RankSteps(OneByOne):
         risk[run], path[run] = found[2:]
         moved = zip(self.packed[run], (after.weights, after.memory.velocity), strict=True)
         for packed, layers in moved:
-            for layer, values in zip(layers, packed.layers, strict=True):
-                layer[run] = values
+            packed.copy_to([layer[run] for layer in layers])
 
     def _run(
         self, run: int, state: State, begun: tuple[int, float]

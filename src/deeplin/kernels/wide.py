@@ -2,8 +2,8 @@
 
 The covariance is diagonal (any problem, in the eigenbasis of Σ̂): O(L r² q) operations for width r
 and two passes over the weights, because the update of this step and the backward products of the
-next share one. A row of a layer is a sequence of lanes, and `ROWS` rows are handled at a time; what
-that adds to a layer is filled with zeros, which descent keeps.
+next share one. `ROWS` rows of a layer are handled at a time, and their lanes lie side by side: so
+memory is read from front to back. What fills a layer up are zeros, which descent keeps.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ class Moving(NamedTuple):
     """Layers one after another, and the velocity of the heavy ball likewise (empty without)."""
 
     weights: np.ndarray
-    """Lanes; the layer from d to m units has `rows_of(m)` rows of `blocks_of(d)` lanes."""
+    """Lanes; the layer from d to m units has `rows_of(m)` rows of `blocks_of(d)` lanes, and lane b
+    of row j is at (j // ROWS · blocks + b) · ROWS + j % ROWS."""
     velocity: np.ndarray
     widths: np.ndarray
 
@@ -85,19 +86,16 @@ def _start(thin, k, s):
 
 
 @inlined
-def _load_rows(array, at, blocks):
+def _load_rows(array, at):
     """A lane of each of `ROWS` rows."""
-    first, second = load(array, at), load(array, at + blocks)
-    return first, second, load(array, at + 2 * blocks), load(array, at + 3 * blocks)
+    return load(array, at), load(array, at + 1), load(array, at + 2), load(array, at + 3)
 
 
 @inlined
-def _store_rows(array, at, blocks, rows):
+def _store_rows(array, at, rows):
     """Write a lane to each of `ROWS` rows."""
-    store(array, at, rows[0])
-    store(array, at + blocks, rows[1])
-    store(array, at + 2 * blocks, rows[2])
-    store(array, at + 3 * blocks, rows[3])
+    for r in range(ROWS):
+        store(array, at + r, rows[r])
 
 
 @inlined
@@ -126,7 +124,7 @@ def _push_forward(weights, start, rows, blocks, forward, k, q):
             lower, totals = _start(forward, k - 1, s), (nothing, nothing, nothing, nothing)
             for b in range(blocks):
                 u = load(forward.lanes, lower + b)
-                layer = _load_rows(weights, start + j * blocks + b, blocks)
+                layer = _load_rows(weights, start + j * blocks + b * ROWS)
                 totals = _multiplied(layer, (u, u, u, u), totals)
             for r in range(ROWS):
                 forward.numbers[k, s, j + r] = sum_entries(totals[r])
@@ -160,8 +158,8 @@ def _sweep_down(network, momentum, moving, forward, old, new, q):
                 store(new.lanes, _start(new, k - 1, s) + b, fill(weights, 0.0))
         for j in range(0, rows, ROWS):
             for b in range(blocks):
-                at = start + j * blocks + b
-                layer = _load_rows(weights, at, blocks)
+                at = start + j * blocks + b * ROWS
+                layer = _load_rows(weights, at)
                 if moving:
                     layer = _moved(network, at, layer, momentum, forward, old, (k, j, b), q)
                 for s in range(q):
@@ -176,21 +174,19 @@ def _sweep_down(network, momentum, moving, forward, old, new, q):
 @inlined
 def _moved(network, at, layer, momentum, forward, old, place, q):
     """A lane of `ROWS` rows: W += V_kU_{k−1}ᵀ, or the velocity likewise and then W."""
-    k, j, b = place
-    blocks = blocks_of(network.widths[k - 1])
-    rows = layer
+    (k, j, b), rows = place, layer
     if momentum != 0.0:
         beta, nothing = fill(network.weights, momentum), fill(network.weights, 0.0)
-        speed = _load_rows(network.velocity, at, blocks)
+        speed = _load_rows(network.velocity, at)
         rows = _multiplied(speed, (beta, beta, beta, beta), (nothing, nothing, nothing, nothing))
     for s in range(q):
         u = load(forward.lanes, _start(forward, k - 1, s) + b)
         rows = _multiplied((u, u, u, u), _factors(old, k, s, j), rows)
     if momentum != 0.0:
-        _store_rows(network.velocity, at, blocks, rows)
+        _store_rows(network.velocity, at, rows)
         one = fill(network.weights, 1.0)
         rows = _multiplied(rows, (one, one, one, one), layer)
-    _store_rows(network.weights, at, blocks, rows)
+    _store_rows(network.weights, at, rows)
     return rows
 
 
