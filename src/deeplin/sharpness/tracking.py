@@ -40,6 +40,8 @@ IN_LANES = 16
 """Networks up to this width are followed in lanes, wider ones one by one."""
 THREAD = 500
 """Records of networks that are worth a thread of their own (about a millisecond)."""
+PARTS = 4
+"""Pieces of work for each thread: one that the machine holds up leaves the next to the others."""
 
 
 class SharpnessTracker:
@@ -218,18 +220,19 @@ class _Networks:
         data = curvature_and_optimum(self.problem, dtype)
         data = pieces, data, accuracy, self.clock, self.state
         groups = len(self.state.places)
-        parts = max(1, min(thread_count(), groups, shape[0] * shape[1] // THREAD))
+        threads = min(thread_count(), groups, shape[0] * shape[1] // THREAD)
+        parts = min(PARTS * threads, groups) if threads > 1 else 1
         cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
-        rooms = [room(widths, dtype, lanes) for _ in range(parts)]
         spans = [np.array(span) for span in pairwise(cuts)]
-        with ThreadPoolExecutor(parts) as pool:  # which makes no thread before it has work
-            others = [
-                pool.submit(call, along, *data, *mine)
-                for mine in zip(rooms[1:], spans[1:], strict=True)
-            ]
-            call(along, *data, rooms[0], spans[0])
-            for other in others:
-                other.result()
+
+        def follow(span: np.ndarray) -> None:
+            call(along, *data, room(widths, dtype, lanes), span)
+
+        if threads > 1:
+            with ThreadPoolExecutor(threads) as pool:
+                list(pool.map(follow, spans))
+        else:
+            follow(spans[0])
         self.clock += shape[0]
         self.arrays, self.found = arrays, found
         return Tracked(*found)
