@@ -18,10 +18,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeplin import __version__
 from deeplin.checks import InputError
 from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.config import from_json
-from deeplin.sweep.environment import own_version
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
 
 
@@ -53,8 +53,8 @@ class Result:
 def make_task(identifier: str, reference: str, config: str, unit: Unit, precision: str) -> Task:
     """The task of one unit."""
     fields = {"coordinates": unit.coordinates, "runs": unit.runs, "steps": unit.steps}
-    how = (unit.bucket, precision, own_version())
-    return Task(identifier, reference, config, json.dumps(fields), *how)
+    text = json.dumps(fields)
+    return Task(identifier, reference, config, text, unit.bucket, precision, __version__)
 
 
 def execute(task: Task) -> Result:
@@ -81,8 +81,8 @@ def execute(task: Task) -> Result:
 def execute_in_worker(task: Task) -> Result:
     """Compute a unit in a process that was not set up for it, as the one that asks would."""
     task = Task(*task)
-    if task.version != own_version():
-        why = f"the worker has deeplin {own_version()}, the sweep {task.version}; install one"
+    if task.version != __version__:
+        why = f"the worker has deeplin {__version__}, the sweep {task.version}; install one"
         return lost(task, why)
     jax.config.update("jax_enable_x64", task.precision == "float64")
     share_compiled_code()
