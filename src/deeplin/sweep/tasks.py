@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from typing import Any, NamedTuple
 
 import jax
@@ -18,11 +19,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeplin import __version__
 from deeplin.checks import InputError
 from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.config import from_json
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
+
+VERSION = metadata.version("deeplin")
 
 
 class Task(NamedTuple):
@@ -54,7 +56,7 @@ def make_task(identifier: str, reference: str, config: str, unit: Unit, precisio
     """The task of one unit."""
     fields = {"coordinates": unit.coordinates, "runs": unit.runs, "steps": unit.steps}
     text = json.dumps(fields)
-    return Task(identifier, reference, config, text, unit.bucket, precision, __version__)
+    return Task(identifier, reference, config, text, unit.bucket, precision, VERSION)
 
 
 def execute(task: Task) -> Result:
@@ -81,8 +83,8 @@ def execute(task: Task) -> Result:
 def execute_in_worker(task: Task) -> Result:
     """Compute a unit in a process that was not set up for it, as the one that asks would."""
     task = Task(*task)
-    if task.version != __version__:
-        why = f"the worker has deeplin {__version__}, the sweep {task.version}; install one"
+    if task.version != VERSION:
+        why = f"the worker has deeplin {VERSION}, the sweep {task.version}; install one"
         return lost(task, why)
     jax.config.update("jax_enable_x64", task.precision == "float64")
     share_compiled_code()
