@@ -4,6 +4,8 @@ Nothing is imported before it is used: JAX alone takes a second, which neither a
 `deeplin --help` should wait for.
 """
 
+# ruff: noqa: F401 (the imports are for type checkers, which see no lazy names)
+
 import sys
 from importlib import import_module
 from types import ModuleType
@@ -33,39 +35,6 @@ if TYPE_CHECKING:
 
     __version__: str
 
-__all__ = [
-    "DeepLinearRegressor",
-    "Gap",
-    "InputError",
-    "Network",
-    "Population",
-    "Problem",
-    "__version__",
-    "central_flow",
-    "certify",
-    "diagnose",
-    "from_arrays",
-    "from_torch",
-    "gradient_descent",
-    "gradient_flow",
-    "hessian_spectrum",
-    "initialize",
-    "load_run",
-    "networks",
-    "population_risk",
-    "problems",
-    "read_problem",
-    "reduce",
-    "save_run",
-    "sharpness",
-    "sharpness_along",
-    "simulate_wide",
-    "sweep",
-    "theory",
-    "train",
-    "training",
-]
-
 _ROOMS = ("networks", "problems", "sweep", "theory", "training")
 _HOMES = {
     name: f"deeplin.{room}"
@@ -84,6 +53,8 @@ _HOMES = {
     for name in names.split()
 }
 """Where each public name lives; imported when it is first asked for."""
+
+__all__ = ["InputError", "__version__", "sharpness", *_ROOMS, *_HOMES]  # pyright: ignore
 
 
 def __getattr__(name: str):

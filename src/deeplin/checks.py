@@ -26,7 +26,7 @@ def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarr
             raise TypeError(f"it holds {array.dtype.name} values.")
         array = np.asarray(array, dtype=np.float64)
     except Exception as error:  # NumPy asks the object itself, which may raise anything
-        raise InputError(f"{name} is not an array of real numbers: {_reason(error)}") from error
+        raise InputError(f"{name} is not an array of real numbers: {reason(error)}") from error
     if array.ndim not in dimensions:
         allowed = " or ".join(str(count) for count in dimensions)
         raise InputError(
@@ -132,9 +132,9 @@ def readable(path: str | Path) -> Iterator[None]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"cannot read {str(path)!r}: {_reason(error)}") from error
+        raise InputError(f"cannot read {str(path)!r}: {reason(error)}") from error
 
 
-def _reason(error: Exception) -> str:
+def reason(error: Exception) -> str:
     """What a library says, in one line."""
     return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__

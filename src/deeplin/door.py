@@ -15,7 +15,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from deeplin.checks import InputError, shown
+from deeplin.checks import InputError, reason, shown
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
@@ -123,8 +123,7 @@ def _require_array(name: str, value: Any) -> None:
     try:
         np.asarray(value)
     except Exception as error:
-        reason = next(iter(str(error).splitlines()), "")[:200]
         raise InputError(
-            f"{name} is a {type(value).__name__} that does not become a NumPy array ({reason}); "
-            "pass a NumPy or JAX array."
+            f"{name} is a {type(value).__name__} that does not become a NumPy array "
+            f"({reason(error)}); pass a NumPy or JAX array."
         ) from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -104,8 +105,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Train on X (n×d, dense or sparse) and y (n) or Y (n×q), each sample with its weight."""
         X, Y = self._checked(X, y, reset=True)
         self._check_parameters()
-        self.moments_ = None
-        weights = None
+        self.moments_ = weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
             if np.any(weights < 0) or not np.any(weights > 0):
@@ -113,22 +113,18 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             used = weights > 0
             X, Y, weights = X[used], Y[used], weights[used] / weights[used].mean()
         if scipy.sparse.issparse(X):
-            problem, mean = _sparse_problem(X, Y, weights, self.fit_intercept)
-        else:
-            problem, mean = _dense_problem(X, Y, weights, self.fit_intercept)
-        return self._fit_problem(problem, mean, Y.ndim == 1)
+            return self._fit_moments(_sparse_moments(X, Y, weights), Y.ndim == 1)
+        problem, mean = _dense_problem(X, Y, weights, self.fit_intercept)
+        return self._fit_problem(problem, mean)
 
     def partial_fit(self, X, y):
         """Add samples to those seen so far, whose moments are kept, and train on all of them."""
         earlier: Moments | None = getattr(self, "moments_", None)
         X, Y = self._checked(X, y, reset=earlier is None, accept_sparse=False)
         self._check_parameters()
-        single, new = Y.ndim == 1, Moments.of_rows(X, Y.reshape(len(Y), -1))
-        moments = self.moments_ = new if earlier is None else earlier.merge(new)
-        d = X.shape[1]
-        table = moments.centred if self.fit_intercept else moments.raw
-        mean = moments.mean if self.fit_intercept else np.zeros(len(table))
-        return self._fit_problem(_from_table(table, d, moments.count, single), mean, single)
+        new = Moments.of_rows(X, Y.reshape(len(Y), -1))
+        self.moments_ = new if earlier is None else earlier.merge(new)
+        return self._fit_moments(self.moments_, Y.ndim == 1)
 
     def _checked(self, X, y, *, reset: bool, accept_sparse: Any = ("csr", "csc")) -> Any:
         X, Y = validate_data(
@@ -143,7 +139,14 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
         return X, np.asarray(Y, dtype=np.float64)
 
-    def _fit_problem(self, problem: Problem, mean: np.ndarray, single: bool):
+    def _fit_moments(self, moments: Moments, single: bool):
+        """Train on data of which only the moments are known."""
+        mean = moments.mean if self.fit_intercept else np.zeros_like(moments.shift)
+        about_mean = replace(moments, shift=moments.shift - mean)
+        problem = Problem.from_accumulated(about_mean, single_target=single)
+        return self._fit_problem(problem, mean)
+
+    def _fit_problem(self, problem: Problem, mean: np.ndarray):
         """Train on centred data and turn the result into coefficients and intercepts."""
         mean_x, mean_y = mean[: problem.dimension], mean[problem.dimension :]
         with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
@@ -152,8 +155,8 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             self.readout_ = None if network.readout is None else np.asarray(network.readout)
         theta = product(self.weights_, self.readout_)  # NumPy: nothing to compile
         intercept = mean_y - mean_x @ theta
-        self.coef_ = theta[:, 0] if single else theta.T
-        self.intercept_ = float(intercept[0]) if single else intercept
+        self.coef_ = theta[:, 0] if problem.single_target else theta.T
+        self.intercept_ = float(intercept[0]) if problem.single_target else intercept
         return self
 
     def predict(self, X):
@@ -210,11 +213,8 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         # decay also moves what is outside of it.
         inside = problem.samples < problem.dimension and not self.weight_decay
         reduction = reduce(problem, start) if inside else None
-        run = (
-            self._run(problem, start)
-            if reduction is None
-            else self._run(reduction.problem, reduction.network)
-        )
+        reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
+        run = self._run(*reduced)
         self.status_, self.n_iter_ = run.status, int(run.steps)
         self.gap_, self.learning_rate_ = run.evidence["gap"], run.learning_rate
         if run.status != "converged":
@@ -261,30 +261,16 @@ def _dense_problem(X, Y, weights, centre: bool) -> tuple[Problem, np.ndarray]:
     if centre:
         mean_x, mean_y = (np.average(part, axis=0, weights=weights) for part in (X, columns))
     scale = 1.0 if weights is None else np.sqrt(weights)[:, None]
-    targets = scale * (columns - mean_y)
-    inputs = scale * (X - mean_x)
-    problem = Problem.from_data(inputs, targets[:, 0] if Y.ndim == 1 else targets)
-    return problem, np.concatenate([mean_x, mean_y])
+    targets = (scale * (columns - mean_y)).reshape(Y.shape)
+    return Problem.from_data(scale * (X - mean_x), targets), np.concatenate([mean_x, mean_y])
 
 
-def _sparse_problem(X, Y, weights, centre: bool) -> tuple[Problem, np.ndarray]:
-    """The same for a sparse matrix, through its second moments: it never becomes dense."""
-    n, d = X.shape
+def _sparse_moments(X, Y, weights) -> Moments:
+    """The moments of weighted rows of a sparse matrix, about zero: it never becomes dense."""
+    n = len(Y)
     columns = Y.reshape(n, -1)
-    w = np.ones(n) if weights is None else weights
-    weighted = scipy.sparse.diags(w) @ X
-    inner = np.asarray((X.T @ weighted).todense()) / n
-    cross = np.asarray(weighted.T @ columns) / n
-    table = np.block([[inner, cross], [cross.T, columns.T @ (w[:, None] * columns) / n]])
-    mean = np.zeros(len(table))
-    if centre:
-        mean = np.concatenate([np.asarray(weighted.sum(axis=0)).ravel(), w @ columns]) / n
-        table = table - np.outer(mean, mean)
-    return _from_table(table, d, n, Y.ndim == 1), mean
-
-
-def _from_table(table: np.ndarray, d: int, count: int, single: bool) -> Problem:
-    """The problem with these joint second moments of d inputs and the targets."""
-    cross = table[:d, d] if single else table[:d, d:]
-    power = table[d, d] if single else table[d:, d:]
-    return Problem.from_moments(table[:d, :d], cross, power, samples=count)
+    rows = scipy.sparse.hstack([X, columns], format="csr")
+    weighted = scipy.sparse.diags(np.ones(n) if weights is None else weights) @ rows
+    total = np.asarray(weighted.sum(axis=0)).ravel()
+    scatter = (rows.T @ weighted).toarray()
+    return Moments(n, np.zeros(len(total)), total, scatter, columns.shape[1])

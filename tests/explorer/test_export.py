@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-import deeplin.explorer.certificates as certificates
+import deeplin.explorer.answers as answers
 from deeplin.cli.app import write_page
 from deeplin.explorer.build import PAGE, bundle, inputs, page, presets
 
@@ -22,7 +22,7 @@ def exported(tmp_path_factory):
     path = tmp_path_factory.mktemp("export") / "page.html"
     only = {"residual": presets()["residual"]}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(certificates, "presets", lambda: only)
+        patch.setattr(answers, "presets", lambda: only)
         write_page(path)
     return path
 

@@ -152,6 +152,8 @@ def test_table_gives_the_moments_of_its_file(explorer):
     np.testing.assert_allclose(answer["cross"], Z.T @ (y - y.mean()) / 200, rtol=1e-9)
     assert answer["target"] == "target"
     assert (answer["samples"], answer["inputs"]) == (200, 3)
+    spaced = post(explorer, "/table?name=big.csv", f"a, b, c, target\n{rows}\n")
+    assert spaced == (200, answer)
     status, answer = post(explorer, "/table?name=bad.csv", "a,b\n1,x\n2,y\n")
     assert status == 400
     assert "'b' does not hold numbers" in answer["error"]

@@ -112,8 +112,8 @@ def explore(
 
 def write_page(path: Path) -> None:
     """Write the page with the certificates of its presets."""
+    from deeplin.explorer.answers import preset_certificates, statements
     from deeplin.explorer.build import page
-    from deeplin.explorer.certificates import preset_certificates, statements
 
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"{path} is no file in an existing folder; pass another --export.")

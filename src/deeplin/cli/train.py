@@ -1,10 +1,12 @@
-"""`deeplin train` and `deeplin predict`: a deep linear network for a table, and for new rows."""
+"""`deeplin train`, as it happens, and `deeplin predict`: a network for a table, and new rows."""
 
 from __future__ import annotations
 
 import csv
 import json
+import math
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import chain
@@ -13,6 +15,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
 
 import numpy as np
 import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.cli import options
@@ -29,6 +34,8 @@ if TYPE_CHECKING:
 RECORDS = 400
 """Records along a run, as long as their weights together stay below `KEPT` numbers."""
 KEPT = 2**25
+BARS = "▁▂▃▄▅▆▇█"
+SHOWN = 48
 
 
 @app.command()
@@ -94,7 +101,6 @@ def _train(
     """Train while showing it, compare with the prediction, and say everything in one report."""
     import jax
 
-    from deeplin.cli.live import LiveTraining
     from deeplin.sharpness import sharpness
     from deeplin.training.diagnosis_words import conditioning
     from deeplin.training.explained import r_squared, r_squared_left_out
@@ -156,6 +162,52 @@ def _train(
 def _each(reading: Reading, values: np.ndarray | None) -> dict[str, float]:
     """One value for each target by its name."""
     return {} if values is None else dict(zip(reading.targets, values.tolist(), strict=True))
+
+
+class LiveTraining(Live):
+    """A small table on stderr, redrawn at every record; nothing at all without a terminal.
+
+    `watch` has the form that `gradient_descent(..., watch=...)` expects.
+    """
+
+    def __init__(self, steps: int, console: Console | None = None):
+        super().__init__(console=console or Console(stderr=True), transient=True)
+        self.steps = steps
+        self.restart(math.nan)
+
+    def restart(self, learning_rate: float) -> None:
+        """Begin again, with this learning rate."""
+        self.rate = learning_rate
+        self.risks: list[float] = []
+        self.sharpnesses: list[float] = []
+
+    def watch(self, step: int, quantities: Mapping[str, np.ndarray]) -> None:
+        """Note one record and redraw."""
+        self.risks.append(float(quantities["risk"][0]))
+        self.sharpnesses.append(float(quantities["sharpness"][0]))
+        self.update(self.table(step))
+
+    def table(self, step: int) -> Table:
+        """Loss and sharpness now, and how they got here."""
+        title = f"step {step} of {self.steps}, learning rate η = {self.rate:.4g}"
+        table = Table("quantity", "now", "along the run", title=title)
+        table.add_row("loss", f"{self.risks[-1]:.4g}", bars(np.log10(self.risks)))
+        table.add_row("sharpness", f"{self.sharpnesses[-1]:.4g}", bars(self.sharpnesses))
+        ratio = self.sharpnesses[-1] * self.rate / 2
+        table.add_row("sharpness · η/2", f"{ratio:.3f}", "stable" if ratio <= 1 else "unstable")
+        return table
+
+
+def bars(values: Any) -> str:
+    """The last values as a line of bars, from the smallest to the largest of them."""
+    shown = np.asarray(values, dtype=float)[-SHOWN:]
+    finite = shown[np.isfinite(shown)]
+    if len(finite) == 0:
+        return ""
+    low, span = finite.min(), np.ptp(finite) or 1.0
+    top = len(BARS) - 1
+    heights = np.nan_to_num((shown - low) / span, nan=1.0, posinf=1.0, neginf=0.0)
+    return "".join(BARS[int(height * top)] for height in heights)
 
 
 class Model(NamedTuple):

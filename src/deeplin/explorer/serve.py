@@ -132,7 +132,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _certify(self, length: int) -> dict[str, Any]:
         raw = self._body(length)
-        from deeplin.explorer.certificates import certified
+        from deeplin.explorer.answers import certified
 
         try:
             request = json.loads(raw)
@@ -141,7 +141,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._alone(certified, request)
 
     def _table(self, length: int) -> dict[str, Any]:
-        from deeplin.explorer.tables import moments_of
+        from deeplin.explorer.answers import moments_of
 
         asked = parse_qs(urlsplit(self.path).query).get("name", ["the file"])[0]
         name = PurePath(asked).name[:60] or "the file"

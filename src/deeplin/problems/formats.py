@@ -133,10 +133,6 @@ def _text(values: pa.Array) -> pa.Array:
     return pc.call_function("if_else", [missing, pa.scalar(None, pa.string()), values])
 
 
-def _parquet_columns(path: str) -> Kinds:
-    return kinds_of(pyarrow.parquet.read_schema(path))
-
-
 def _parquet_parts(path: str) -> list[Part]:
     groups = pyarrow.parquet.read_metadata(path).num_row_groups
     return list(pairwise(range(groups + 1)))
@@ -222,7 +218,9 @@ def _npz_arrays(path: str) -> dict[str, np.ndarray]:
                 f"array {name!r} of {path!r} has shape {array.shape}; "
                 "pass vectors and matrices with one row for each sample."
             )
-        columns = {name: array} if array.ndim == 1 else _members(name, array)
+        columns = {name: array}
+        if array.ndim == 2:
+            columns = {f"{name}[{k}]": column for k, column in enumerate(array.T)}
         if repeated := held.keys() & columns:
             raise InputError(
                 f"{path!r} has a matrix and a vector that both give the column "
@@ -243,34 +241,22 @@ def _archive(path: str) -> dict[str, np.ndarray]:
         return {name: arrays[name] for name in arrays.files}
 
 
-def _members(name: str, matrix: np.ndarray) -> dict[str, np.ndarray]:
-    return {f"{name}[{k}]": matrix[:, k] for k in range(matrix.shape[1])}
-
-
 def _npz_columns(path: str) -> Kinds:
     return {name: _array_kind(array) for name, array in _npz_arrays(path).items()}
 
 
-def _npz_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
+def _npz_batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
     held = _npz_arrays(path)
-    vectors = [_vector(held[name], category) for name, category in columns]
-    for start in range(0, len(vectors[0]), rows):
-        block = [vector[start : start + rows] for vector in vectors]
-        yield Chunk(len(block[0]), lambda block=block: np.stack(block, axis=1).astype(float))
+    as_wanted = {
+        name: held[name].astype(float if category is None else str, copy=False)
+        for name, category in columns
+    }
+    yield pa.record_batch(as_wanted)
 
 
-def _vector(values: np.ndarray, category: str | None) -> np.ndarray:
-    if category is None:
-        return values
-    return np.where(np.isin(values, MISSING), np.nan, values == category)
-
-
-def _npz_texts(path: str, name: str) -> Texts:
-    values = map(str, _npz_arrays(path)[name])
-    yield [None if value in MISSING else value for value in values]
-
-
-PARQUET = of_batches(_parquet_columns, _parquet_batches, parts=_parquet_parts)
+PARQUET = of_batches(
+    lambda path: kinds_of(pyarrow.parquet.read_schema(path)), _parquet_batches, parts=_parquet_parts
+)
 ARROW = of_batches(_arrow_columns, _arrow_batches)
 NPY = Format(_npy_columns, _npy_stream, lambda path, name: iter(()), _npy_parts)
-NPZ = Format(_npz_columns, _npz_stream, _npz_texts)
+NPZ = of_batches(_npz_columns, _npz_batches)

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from deeplin.checks import InputError
+from deeplin.checks import InputError, readable
 from deeplin.problems.formats import CORES, Chunk, Column
 from deeplin.problems.moments import Moments, merge_all
 from deeplin.problems.tables import Piece, Table
@@ -51,7 +51,8 @@ class _Part:
 
     def complete_rows(self) -> np.ndarray:
         """The rows without a missing value, where those with one may be left out."""
-        rows = self.chunk.matrix()
+        with readable(self.piece.path):
+            rows = self.chunk.matrix()
         self._check_whole(rows)
         # A finite sum means finite numbers, and is far quicker to check than each of them.
         with np.errstate(over="ignore", invalid="ignore"):
@@ -116,15 +117,11 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
             f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
             f"its {width} columns; pass a larger memory (--memory), or fewer columns."
         )
-    sums = ((Moments.of_table(rows, plan.targets), 0) for rows in _emptying(kept) if len(rows))
+    # One by one, forgetting each, so that nothing is held twice.
+    emptied = (kept.pop(0) for _ in range(len(kept)))
+    sums = ((Moments.of_table(rows, plan.targets), 0) for rows in emptied if len(rows))
     moments, more = _merged(chain(sums, _summed(parts)))
     return moments or _refuse_no_rows(left_out), left_out + more
-
-
-def _emptying(chunks: list[np.ndarray]) -> Iterator[np.ndarray]:
-    """The chunks one by one, forgetting each, so that nothing is held twice."""
-    while chunks:
-        yield chunks.pop(0)
 
 
 def _summed(parts: Iterator[_Part]) -> Iterator[Sum]:
@@ -158,9 +155,7 @@ def _merged(sums: Iterator[Sum]) -> Sum:
             if moments is not None:
                 yield moments
 
-    found = present()
-    first = next(found, None)
-    return None if first is None else merge_all(chain([first], found)), left_out
+    return merge_all(present()), left_out
 
 
 def _refuse_no_rows(left_out: int) -> NoReturn:

@@ -52,19 +52,16 @@ class Moments:
                 f"{len(other.shift)} columns with {other.targets}; pass chunks of one shape."
             )
         with np.errstate(over="ignore", invalid="ignore"):
-            return self._sum(other, other.shift - self.shift)
-
-    def _sum(self, other: Moments, move: np.ndarray) -> Moments:
-        """Both together, where the other's shift is so far from this one's."""
-        cross = np.outer(other.total, move)
-        scatter = other.scatter + cross + cross.T + other.count * np.outer(move, move)
-        return Moments(
-            self.count + other.count,
-            self.shift,
-            self.total + other.total + other.count * move,
-            self.scatter + scatter,
-            self.targets,
-        )
+            move = other.shift - self.shift
+            cross = np.outer(other.total, move)
+            scatter = other.scatter + cross + cross.T + other.count * np.outer(move, move)
+            return Moments(
+                self.count + other.count,
+                self.shift,
+                self.total + other.total + other.count * move,
+                self.scatter + scatter,
+                self.targets,
+            )
 
     @property
     def mean(self) -> np.ndarray:
@@ -110,11 +107,14 @@ def accumulate(chunks: Iterable) -> tuple[Moments, bool]:
             single = single and Y.ndim == 1
             yield Moments.of_rows(X, Y.reshape(len(Y), -1))
 
-    return merge_all(parts()), single
+    merged = merge_all(parts())
+    if merged is None:
+        raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
+    return merged, single
 
 
-def merge_all(parts: Iterable[Moments]) -> Moments:
-    """The moments of all parts together.
+def merge_all(parts: Iterable[Moments]) -> Moments | None:
+    """The moments of all parts together; None if there is no part.
 
     Merging works like a binary counter (partial sums of equal size merge first), so rounding
     grows with the logarithm of the number of parts and none is kept.
@@ -127,9 +127,7 @@ def merge_all(parts: Iterable[Moments]) -> Moments:
             level += 1
         levels[level : level + 1] = [part]
     waiting_parts = [part for part in levels if part is not None]
-    if not waiting_parts:
-        raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
-    return reduce(Moments.merge, waiting_parts)
+    return reduce(Moments.merge, waiting_parts) if waiting_parts else None
 
 
 def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, np.ndarray]:

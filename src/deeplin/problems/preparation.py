@@ -32,12 +32,6 @@ class Preparation:
     scale: np.ndarray
     targets: int
 
-    def undo(self, coefficients: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) and intercepts (q) for the table's own columns."""
-        d = len(self.centre) - self.targets
-        original = coefficients / self.scale[:d, None]
-        return original, self.centre[d:] - self.centre[:d] @ original
-
 
 class Columns(NamedTuple):
     """Mean, standard deviation and size of every column."""
@@ -70,8 +64,8 @@ class Columns(NamedTuple):
 
 def prepare(
     gathered: np.ndarray | Moments,
-    inputs: Sequence[str],
-    targets: Sequence[str],
+    labels: Sequence[str],
+    targets: int,
     *,
     standardize: bool,
     intercept: bool,
@@ -79,11 +73,12 @@ def prepare(
 ) -> tuple[Problem, Preparation, tuple[str, ...], list[str]]:
     """The problem of rows or moments, how its columns were changed, its inputs, and the notes.
 
-    `may_count` says that the first input is the table's first column, which may number its rows.
+    `labels` name the columns, the `targets` last; `may_count` says that the first input is the
+    table's first column, which may number its rows.
     """
     columns = _columns(gathered)
-    names = np.array([*inputs, *targets], dtype=object)
-    is_input = np.arange(len(names)) < len(inputs)
+    names = np.array(labels, dtype=object)
+    is_input = np.arange(len(names)) < len(names) - targets
     _require_representable(columns, names)
     centred = standardize or intercept
     fixed = columns.constant if centred else columns.zero
@@ -95,7 +90,7 @@ def prepare(
         )
     rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
     counting = np.zeros_like(is_input)
-    counting[0] = may_count and len(inputs) > 1 and columns.counts_rows(0, rows)
+    counting[0] = may_count and is_input.sum() > 1 and columns.counts_rows(0, rows)
     keep = ~fixed & ~counting
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
@@ -107,7 +102,7 @@ def prepare(
             0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
         )
     notes += _equal_notes(gathered, names, is_input & keep)
-    preparation = Preparation(centre, scale, len(targets))
+    preparation = Preparation(centre, scale, targets)
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
     return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem, centred)
@@ -117,9 +112,9 @@ def _require_representable(columns: Columns, names: np.ndarray) -> None:
     """Refuse columns whose squares float64 cannot hold, before anything false is said of them."""
     too_large = ~(columns.size <= REPRESENTABLE)
     too_small = (columns.size > 0) & (columns.size < 1 / REPRESENTABLE)
-    for wrong, what in ((too_large, "above"), (too_small, "all below")):
+    limits = ((too_large, "above", REPRESENTABLE), (too_small, "all below", 1 / REPRESENTABLE))
+    for wrong, what, bound in limits:
         if np.any(wrong):
-            bound = REPRESENTABLE if what == "above" else 1 / REPRESENTABLE
             raise InputError(
                 f"column {names[wrong][0]!r} has values {what} {bound:.0e}, whose squares float64 "
                 "cannot hold; change its unit, or ignore it."

@@ -24,6 +24,12 @@ MEMORY = 128 * 2**20
 CHUNK = 2**21
 """Numbers in a chunk, unless the caller asks for a number of rows."""
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
+LEFT_OUT = {
+    TEXT: ("not made of numbers", " Pass encode=True (--encode) to make categories of it."),
+    DATE: ("dates", " Add numbers made from them, such as days since the first."),
+    OTHER: ("not made of numbers", ""),
+}
+"""Why a column of this kind is no input, and what can be done about it."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,9 @@ class Reading:
 
         Of a column that was removed the coefficient is not listed; see `inputs`.
         """
-        return self.preparation.undo(np.asarray(coefficients).reshape(len(self.inputs), -1))
+        d, centre = len(self.inputs), self.preparation.centre
+        original = np.asarray(coefficients).reshape(d, -1) / self.preparation.scale[:d, None]
+        return original, centre[d:] - centre[:d] @ original
 
 
 @door
@@ -85,29 +93,29 @@ def read_problem(
     if missing not in ("refuse", "drop"):
         raise InputError(f"missing is {missing!r}; pass 'refuse' or 'drop'.")
     table = open_table(source)
-    choice = _choose(table, target, ignore=ignore, keep=keep, encode=encode)
-    columns = (*choice.inputs, *choice.targets)
+    inputs, targets, choices = _choose(table, target, ignore, keep, encode)
+    columns = (*inputs, *targets)
     rows = max(1, CHUNK // len(columns)) if chunk_rows is None else chunk_rows
     whole = tuple(j for j, (name, _) in enumerate(columns) if table.columns[name] == WHOLE)
-    plan = Plan(columns, len(choice.targets), whole_number("chunk_rows", rows), missing, whole)
+    plan = Plan(columns, len(targets), whole_number("chunk_rows", rows), missing, whole)
     if cluster is None:
         gathered, left_out = gather(table, plan, memory)
     else:
         gathered, left_out = gather_on_cluster(table, plan, cluster)
-    inputs, targets = ([c.label for c in part] for part in (choice.inputs, choice.targets))
     counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in keep
     problem, preparation, kept, found = prepare(
         gathered,
-        inputs,
-        targets,
+        [column.label for column in columns],
+        len(targets),
         standardize=standardize,
         intercept=intercept,
         may_count=counter,
     )
     dropped = [f"Rows left out because a value is missing: {left_out}."] if left_out else []
-    notes = (*table.notes, *choice.notes, *dropped, *found)
-    behind = tuple(column for column in choice.inputs if column.label in kept)
-    return Reading(problem, kept, tuple(targets), preparation, notes, behind)
+    notes = (*table.notes, *choices, *dropped, *found)
+    behind = tuple(column for column in inputs if column.label in kept)
+    named = tuple(column.name for column in targets)
+    return Reading(problem, kept, named, preparation, notes, behind)
 
 
 def stream_rows(source: str | Path, columns: Sequence[Column]) -> Iterator[np.ndarray]:
@@ -127,25 +135,16 @@ def stream_rows(source: str | Path, columns: Sequence[Column]) -> Iterator[np.nd
 # --- which columns are inputs and which targets --------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Inputs, targets, and a sentence for every column that is neither or was changed."""
-
-    inputs: tuple[Column, ...]
-    targets: tuple[Column, ...]
-    notes: tuple[str, ...]
-
-
 def _choose(
     table: Table,
     target: str | Sequence[str],
-    *,
-    ignore: Sequence[str] = (),
-    keep: Sequence[str] = (),
-    encode: bool = False,
-) -> Choice:
-    """Every column of numbers that is neither target nor ignored nor without a name is an input.
+    ignore: Sequence[str],
+    keep: Sequence[str],
+    encode: bool,
+) -> tuple[list[Column], list[Column], list[str]]:
+    """Inputs, targets, and a sentence for every column that is neither or was changed.
 
+    Every column of numbers that is neither target nor ignored nor without a name is an input.
     With `encode`, a column of text becomes one indicator column for each of its values but the
     first: their sum is one minus the first's, so that it would add nothing but a constant.
     """
@@ -167,7 +166,7 @@ def _choose(
     labels = [column.label for column in columns] + targets
     if repeated := sorted({label for label in labels if labels.count(label) > 1}):
         raise InputError(f"the names of columns repeat: {listed(repeated)}; rename them first.")
-    return Choice(tuple(columns), tuple(map(Column, targets)), tuple(notes))
+    return columns, [Column(name) for name in targets], notes
 
 
 def _named(table: Table, wish: str) -> list[str]:
@@ -207,7 +206,7 @@ def _check_target(table: Table, name: str, ignored: bool) -> None:
 def _columns(table: Table, names: list[str], encode: bool) -> tuple[list[Column], list[str]]:
     """The inputs among these columns, and what is said about the others."""
     columns: list[Column] = []
-    left: dict[str, list[str]] = {TEXT: [], DATE: [], OTHER: []}
+    left: dict[str, list[str]] = {kind: [] for kind in LEFT_OUT}
     notes: list[str] = []
     for name in names:
         kind = table.columns[name]
@@ -223,14 +222,9 @@ def _columns(table: Table, names: list[str], encode: bool) -> tuple[list[Column]
             notes.append(note)
         else:
             left[kind].append(name)
-    if left[TEXT]:
-        advice = "Pass encode=True (--encode) to make categories of it."
-        notes.append(f"Left out because not made of numbers: {listed(left[TEXT])}. {advice}")
-    if left[DATE]:
-        advice = "Add numbers made from them, such as days since the first."
-        notes.append(f"Left out because dates: {listed(left[DATE])}. {advice}")
-    if left[OTHER]:
-        notes.append(f"Left out because not made of numbers: {listed(left[OTHER])}.")
+    for kind, (why, advice) in LEFT_OUT.items():
+        if left[kind]:
+            notes.append(f"Left out because {why}: {listed(left[kind])}.{advice}")
     return columns, notes
 
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from glob import glob, has_magic
 from pathlib import Path
-
-import numpy as np
 
 from deeplin.checks import InputError, readable
 from deeplin.problems.csv_text import CSV
@@ -57,12 +54,7 @@ class Piece:
     def chunks(self, columns: Sequence[Column], rows: int) -> Iterator[Chunk]:
         """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
         with readable(self.path):
-            for chunk in FORMATS[self.format].stream(self.path, self.part, columns, rows):
-                yield chunk._replace(matrix=partial(self._read, chunk))
-
-    def _read(self, chunk: Chunk) -> np.ndarray:
-        with readable(self.path):
-            return chunk.matrix()
+            yield from FORMATS[self.format].stream(self.path, self.part, columns, rows)
 
     def texts(self, name: str) -> Iterator[list[str | None]]:
         """The values of one column as text, some at a time; a missing value is None."""

@@ -14,7 +14,7 @@ from deeplin.figures.running import FigureResult, PanelResult, StudyResult
 from deeplin.figures.style import draw, save
 from deeplin.files import whole_file
 from deeplin.sweep.config import to_plain
-from deeplin.sweep.environment import environment
+from deeplin.sweep.session import environment
 
 OUTCOME = "outcome.json"
 

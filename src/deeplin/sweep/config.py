@@ -19,6 +19,11 @@ from jaxtyping import Array
 from deeplin.checks import InputError, seed_number
 
 
+def precision() -> str:
+    """The floating type JAX uses now, `float64` or `float32`: part of every unit's identity."""
+    return str(jnp.result_type(float))
+
+
 def to_plain(value: Any, where: str = "config") -> Any:
     """Turn a config (or a part of one) into what JSON can hold: dicts, lists, numbers, strings."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -74,16 +79,11 @@ def portable_json(kind: type, config: Any) -> str:
 def canonical(value: Any) -> str:
     """JSON with sorted keys in which equal numbers are written equally: 1 and 1.0 are one."""
 
-    def unify(entry: Any) -> Any:
-        if isinstance(entry, dict):
-            return {key: unify(item) for key, item in entry.items()}
-        if isinstance(entry, list):
-            return [unify(item) for item in entry]
-        if isinstance(entry, float) and entry.is_integer() and abs(entry) < 2**53:
-            return int(entry)
-        return entry
+    def unified(text: str) -> float:
+        number = float(text)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
 
-    plain = unify(to_plain(value, "value"))
+    plain = json.loads(json.dumps(to_plain(value, "value")), parse_float=unified)
     return json.dumps(plain, sort_keys=True, separators=(",", ":"))
 
 

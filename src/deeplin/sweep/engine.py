@@ -14,8 +14,7 @@ import pandas as pd
 
 from deeplin.checks import InputError
 from deeplin.interrupt import check_interrupt, hearing
-from deeplin.sweep.config import portable_json
-from deeplin.sweep.environment import precision
+from deeplin.sweep.config import portable_json, precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.progress import Progress

@@ -26,13 +26,8 @@ LOOK_SECONDS = 1.0
 FAREWELL_SECONDS = 10
 """How long a worker that closed its pipe may take to end by itself."""
 
-THREAD_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "NUMBA_NUM_THREADS",
-    "NPROC",  # read by XLA
-)
+LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's
 
 
 class ExecutorError(RuntimeError):
@@ -72,7 +67,8 @@ class Processes:
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield results as workers deliver them; a worker stays in its bucket while it can."""
-        queue, deaths, nursery = _Buckets(tasks), Counter(), _Nursery()
+        queue, deaths = _Buckets(tasks), Counter()
+        any_came, stillborn = False, 0
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         workers: list[_Worker] = []
         try:
@@ -84,9 +80,10 @@ class Processes:
                 for worker in [worker for worker in workers if worker.connection in ready]:
                     task, result = worker.task, worker.receive()
                     if worker.alive:
-                        nursery.came()
+                        any_came, stillborn = True, 0
                     elif task is None:
-                        nursery.mourn(worker)
+                        stillborn += 1
+                        _require_hope(worker.exit_code, any_came, stillborn)
                     else:
                         result = _after_death(task, queue, deaths)
                     if worker.alive and queue:
@@ -112,37 +109,23 @@ def _after_death(task: Task, queue: _Buckets, deaths: Counter) -> Result | None:
     return None
 
 
-class _Nursery:
-    """Counts the workers that died without a unit, to tell bad luck from a hopeless start.
+def _require_hope(code: int, any_came: bool, deaths: int) -> None:
+    """Raise after a death without a unit, unless it was bad luck; `deaths` so far, in a row.
 
-    What kills one of them (a person, a system short of memory) may spare the next. One that ends by
+    What kills one worker (a person, a system short of memory) may spare the next. One that ends by
     itself, before any other came, has met an error that every other would meet too.
     """
-
-    def __init__(self):
-        self._any_came = False
-        self._deaths_in_a_row = 0
-
-    def came(self) -> None:
-        """A worker is there."""
-        self._any_came, self._deaths_in_a_row = True, 0
-
-    def mourn(self, worker: _Worker) -> None:
-        """Count a worker that died without a unit; raises when there is no hope left."""
-        self._deaths_in_a_row += 1
-        code = worker.exit_code
-        if code >= 0 and not self._any_came:
-            raise ExecutorError(
-                f"a worker process ended with exit code {code} while starting; its message is "
-                "above. A script that sweeps with processes must do so under "
-                "`if __name__ == '__main__':`"
-            )
-        if self._deaths_in_a_row == STILLBIRTHS:
-            end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-            raise ExecutorError(
-                f"{STILLBIRTHS} worker processes in a row died while starting, the last one {end}; "
-                "if memory is short, use fewer of them"
-            )
+    if code >= 0 and not any_came:
+        raise ExecutorError(
+            f"a worker process ended with exit code {code} while starting; its message is above. "
+            "A script that sweeps with processes must do so under `if __name__ == '__main__':`"
+        )
+    if deaths == STILLBIRTHS:
+        end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise ExecutorError(
+            f"{STILLBIRTHS} worker processes in a row died while starting, the last one {end}; "
+            "if memory is short, use fewer of them"
+        )
 
 
 class _Buckets:
@@ -222,16 +205,14 @@ class _Worker:
 @contextmanager
 def _threads_for_children(count: int) -> Iterator[None]:
     """Processes started inside use `count` threads each: workers must not fight for the cores."""
-    before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update({name: str(count) for name in THREAD_VARIABLES})
+    before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in THREAD_VARIABLES:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def _serve(connection: Connection) -> None:

@@ -24,9 +24,7 @@ from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.progress import Progress
 from deeplin.sweep.session import Shard
 
-Seeded = Callable[..., Any]
-
-OWN: dict[str, Seeded] = {
+OWN: dict[str, Callable[..., Any]] = {
     "key": run_key,
     "rng": lambda seed, **run: np.random.default_rng(coordinate_words(seed, **run)),
     "repetition": lambda seed, repetition, **point: repetition,
@@ -96,19 +94,17 @@ def grid(
 
 def units(config: Grid) -> list[Unit]:
     """One unit for each combination of values and each repetition."""
-    points = [
-        dict(zip(config.values, point, strict=True)) for point in product(*config.values.values())
-    ]
     return [
-        Unit({"point": point, "repetition": repetition})
-        for point in points
-        for repetition in range(config.repetitions)
+        Unit({"point": dict(zip(config.values, point, strict=True)), "repetition": repetition})
+        for *point, repetition in product(*config.values.values(), range(config.repetitions))
     ]
 
 
 def run_unit(config: Grid, unit: Unit) -> pd.DataFrame:
     """Call the function once."""
-    function = _find(config.function)
+    function = _HERE.get(config.function) or _import(config.function)
+    if function is None:
+        raise InputError(f"the function {config.function} cannot be imported here.")
     point, repetition = unit.coordinates["point"], unit.coordinates["repetition"]
     wanted = OWN.keys() & inspect.signature(function).parameters.keys()
     own = {name: OWN[name](config.seed, **point, repetition=repetition) for name in wanted}
@@ -164,13 +160,6 @@ def _reference(function: Callable[..., Any], executor: Executor) -> str:
 
 _HERE: dict[str, Callable[..., Any]] = {}
 """Functions that this process was given: they need not be importable."""
-
-
-def _find(reference: str) -> Callable[..., Any]:
-    function = _HERE.get(reference) or _import(reference)
-    if function is None:
-        raise InputError(f"the function {reference} cannot be imported here.")
-    return function
 
 
 def _import(reference: str) -> Callable[..., Any] | None:

@@ -147,11 +147,12 @@ class Board:
         self._seconds = dict(seconds)
         self._parts: list[_Part] = []
         self._console = console or Console(stderr=True)
+        terminal = self._console.is_terminal
         self._lock = threading.Lock()
         self._started = self._spoke = time.perf_counter()
         # The answer goes to the standard output, which this bar must leave alone.
-        options = {"console": self._console, "transient": True, "redirect_stdout": False}
-        self._rich = _bar(TaskProgressColumn(), "left", **options)
+        options = {"transient": True, "redirect_stdout": False, "disable": not terminal}
+        self._rich = _bar(TaskProgressColumn(), "left", console=self._console, **options)
         self._task = self._rich.add_task(title, total=1.0, left="")
 
     def part(self, name: str) -> Progress:
@@ -160,20 +161,18 @@ class Board:
         return self._parts[-1]
 
     def __enter__(self) -> Board:
-        if self._console.is_terminal:
-            self._rich.start()
+        self._rich.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._console.is_terminal:
-            self._rich.stop()
+        self._rich.stop()
 
     def say(self, text: str) -> None:
         """A piece of the answer on the standard output, above the bar."""
         with self._lock:
-            self.__exit__()
+            self._rich.stop()
             print(text, flush=True)
-            self.__enter__()
+            self._rich.start()
 
     def note(self, text: str) -> None:
         """A line about the work, beside the answer."""
@@ -193,13 +192,12 @@ class Board:
     @property
     def share(self) -> float:
         """What is done of that which was to be computed, by the time it takes."""
-        parts = [(part.done, part.weight) for part in self._parts]
+        parts = [(part.done, part.weight) for part in self._parts]  # which other threads change
         return sum(done * weight for done, weight in parts) / (sum(w for _, w in parts) or 1.0)
 
     def left(self) -> float | None:
         """Seconds, from those that the done share took; None before the first unit."""
-        share = self.share
-        elapsed = time.perf_counter() - self._started
+        share, elapsed = self.share, time.perf_counter() - self._started
         return elapsed * (1 - share) / share if share else None
 
 

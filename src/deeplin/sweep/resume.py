@@ -18,10 +18,9 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from deeplin.checks import InputError
-from deeplin.sweep.config import to_plain
-from deeplin.sweep.environment import environment, precision
+from deeplin.sweep.config import precision, to_plain
 from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.sweep.session import Session, Shard
+from deeplin.sweep.session import Session, Shard, environment
 from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Failure, Store
 
 GATE_SECONDS = 120
@@ -37,19 +36,18 @@ def open_session(
     shard: Shard,
 ) -> Iterator[Session]:
     """Open the folder for one shard of a sweep; work that overlaps a running one is refused."""
-    store = Store(folder)
+    store, manifest = Store(folder), _manifest(experiment, config, units)
     _make_folders(store)
     session = Session(store, shard, units)
     started = time.perf_counter()
     with ExitStack() as locks:
-        locks.callback(session.close)
         with _gate(store):
             neighbours = _claim(store, shard, locks)
-            _prepare(session, experiment, config, neighbours)
+            _prepare(session, manifest, neighbours)
         yield session
         session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
         with _gate(store):
-            session.write_manifest(_describe(store, experiment, config, units))
+            session.write_manifest({**manifest, "sessions": _sessions(store)})
 
 
 def running_shards(store: Store) -> list[str]:
@@ -180,8 +178,22 @@ def _holder(store: Store, shard: str) -> str:
         return "just starting"
 
 
-def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: list[str]) -> None:
-    """Check the config against what is there, set doubtful files aside, write the manifest."""
+def _manifest(experiment: Experiment, config: Any, units: Mapping[str, Unit]) -> dict[str, Any]:
+    """What the sweep is."""
+    return {
+        "format": FORMAT,
+        "experiment": experiment.name,
+        "reference": experiment.reference,
+        "schema": experiment.schema,
+        "dtype": precision(),
+        "seed": to_plain(config).get("seed"),
+        "config": to_plain(config),
+        "units": list(units),
+    }
+
+
+def _prepare(session: Session, manifest: dict[str, Any], neighbours: list[str]) -> None:
+    """Check the sweep against what is there, set doubtful files aside, write the manifest."""
     store = session.store
     try:
         earlier = store.find_manifest()
@@ -192,43 +204,32 @@ def _prepare(session: Session, experiment: Experiment, config: Any, neighbours: 
     theirs = set(earlier["units"]) if earlier else set()
     inventory = store.inventory(frozenset(mine | theirs))
     if earlier:
-        _check_same_sweep(store, experiment, earlier)
+        _check_same_sweep(store, manifest, earlier)
         stranded = set(inventory.finished) - mine
         if stranded or (neighbours and theirs != mine):
-            raise InputError(_other_config(store, config, earlier, len(stranded)))
+            raise InputError(_other_config(store, manifest, earlier, len(stranded)))
     for path, reason in inventory.suspect.items():
         session.move_aside(path, reason)
     session.adopt(inventory.finished)
-    session.note(
-        started=_now(),
-        process=os.getpid(),
-        shard=session.shard.name,
-        dtype=precision(),
-        **environment(),
-    )
-    session.write_manifest(_describe(store, experiment, config, session.units))
+    who = {"process": os.getpid(), "shard": session.shard.name, "dtype": manifest["dtype"]}
+    session.note(started=_now(), **who, **environment())
+    session.write_manifest({**manifest, "sessions": _sessions(store)})
 
 
-def _check_same_sweep(store: Store, experiment: Experiment, earlier: dict) -> None:
-    for name, mine in (
-        ("experiment", experiment.name),
-        ("schema", experiment.schema),
-        ("dtype", precision()),
-    ):
-        if earlier[name] != mine:
+def _check_same_sweep(store: Store, mine: dict[str, Any], earlier: dict[str, Any]) -> None:
+    for name in ("experiment", "schema", "dtype"):
+        if earlier[name] != mine[name]:
             raise InputError(
-                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine}; "
+                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
                 "pass another folder."
             )
 
 
-def _other_config(store: Store, config: Any, earlier: dict, stranded: int) -> str:
-    mine = to_plain(config)
-    changed = sorted(
-        name
-        for name in mine.keys() | earlier["config"].keys()
-        if mine.get(name) != earlier["config"].get(name)
-    )
+def _other_config(
+    store: Store, mine: dict[str, Any], earlier: dict[str, Any], stranded: int
+) -> str:
+    new, old = mine["config"], earlier["config"]
+    changed = sorted(name for name in new.keys() | old if new.get(name) != old.get(name))
     listed = ", ".join(changed) or "the content of the data"
     return (
         f"{store.folder} holds a sweep with another config (different: {listed}), and "
@@ -236,37 +237,19 @@ def _other_config(store: Store, config: Any, earlier: dict, stranded: int) -> st
     )
 
 
-def _describe(
-    store: Store, experiment: Experiment, config: Any, units: Mapping[str, Unit]
-) -> dict[str, Any]:
-    """The manifest: what the sweep is, and a summary of every session so far."""
-    headers: dict[str, dict[str, Any]] = {}
-    ends: dict[str, list[dict[str, Any]]] = {}
+def _sessions(store: Store) -> dict[str, dict[str, Any]]:
+    """Every session so far: its header, how many units ended how, and the time they took."""
+    journals: dict[str, list[dict[str, Any]]] = {}
     for line in store.journal():
-        session = line.pop("session")
-        header = headers.setdefault(session, {})
-        if "outcome" in line:
-            ends.setdefault(session, []).append(line)
-        else:
-            header |= line
-    sessions = {name: header | _tally(ends.get(name, [])) for name, header in headers.items()}
-    return {
-        "format": FORMAT,
-        "experiment": experiment.name,
-        "reference": experiment.reference,
-        "schema": experiment.schema,
-        "dtype": precision(),
-        "seed": to_plain(config).get("seed"),
-        "config": to_plain(config),
-        "units": list(units),
-        "sessions": sessions,
-    }
+        journals.setdefault(line.pop("session"), []).append(line)
+    return {name: _summary(lines) for name, lines in journals.items()}
 
 
-def _tally(ends: list[dict[str, Any]]) -> dict[str, Any]:
-    """How many units ended how, and the time they took together."""
+def _summary(lines: list[dict[str, Any]]) -> dict[str, Any]:
+    ends = [line for line in lines if "outcome" in line]
+    header = {k: v for line in lines if "outcome" not in line for k, v in line.items()}
     counts = {outcome: sum(end["outcome"] == outcome for end in ends) for outcome in OUTCOMES}
-    return counts | {"unit_seconds": round(sum(end["seconds"] for end in ends), 6)}
+    return header | counts | {"unit_seconds": round(sum(end["seconds"] for end in ends), 6)}
 
 
 def _now() -> str:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import platform
+import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from io import FileIO
+from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +22,9 @@ from deeplin.files import whole_file
 from deeplin.sweep.experiment import Unit
 from deeplin.sweep.store import Store, checksum, seal
 from deeplin.sweep.tasks import Result, describe_columns
+
+PACKAGES = ("deeplin", "jax", "jaxlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
+"""Those behind the numbers."""
 
 
 class StoreError(OSError):
@@ -66,7 +72,6 @@ class Session:
         self.finished: dict[str, Path] = {}
         self._failures: set[str] = set()
         self._columns: str | None = None
-        self._journal: FileIO | None = None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.identifier = f"{stamp}-{os.getpid()}-{shard.name}"
         self._temporary = store.temporary / shard.name
@@ -74,8 +79,11 @@ class Session:
     def keep(self, result: Result) -> str:
         """Keep a result; returns the error of a failed unit, or an empty string."""
         error, trace = result.error, result.trace
-        if result.payload is not None:
-            error = trace = self._column_mismatch(result.columns)
+        if result.payload is not None and self._columns not in (None, result.columns):
+            error = trace = (
+                f"its columns ({result.columns}) differ from those of the other units "
+                f"({self._columns})"
+            )
         if error:
             record = {
                 "unit": result.identifier,
@@ -107,15 +115,8 @@ class Session:
     def note(self, **line: Any) -> None:
         """Add a line to the journal of this session."""
         path = self.store.sessions / f"{self.identifier}.jsonl"
-        with self._explained(path):
-            if self._journal is None:
-                self._journal = path.open("ab", buffering=0)
-            self._journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-
-    def close(self) -> None:
-        """Close the journal."""
-        if self._journal is not None:
-            self._journal.close()
+        with self._explained(path), path.open("ab", buffering=0) as journal:
+            journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest."""
@@ -139,11 +140,6 @@ class Session:
     def _failure_path(self, identifier: str) -> Path:
         return self.store.failed / f"{identifier}.json"
 
-    def _column_mismatch(self, columns: str) -> str:
-        if self._columns in (None, columns):
-            return ""
-        return f"its columns ({columns}) differ from those of the other units ({self._columns})"
-
     def _write(self, path: Path, payload: bytes) -> None:
         """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
         with self._explained(path), whole_file(path, self._temporary) as file:
@@ -163,3 +159,33 @@ class Session:
 
 def _json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Versions of the packages behind the numbers, the commit of a checkout, the machine."""
+    return {
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "machine": {
+            "name": platform.node(),
+            "processor": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from, `-dirty` if changed; None if installed."""
+    root = Path(__file__).resolve().parents[3]
+    if not (root / ".git").exists():
+        return None
+    described = subprocess.run(
+        ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return described.stdout.strip() or None

@@ -129,7 +129,7 @@ class Store:
         """Check every unit file; `known` are the ids that belong here (default: the manifest's)."""
         known = frozenset(self.manifest["units"]) if known is None else known
         finished, suspect = {}, {}
-        for path in self._unit_files():
+        for path in sorted(self.units.iterdir()) if self.units.is_dir() else ():
             identifier, _, rest = path.name.partition(".")
             reason = _distrust(path, identifier, rest, known)
             if reason:
@@ -164,9 +164,6 @@ class Store:
             with suppress(OSError):
                 lines = map(_parsed, path.read_bytes().splitlines())
                 yield from (line | {"session": path.stem} for line in lines if _makes_sense(line))
-
-    def _unit_files(self) -> list[Path]:
-        return sorted(self.units.iterdir()) if self.units.is_dir() else []
 
 
 def seal(manifest: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from typing import Any, NamedTuple
 
 import jax
@@ -21,8 +22,9 @@ import pyarrow.parquet as pq
 from deeplin.checks import InputError
 from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.config import from_json
-from deeplin.sweep.environment import own_version
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
+
+VERSION = metadata.version("deeplin")
 
 
 class Task(NamedTuple):
@@ -53,8 +55,8 @@ class Result:
 def make_task(identifier: str, reference: str, config: str, unit: Unit, precision: str) -> Task:
     """The task of one unit."""
     fields = {"coordinates": unit.coordinates, "runs": unit.runs, "steps": unit.steps}
-    how = (unit.bucket, precision, own_version())
-    return Task(identifier, reference, config, json.dumps(fields), *how)
+    text = json.dumps(fields)
+    return Task(identifier, reference, config, text, unit.bucket, precision, VERSION)
 
 
 def execute(task: Task) -> Result:
@@ -81,8 +83,8 @@ def execute(task: Task) -> Result:
 def execute_in_worker(task: Task) -> Result:
     """Compute a unit in a process that was not set up for it, as the one that asks would."""
     task = Task(*task)
-    if task.version != own_version():
-        why = f"the worker has deeplin {own_version()}, the sweep {task.version}; install one"
+    if task.version != VERSION:
+        why = f"the worker has deeplin {VERSION}, the sweep {task.version}; install one"
         return lost(task, why)
     jax.config.update("jax_enable_x64", task.precision == "float64")
     share_compiled_code()

@@ -1,9 +1,10 @@
-"""Certificates for the page: of any run it describes, and of its presets when it is exported."""
+"""What the page asks of the library: certificates of runs, moments of tables too large for it."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,13 @@ import numpy as np
 import deeplin as dl
 from deeplin.explorer.build import inputs, presets
 from deeplin.explorer.draws import data_of, network_of
+from deeplin.problems.tables import open_table
 from deeplin.theory import STATEMENTS, certify
 
 MOST_WORK = 2e9
 """Weight updates (times samples for GELU and ReLU) of one certified run: some ten seconds."""
 MOST_NUMBERS = 2_000_000
+MOST_INPUTS = 50
 RECORDS = 160
 FLOW_TIMES, FLOW_STEPS = 61, 20_000
 UNRELATED = "not applicable"
@@ -116,13 +119,8 @@ def _problem(request: dict[str, Any]) -> dl.Problem:
         given = request["moments"]
         if not isinstance(given, dict):
             raise dl.InputError("moments is not an object; read the file again.")
-        covariance, cross = _array("covariance", given), _array("cross", given)
-        return dl.Problem.from_moments(
-            covariance,
-            cross,
-            float(_array("target_moment", given)),
-            samples=int(_array("samples", given)),
-        )
+        moments = [_array(name, given) for name in ("covariance", "cross", "target_moment")]
+        return dl.Problem.from_moments(*moments, samples=int(_array("samples", given)))
     X, y = _array("X", request), _array("y", request)
     return dl.Problem.from_data(X, y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y)
 
@@ -148,3 +146,26 @@ def _array(name: str, given: dict[str, Any]) -> np.ndarray:
             f"{name} has {array.size} numbers; pass at most {MOST_NUMBERS}, all finite."
         )
     return array
+
+
+def moments_of(path: Path, name: str) -> dict[str, Any]:
+    """Σ̂, Xᵀy/n and ‖y‖²/n of a CSV file: inputs standardised, target (the last column) centred."""
+    try:
+        names = list(open_table(path).columns)
+        if not 2 <= len(names) <= MOST_INPUTS + 1:
+            raise dl.InputError(
+                f"{name} has {len(names)} column(s); pass a CSV file with a line of names, at most "
+                f"{MOST_INPUTS} inputs first and the target last."
+            )
+        reading = dl.read_problem(path, names[-1], standardize=True, intercept=True, missing="drop")
+    except dl.InputError as error:
+        raise dl.InputError(str(error).replace(str(path), name)) from None
+    problem = reading.problem
+    return {
+        "covariance": problem.covariance.tolist(),
+        "cross": problem.cross_moment.tolist(),
+        "target_moment": problem.target_moment,
+        "samples": problem.samples,
+        "inputs": problem.dimension,
+        "target": names[-1].strip(),
+    }
