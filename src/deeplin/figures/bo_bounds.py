@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.bo_depth import DEPTHS, depth_claims, plot_depth
-from deeplin.figures.bo_rates import (
+from deeplin.figures.bo_terms import (
     OUTPUTS,
     RATES,
     draw,

@@ -11,7 +11,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.figures.bo_rates import (
+from deeplin.figures.bo_terms import (
     ALPHA,
     WIDTH,
     draw,
