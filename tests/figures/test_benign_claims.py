@@ -6,15 +6,16 @@ import pytest
 from grids import grid
 
 from deeplin.figures import bo_2, relu_sweep
+from deeplin.figures.bo_1 import WIDE_SWEEP, WideSweep
 from deeplin.figures.relu_sweep import RELU_SWEEP, ReluSweep
 from deeplin.figures.wide_claims import (
     dimension_claims,
+    expected_distance,
     first_layer_claims,
     flow_claims,
     last_layer_claims,
     published_claims,
 )
-from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
 
 
 def wide_table(config, catapult=1.0):

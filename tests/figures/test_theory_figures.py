@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.figures import bo_2_printed, bo_bounds, bo_depth, bo_terms, fm_small
+from deeplin.figures import bo_2_printed, bo_bounds, bo_terms, fm_small
 from deeplin.networks import Network
 
 STARTS = fm_small.SmallStarts(2, (0.05, 0.01, 2e-3, 4e-4, 1e-4), (1, 2))
-DEPTHS = bo_depth.Depths((3, 6, 12), repetitions=3)
+DEPTHS = bo_terms.Depths((3, 6, 12), repetitions=3)
 BENIGN = bo_bounds.Benign((10, 20, 40), repetitions=4, noises=20)
 RELU = bo_2_printed.Interpolating((1e-4, 1e-3), repetitions=5)
 
@@ -76,11 +76,11 @@ def depths():
 
 @pytest.mark.parametrize(("form", "power"), [("printed", 4), ("corrected", 2)])
 def test_only_data_that_follow_a_law_of_depth_keep_its_claim(form, power, check_broken, depths):
-    good = depths.assign(gained=bo_depth.law(depths["depth"], power))
+    good = depths.assign(gained=bo_terms.law(depths["depth"], power))
     bad = depths.assign(gained=depths["depth"] ** 3.0)
-    check_broken(bo_depth.depth_claims, f"BO-T3.2 as {form}", DEPTHS, good, bad)
+    check_broken(bo_terms.depth_claims, f"BO-T3.2 as {form}", DEPTHS, good, bad)
     broken = good.assign(xi=2.0)
-    check_broken(bo_depth.depth_claims, f"bound on Ξ as {form}", DEPTHS, good, broken)
+    check_broken(bo_terms.depth_claims, f"bound on Ξ as {form}", DEPTHS, good, broken)
 
 
 @pytest.fixture

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.bo_1 import SCALES
 from deeplin.figures.bo_2_printed import PANEL as PRINTED
-from deeplin.figures.bo_2_printed import asymmetry_claim
+from deeplin.figures.bo_2_printed import asymmetry_claim, effect
 from deeplin.figures.claims import POSITIVE, Claim, number
-from deeplin.figures.figure import Figure, Panel, Study
+from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
 from deeplin.figures.statistics import curve, mean_interval
 from deeplin.figures.style import QUIET, bars, look
-from deeplin.figures.wide_sweep import LETTER
+from deeplin.figures.wide_claims import LETTER
 
 QUICK = {"repetitions": 4, "learning_rate": 1e-3, "steps": 2_500, "checked": 1}
 FEWER = (SCALES[0], SCALES[1], SCALES[9])
 
 
-def main_runs(config: ReluSweep, table: pd.DataFrame) -> Any:
+def main_runs(config: ReluSweep, table: Table) -> Table:
     """The runs of the figure, without those that check its step."""
     return table[table["learning_rate"] == config.learning_rate]
 
 
-def plot_risk(config: ReluSweep, table: pd.DataFrame, ax: Axes, *, scale: str) -> None:
+def plot_risk(config: ReluSweep, table: Table, ax: Axes, *, scale: str) -> None:
     """Excess risk on fresh points against α² or β², with that of the zero predictor."""
     runs = main_runs(config, table)
     points = curve(runs.assign(variance=runs[scale] ** 2), "variance", "risk")
@@ -49,20 +47,11 @@ def plot_risk(config: ReluSweep, table: pd.DataFrame, ax: Axes, *, scale: str) -
     ax.legend(loc="lower right")
 
 
-def effect(config: ReluSweep, table: pd.DataFrame, scale: str) -> Any:
-    """Relative change of the risk from the smallest nonzero scale to the largest, by data set."""
-    runs = main_runs(config, table).set_index("repetition")
-    scales = sorted(set(runs[scale]) - {0.0})
-    small, large = (runs.loc[runs[scale] == value, "risk"] for value in (scales[0], scales[-1]))
-    return (large - small) / small
-
-
-def first_layer_claims(config: ReluSweep, table: pd.DataFrame, last: pd.DataFrame) -> list[Claim]:
+def first_layer_claims(config: ReluSweep, table: Table, last: Table) -> list[Claim]:
     """The risk grows with α, strongly and more than with β, among networks that were trained."""
     runs = main_runs(config, table)
-    ours, other = effect(config, table, "alpha"), effect(config, last, "beta")
+    ours = effect(runs, "alpha")
     mean, half = mean_interval(ours.to_numpy())
-    more, apart = mean_interval((ours - other).dropna().to_numpy())
     dead = runs[runs["alpha"] == 0]
     drawn = runs.loc[runs["alpha"] == runs["alpha"].max(), "risk"].mean() / dead["risk"].mean()
     return [
@@ -85,7 +74,7 @@ def first_layer_claims(config: ReluSweep, table: pd.DataFrame, last: pd.DataFram
             reason="A fifth of the risk, what the printed figure shows as an increase.",
             known="K-12",
         ),
-        asymmetry_claim(more, apart),
+        asymmetry_claim(ours, effect(main_runs(config, last), "beta")),
         Claim(
             "The network at α = 0 is trained, as it is drawn: largest number of its steps",
             dead["steps"].max(),
@@ -97,13 +86,14 @@ def first_layer_claims(config: ReluSweep, table: pd.DataFrame, last: pd.DataFram
             known="E-10",
         ),
         *step_claims(config, table),
-        *training_claims(runs),
+        training_claim(runs),
     ]
 
 
-def last_layer_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
+def last_layer_claims(config: ReluSweep, table: Table) -> list[Claim]:
     """The risk hardly depends on β."""
-    mean, half = mean_interval(effect(config, table, "beta").to_numpy())
+    runs = main_runs(config, table)
+    mean, half = mean_interval(effect(runs, "beta").to_numpy())
     return [
         Claim(
             "The excess risk is largely unaffected by β, from the smallest nonzero value to the "
@@ -114,34 +104,32 @@ def last_layer_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
             reason="An equivalence test with a margin of a fiftieth.",
         ),
         *step_claims(config, table),
-        *training_claims(main_runs(config, table)),
+        training_claim(runs),
     ]
 
 
-def training_claims(runs: Any) -> list[Claim]:
+def training_claim(runs: Table) -> Claim:
     """Training stops far from interpolation (E-10)."""
-    trained = runs[runs["steps"] > 0]
-    return [
-        Claim(
-            "Networks are trained until the training loss is below 1e-7: smallest loss reached "
-            "(sum over the outputs)",
-            trained["loss"].min(),
-            upper=1e-7,
-            name="trained to interpolation",
-            reason="The printed number.",
-            explanation="The authors' logs end at 2.1 to 3.3 after 10⁵ steps; ours are between "
-            f"{number(trained['loss'].min())} and {number(trained['loss'].max())}.",
-            known="E-10",
-        )
-    ]
+    losses = runs.loc[runs["steps"] > 0, "loss"]
+    return Claim(
+        "Networks are trained until the training loss is below 1e-7: smallest loss reached "
+        "(sum over the outputs)",
+        losses.min(),
+        upper=1e-7,
+        name="trained to interpolation",
+        reason="The printed number.",
+        explanation="The authors' logs end at 2.1 to 3.3 after 10⁵ steps; ours are between "
+        f"{number(losses.min())} and {number(losses.max())}.",
+        known="E-10",
+    )
 
 
-def step_claims(config: ReluSweep, table: pd.DataFrame) -> list[Claim]:
+def step_claims(config: ReluSweep, table: Table) -> list[Claim]:
     """With a larger step over the same time, the difference to true descent is measured."""
     if config.learning_rate == AUTHORS_STEP:
         return []
     keys = ["repetition", "alpha", "beta"]
-    true: Any = table.query("learning_rate == @AUTHORS_STEP").set_index(keys)["risk"]
+    true = table.query("learning_rate == @AUTHORS_STEP").set_index(keys)["risk"]
     ours = main_runs(config, table).set_index(keys)["risk"].reindex(true.index)
     return [
         Claim(

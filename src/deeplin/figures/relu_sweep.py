@@ -107,11 +107,16 @@ def _descend(data: Synthetic, initial: Network, alive, rate: float, steps: int) 
     return gradient_descent(data.problem, batch, rate / OUTPUTS, steps)
 
 
+def unit_layers(seed: int, repetition: int) -> Sequence[jax.Array]:
+    """The random numbers behind all scales of a repetition: layers with α = β = 1."""
+    key = run_key(seed, repetition=repetition, part="weights")
+    scales = {"alpha": 1.0, "beta": 1.0}
+    return initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, **scales).weights
+
+
 def _networks(seed: int, repetition: int, pairs: Sequence[Sequence[float]]) -> Network:
     """One network for each pair of scales, from the same random numbers, in float32."""
-    key = run_key(seed, repetition=repetition, part="weights")
-    unit = initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, alpha=1.0, beta=1.0)
-    first, middle, last = (weight.astype(jnp.float32) for weight in unit.weights)
+    first, middle, last = (layer.astype(jnp.float32) for layer in unit_layers(seed, repetition))
     alphas, betas = (jnp.asarray(values, jnp.float32) for values in zip(*pairs, strict=True))
     weights = (
         alphas[:, None, None] * first,
