@@ -2,22 +2,135 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from itertools import product
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
+from deeplin.dynamics import Run, gradient_descent
 from deeplin.figures.bo_1 import SCALES
+from deeplin.figures.bo_2_printed import OUTPUTS, asymmetry_claim, effect, unit_layers
 from deeplin.figures.bo_2_printed import PANEL as PRINTED
-from deeplin.figures.bo_2_printed import asymmetry_claim, effect
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.relu_sweep import AUTHORS_STEP, RELU_SWEEP, ReluSweep
+from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import curve, mean_interval
 from deeplin.figures.style import QUIET, bars, look
 from deeplin.figures.wide_claims import LETTER
+from deeplin.networks import Network, landscape
+from deeplin.problems import Problem
+from deeplin.problems.synthetic import Synthetic, relu_teacher
+from deeplin.sweep import Experiment, Unit
 
-QUICK = {"repetitions": 4, "learning_rate": 1e-3, "steps": 2_500, "checked": 1}
-FEWER = (SCALES[0], SCALES[1], SCALES[9])
+AUTHORS_STEP = 1e-4
+"""On the mean squared error over the n·q entries."""
+REHEARSED = 1000
+"""Steps after which the running time is known."""
+
+
+@dataclass(frozen=True)
+class ReluSweep:
+    """Every pair (α, β) on `repetitions` fresh data sets of a ReLU teacher, with one step size.
+
+    In the `checked` first repetitions the pair of largest scales is also trained with the authors'
+    step over the same time η·steps, so that the difference is measured and not assumed.
+    """
+
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    repetitions: int = 20
+    learning_rate: float = 1e-4
+    steps: int = 100_000
+    checked: int = 0
+    seed: int = 0
+
+
+def units(config: ReluSweep) -> list[Unit]:
+    """One unit for each data set and step: all its scales are one batch."""
+    pairs = list(product(config.alphas, config.betas))
+    span = config.steps * config.learning_rate
+    runs = [(r, config.learning_rate, pairs) for r in range(config.repetitions)]
+    runs += [(r, AUTHORS_STEP, pairs[-1:]) for r in range(config.checked)]
+    return [
+        Unit(
+            {"repetition": repetition, "learning_rate": rate, "pairs": chosen},
+            runs=len(chosen),
+            steps=len(chosen) * round(span / rate),
+        )
+        for repetition, rate, chosen in runs
+    ]
+
+
+def run_unit(config: ReluSweep, unit: Unit) -> pd.DataFrame:
+    """Train in float32, as the authors did; excess risk on fresh noise-free points."""
+    cell = unit.coordinates
+    data, initial, alive, descend = _start(config, unit)
+    run = descend(unit.steps // unit.runs)
+    trained = jax.tree.map(lambda all, some: all.at[alive].set(some), initial, run.network)
+    pairs = cell["pairs"]
+    status, taken = np.full(len(pairs), "stopped", dtype=object), np.zeros(len(pairs), dtype=int)
+    status[alive], taken[alive] = run.status, run.steps
+    return pd.DataFrame(pairs, columns=["alpha", "beta"]).assign(
+        repetition=cell["repetition"],
+        learning_rate=cell["learning_rate"],
+        status=status.astype(str),
+        steps=taken,
+        loss=np.asarray(jax.vmap(_risk(data.problem, trained))(trained), dtype=float),
+        risk=np.asarray(jax.vmap(_risk(data.test, trained))(trained), dtype=float),
+        zero_risk=data.test.target_moment,
+    )
+
+
+def rehearse(config: ReluSweep, unit: Unit) -> float:
+    """Seconds that a unit will take, from its first steps."""
+    *_, descend = _start(config, unit)
+    seconds = []
+    for steps in (1, REHEARSED, 2 * REHEARSED):  # the first time compiles
+        began = time.perf_counter()
+        descend(steps)
+        seconds.append(time.perf_counter() - began)
+    return (seconds[2] - seconds[1]) * unit.steps / unit.runs / REHEARSED
+
+
+def _start(
+    config: ReluSweep, unit: Unit
+) -> tuple[Synthetic, Network, np.ndarray, Callable[[int], Run]]:
+    """The data set of a unit, its networks, which of them will move, and descent of these."""
+    cell, repetition = unit.coordinates, unit.coordinates["repetition"]
+    data = relu_teacher(data_seed(config.seed, repetition=repetition, part="data"))
+    initial = _networks(config.seed, repetition, cell["pairs"])
+    gradients = jax.vmap(jax.grad(_risk(data.problem, initial)))(initial)
+    size = sum(jnp.sum(jnp.abs(leaf), axis=(1, 2)) for leaf in gradients.weights)
+    alive = np.asarray(size) > 0  # with α = 0 every unit is dead, for ever (E-10)
+    batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
+    # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
+    rate = cell["learning_rate"] / OUTPUTS
+    return data, initial, alive, partial(gradient_descent, data.problem, batch, rate)
+
+
+def _networks(seed: int, repetition: int, pairs: list[list[float]]) -> Network:
+    """One network for each pair of scales, from the same random numbers, in float32."""
+    first, middle, last = (layer.astype(jnp.float32) for layer in unit_layers(seed, repetition))
+    alphas, betas = jnp.asarray(pairs, jnp.float32).T[..., None, None]
+    middles = jnp.broadcast_to(middle, (len(pairs), *middle.shape))
+    return Network((alphas * first, middles, betas * last), activation="relu")
+
+
+def _risk(problem: Problem, networks: Network) -> Callable[[Network], jax.Array]:
+    """(1/n)‖Y − f(X)‖² of a network: excess risk where the targets carry no noise."""
+    return partial(*landscape(problem, networks))
+
+
+RELU_SWEEP = Experiment(
+    "relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"), rehearse=rehearse
+)
 
 
 def main_runs(config: ReluSweep, table: Table) -> Table:
@@ -33,16 +146,12 @@ def plot_risk(config: ReluSweep, table: Table, ax: Axes, *, scale: str) -> None:
     zero = runs.drop_duplicates("repetition")["zero_risk"].mean()
     dead = runs[runs["steps"] == 0]
     if len(dead):
-        ax.annotate(
-            f"{LETTER[scale]} = {number(dead[scale].iloc[0])}: no gradient, never trained (E-10)",
-            (dead[scale].iloc[0] ** 2, dead["risk"].mean()),
-            (12, -16),
-            textcoords="offset points",
-            fontsize="small",
-        )
+        value = dead[scale].iloc[0]
+        words = f"{LETTER[scale]} = {number(value)}: no gradient, never trained (E-10)"
+        point, shift = (value**2, dead["risk"].mean()), (12, -16)
+        ax.annotate(words, point, shift, textcoords="offset points", fontsize="small")
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
-    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
-    ax.set_ylim(0, None)
+    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk", ylim=(0, None))
     ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     ax.legend(loc="lower right")
 
@@ -143,6 +252,8 @@ def step_claims(config: ReluSweep, table: Table) -> list[Claim]:
     ]
 
 
+QUICK = {"repetitions": 4, "learning_rate": 1e-3, "steps": 2_500, "checked": 1}
+FEWER = (SCALES[0], SCALES[1], SCALES[9])
 FIRST_LAYER = Study(
     "bo-2-first-layer",
     RELU_SWEEP,

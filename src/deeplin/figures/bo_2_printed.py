@@ -6,10 +6,12 @@ Descent with the printed step does not get there (E-10); Levenberg-Marquardt doe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -19,13 +21,14 @@ from scipy import linalg
 from deeplin.figures.cells import cells
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Panel, Study, Table
-from deeplin.figures.relu_sweep import unit_layers
 from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
-from deeplin.networks import Network
+from deeplin.networks import Network, initialize
 from deeplin.problems.synthetic import relu_teacher
+from deeplin.sweep import run_key
 
+INPUTS, WIDTH, OUTPUTS, DEPTH = 10, 50, 3, 3
 TARGET = 1e-7
 """The printed loss, as the mean over the n·q entries."""
 
@@ -44,6 +47,13 @@ class Interpolating:
     def networks(self) -> int:
         """How many are trained on each data set."""
         return 2 * len(self.scales)
+
+
+def unit_layers(seed: int, repetition: int) -> Sequence[jax.Array]:
+    """The random numbers behind all scales of a repetition: layers with α = β = 1."""
+    key = run_key(seed, repetition=repetition, part="weights")
+    scales = {"alpha": 1.0, "beta": 1.0}
+    return initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, **scales).weights
 
 
 def run_cell(config: Interpolating, repetition: int) -> list[dict[str, Any]]:
