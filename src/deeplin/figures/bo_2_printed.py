@@ -208,11 +208,10 @@ def claims(config: Interpolating, table: Table) -> list[Claim]:
 
 def plot(config: Interpolating, table: Table, ax: Axes) -> None:
     """Excess risk against the scale that is swept, for α and for β."""
-    for index, (swept, letter) in enumerate((("alpha", r"\alpha"), ("beta", r"\beta"))):
-        runs = table[table["swept"] == swept]
+    for index, (swept, runs) in enumerate(table.groupby("swept")):
         means = [mean_interval(cell["risk"].to_numpy()) for _, cell in runs.groupby("scale")]
         height, half = zip(*means, strict=True)
-        style = look(index, capsize=2, label=f"${letter}$")
+        style = look(index, capsize=2, label=rf"$\{swept}$")
         ax.errorbar(sorted(runs["scale"].unique()), height, half, **style)
     zero = table.drop_duplicates("repetition")["zero_risk"].mean()
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")

@@ -26,14 +26,21 @@ AGREEMENT: dict[str, Any] = {
     "reason": "The search stops at 0.5%, and finitely many steps cost as much again.",
 }
 """Limits of a measured over an exact rate."""
-Settles = Callable[[np.ndarray], np.ndarray]
 CLOSE = 1e-4
 """Size of the deviation from the minimiser: its square is far above rounding in the objective."""
 RESOLUTION = 0.005
 """Relative width of the interval in which a measured rate is known."""
 
 
-def measured_rate(settles: Settles, searched: tuple[float, float]) -> float:
+def gaps(problem: Problem, networks: Network) -> np.ndarray:
+    """R − R_min of each network of a batch."""
+    products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
+    return gap_of_map(problem, products)
+
+
+def measured_rate(
+    settles: Callable[[np.ndarray], np.ndarray], searched: tuple[float, float]
+) -> float:
     """The largest rate in the interval `searched` that settles; NaN if none does.
 
     `settles` takes SECTIONS rates and says of each whether it does. The interval is one for the
@@ -51,7 +58,7 @@ def rate_beside(
     searched: tuple[float, float],
     steps: int,
     *,
-    height: Callable[[Problem, Network], np.ndarray] | None = None,
+    height: Callable[[Problem, Network], np.ndarray] = gaps,
     layers: Any = None,
     **options: Any,
 ) -> float:
@@ -63,7 +70,6 @@ def rate_beside(
     moved = perturbed(network, key[None], CLOSE)
     # the same slightly moved network for every rate tried at once: only the rates differ
     near = jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), moved)
-    height = height or gaps
     before = height(problem, near)
 
     def settles(rates: np.ndarray) -> np.ndarray:
@@ -72,12 +78,6 @@ def rate_beside(
         return height(problem, run.network) <= before
 
     return measured_rate(settles, searched)
-
-
-def gaps(problem: Problem, networks: Network) -> np.ndarray:
-    """R − R_min of each network of a batch."""
-    products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
-    return gap_of_map(problem, products)
 
 
 def other_minimizers(network: Network, seed: int, spreads: Any) -> list[Network]:
