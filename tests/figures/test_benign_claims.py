@@ -5,16 +5,17 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.figures import bo_2, relu_sweep
-from deeplin.figures.relu_sweep import RELU_SWEEP, ReluSweep
+from deeplin.figures import bo_2
+from deeplin.figures.bo_1 import WIDE_SWEEP, WideSweep
+from deeplin.figures.bo_2 import RELU_SWEEP, ReluSweep
 from deeplin.figures.wide_claims import (
     dimension_claims,
+    expected_distance,
     first_layer_claims,
     flow_claims,
     last_layer_claims,
     published_claims,
 )
-from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
 
 
 def wide_table(config, catapult=1.0):
@@ -183,7 +184,7 @@ def test_a_rehearsal_tells_the_time_of_a_unit_without_that_of_compiling(monkeypa
         calls.append(batch.batch)
         now[0] += 0.01 * steps + (60.0 if len(calls) == 1 else 2.0)
 
-    monkeypatch.setattr(relu_sweep, "gradient_descent", descent)
-    monkeypatch.setattr(relu_sweep.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr(bo_2, "gradient_descent", descent)
+    monkeypatch.setattr(bo_2.time, "perf_counter", lambda: now[0])
     assert RELU_SWEEP.rehearse(config, unit) == pytest.approx(700.0)
     assert set(calls) == {1}  # the network with α = 0 takes no step

@@ -11,8 +11,8 @@ from deeplin.figures.bo_1 import (
     plot_risk_against_dimension,
     plot_risk_against_variance,
 )
-from deeplin.figures.relu_sweep import ReluSweep
-from deeplin.figures.wide_sweep import expected_distance
+from deeplin.figures.bo_2 import ReluSweep
+from deeplin.figures.wide_claims import expected_distance
 
 
 def drawn(ax):

@@ -1,5 +1,6 @@
 """The figures of the edge of stability: each claim holds on data that keep it, fails on others."""
 
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -122,11 +123,10 @@ def test_the_thresholds_are_the_published_ones():
 def early():
     kinds = {"scale": (0.2,), "spread": EARLY.spreads, "data_seed": SETS}
     runs = grid(**kinds, repetition=range(5), halved=(True,))
-    runs = runs.assign(growth=1.0, small=0.9, large=0.1)
-    curve = grid(
-        scale=(0.0,), data_seed=(-1,), halved=(False,), share=edge_white.CURVES, time=range(4)
-    )
-    return pd.concat([runs, curve.assign(sharpness=2.0, exact=2.02)], ignore_index=True)
+    return runs.assign(growth=1.0, small=0.9, large=0.1)
+
+
+WHITE = grid(share=(0.3, 0.03), time=range(4)).assign(sharpness=2.0, exact=2.02)
 
 
 @pytest.mark.parametrize(
@@ -135,13 +135,19 @@ def early():
         ("the sharpness grows", {"growth": -1.0}),
         ("The smaller half", {"small": 0.5}),
         ("The larger half", {"large": 0.5}),
-        ("On white inputs", {"sharpness": 3.0}),
     ],
 )
 def test_claims_about_early_sharpening_can_fail(fragment, change, check_broken, early):
     bad = early.copy()
     bad.loc[bad["data_seed"] != SETS[0], [*change]] = [*change.values()]
-    check_broken(edge_early.claims, fragment, EARLY, early, bad)
+    claims = partial(edge_early.claims, white=WHITE)
+    check_broken(claims, fragment, EARLY, early, bad)
+
+
+def test_the_claim_about_the_exact_curve_can_fail(check_broken, early):
+    bad = WHITE.assign(sharpness=WHITE["sharpness"].where(WHITE["share"] > 0.1, 3.0))
+    claims = partial(edge_early.claims, EARLY)
+    check_broken(claims, "On white inputs", early, WHITE, bad)
 
 
 class Called(Exception):
@@ -165,13 +171,12 @@ def test_each_unit_trains_on_its_data_set_at_its_share_of_the_critical_rate_ther
 
     monkeypatch.setattr(module, "gradient_descent", descent)
     for unit in experiment.units(config):
-        if (seed := unit.coordinates["data_seed"]) == -1:
-            continue  # white inputs
+        seed = unit.coordinates["data_seed"]
         with pytest.raises(Called) as caught:
             experiment.run_unit(config, unit)
         problem, rate = caught.value.args
         assert problem is Setting(data_seed=seed).data.problem
-        share = unit.coordinates.get("factor", EARLY.factor)
+        share = unit.coordinates.get("factor", edge_early.FACTOR)
         critical = critical_learning_rate(problem, config.setting.depth)
         assert rate == pytest.approx(share * critical, rel=1e-12)
 
@@ -181,8 +186,10 @@ def test_one_white_data_set_stands_for_all():
     root = np.linalg.cholesky(inputs.T @ inputs / len(inputs))
     white = Problem.from_data(np.linalg.solve(root, inputs.T).T, 3 * np.asarray(outputs))
     np.testing.assert_allclose(white.covariance, np.eye(5), atol=1e-12)
-    tables = [edge_white.curves(problem, 2) for problem in (white, edge_white.white_problem())]
-    other, mine = (table["sharpness"] / table["exact"] for table in tables)
-    # the sharpness is known to 1e-8; the curves themselves are far apart
-    np.testing.assert_allclose(other, mine, rtol=1e-6)
-    assert tables[0]["sharpness"].max() / tables[1]["sharpness"].max() != pytest.approx(1, rel=0.1)
+    config = edge_white.White(depth=2)
+    for share in config.shares:
+        other, mine = (edge_white.run_cell(config, share, problem) for problem in (white, None))
+        # the sharpness is known to 1e-8; the curves themselves are far apart
+        ratios = (curve["sharpness"] / curve["exact"] for curve in (other, mine))
+        np.testing.assert_allclose(*ratios, rtol=1e-6)
+        assert other["sharpness"].max() / mine["sharpness"].max() != pytest.approx(1, rel=0.1)

@@ -7,11 +7,11 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.figures import bo_2_printed, bo_bounds, bo_depth, bo_rates, fm_small
+from deeplin.figures import bo_2_printed, bo_bounds, bo_terms, fm_small
 from deeplin.networks import Network
 
 STARTS = fm_small.SmallStarts(2, (0.05, 0.01, 2e-3, 4e-4, 1e-4), (1, 2))
-DEPTHS = bo_depth.Depths((3, 6, 12), repetitions=3)
+DEPTHS = bo_terms.Depths((3, 6, 12), repetitions=3)
 BENIGN = bo_bounds.Benign((10, 20, 40), repetitions=4, noises=20)
 RELU = bo_2_printed.Interpolating((1e-4, 1e-3), repetitions=5)
 
@@ -76,11 +76,11 @@ def depths():
 
 @pytest.mark.parametrize(("form", "power"), [("printed", 4), ("corrected", 2)])
 def test_only_data_that_follow_a_law_of_depth_keep_its_claim(form, power, check_broken, depths):
-    good = depths.assign(gained=bo_depth.law(depths["depth"], power))
+    good = depths.assign(gained=bo_terms.law(depths["depth"], power))
     bad = depths.assign(gained=depths["depth"] ** 3.0)
-    check_broken(bo_depth.depth_claims, f"BO-T3.2 as {form}", DEPTHS, good, bad)
+    check_broken(bo_terms.depth_claims, f"BO-T3.2 as {form}", DEPTHS, good, bad)
     broken = good.assign(xi=2.0)
-    check_broken(bo_depth.depth_claims, f"bound on Ξ as {form}", DEPTHS, good, broken)
+    check_broken(bo_terms.depth_claims, f"bound on Ξ as {form}", DEPTHS, good, broken)
 
 
 @pytest.fixture
@@ -182,11 +182,11 @@ def test_the_gram_matrix_of_the_solver_is_that_of_the_dense_jacobian():
     np.testing.assert_allclose(moves, J.T @ value.ravel(), rtol=1e-10, atol=1e-12)
 
 
-RATES = bo_rates.Rates(repetitions=3)
+RATES = bo_terms.Rates(repetitions=3)
 
 
 def rates(power=1.0, size=1.0):
-    table = grid(term=bo_rates.SWEEPS, step=range(5), repetition=range(3))
+    table = grid(term=bo_terms.SWEEPS, step=range(5), repetition=range(3))
     term = 2.0 ** -table["step"]
     risk = size * (1 + 0.02 * table["repetition"]) * term**power
     return table.assign(size=term, risk=risk, status="converged")
@@ -196,15 +196,15 @@ def rates(power=1.0, size=1.0):
     ("fragment", "bad"), [("at the rate", rates(power=0.5)), ("One constant", rates(size=4.0))]
 )
 def test_claims_about_the_rates_of_benign_overfitting_can_fail(fragment, bad, check_broken):
-    check_broken(bo_rates.rate_claims, fragment, RATES, rates(), bad)
+    check_broken(bo_terms.rate_claims, fragment, RATES, rates(), bad)
 
 
 def test_each_sweep_sends_only_its_own_term_to_zero():
     n = RATES.samples
-    for term, values in bo_rates.SWEEPS.items():
+    for term, values in bo_terms.SWEEPS.items():
         sizes = []
         for value in values:
-            k, d, epsilon, noise = bo_rates.population_sizes(n, term, value)
+            k, d, epsilon, noise = bo_terms.population_sizes(n, term, value)
             sizes.append({"k/n": noise * k / n, "n/d": noise * n / d, "εd/n": epsilon * d / n})
         first, last = sizes[0], sizes[-1]
         assert last[term] == pytest.approx(first[term] / 16)

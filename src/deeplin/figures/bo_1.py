@@ -1,23 +1,120 @@
-"""BO-1 and BO-3: excess risk of wide linear networks against the scale of a layer and against d."""
+"""BO-1 and BO-3: excess risk of wide linear networks against the scale of a layer and against d.
+
+One experiment for both, exactly at any width (X-4).
+"""
 
 from __future__ import annotations
 
+import warnings
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 
+from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import curve
 from deeplin.figures.style import INK, bars, legend_below, look
 from deeplin.figures.wide_claims import (
+    OUTPUTS,
     PUBLISHED_DISTANCES,
+    SAMPLES,
     dimension_claims,
+    expected_distance,
     first_layer_claims,
     last_layer_claims,
+    width,
 )
-from deeplin.figures.wide_sweep import WIDE_SWEEP, WideSweep, expected_distance
+from deeplin.problems import Population
+from deeplin.problems.synthetic import Synthetic, spiked
+from deeplin.sweep import Experiment, Unit, run_keys
+
+STEP = 1e-4
+"""Step of descent, on the mean squared error over the n·q entries."""
+
+
+@dataclass(frozen=True)
+class WideSweep:
+    """Every pair of scales at every dimension, by descent and, from `flow_from` on, also by flow.
+
+    Data, Θ* and the random numbers behind the weights depend on dimension and repetition alone, so
+    that scales are compared on the same draws.
+    """
+
+    dimensions: tuple[int, ...]
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    repetitions: int = 20
+    flow_from: int = 1600
+    """Where the first draws are past the stability limit of descent (E-11)."""
+    seed: int = 0
+
+
+def units(config: WideSweep) -> list[Unit]:
+    """One unit for each dimension and dynamics: all its scales and repetitions are one batch."""
+    batch = {"alphas": config.alphas, "betas": config.betas, "repetitions": config.repetitions}
+    runs = len(config.alphas) * len(config.betas) * config.repetitions
+    return [
+        Unit({"dimension": dimension, "dynamics": dynamics, **batch}, runs=runs)
+        for dimension in config.dimensions
+        for dynamics in ("descent", "flow")
+        if dynamics == "descent" or dimension >= config.flow_from
+    ]
+
+
+def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
+    """Train the batch; exact excess risk, distance to Θ_min, and its part outside the data."""
+    cell = unit.coordinates
+    d, repetitions = cell["dimension"], range(cell["repetitions"])
+    drawn = [data_seed(config.seed, dimension=d, repetition=k, part="data") for k in repetitions]
+    data = [spiked(seed, d, samples=SAMPLES, outputs=OUTPUTS) for seed in drawn]
+    runs = pd.MultiIndex.from_product(
+        (cell["alphas"], cell["betas"], repetitions), names=("alpha", "beta", "repetition")
+    ).to_frame(index=False)
+    draws = [{"dimension": d, "repetition": k, "part": "weights"} for k in runs["repetition"]]
+    problems = [data[k].problem for k in runs["repetition"]]
+    populations = [population_of(data[k]) for k in runs["repetition"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnstableStep)  # told by the status of each row
+        wide = simulate_wide(
+            problems,
+            width=width(d),
+            depth=3,
+            alpha=runs["alpha"].to_numpy(),
+            beta=runs["beta"].to_numpy(),
+            key=run_keys(config.seed, draws),
+            learning_rate=STEP,
+            dynamics=cell["dynamics"],
+            population=populations,
+        )
+    ends = {
+        "risk": np.asarray(wide.risk),
+        "distance": wide.distance,
+        "beside": np.sum(wide.theta_perp**2, axis=(1, 2)),
+    }
+    pairs = zip(populations, problems, strict=True)
+    return runs.assign(
+        dimension=d,
+        dynamics=cell["dynamics"],
+        status=wide.status,
+        steps=wide.steps,
+        loss=wide.loss,
+        **{name: np.where(wide.status != "diverged", end, np.nan) for name, end in ends.items()},
+        interpolant_risk=[float(population.risk(one.optimum)) for population, one in pairs],
+        interpolant_norm=[one.optimum_norm for one in problems],
+    )
+
+
+def population_of(data: Synthetic) -> Population:
+    """The population that a data set was drawn from."""
+    return Population(np.asarray(data.truth), data.spectrum, drawn=True)
+
+
+WIDE_SWEEP = Experiment("wide-sweep", WideSweep, units, run_unit, grid=("dimensions", "flow_from"))
 
 FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
 """Told apart by its open markers, which the legend names once."""
@@ -57,7 +154,7 @@ def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -
             expected = [expected_distance(alpha, d) for d in config.dimensions]
             ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
     ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
-    dimension, (published, _) = 2000, PUBLISHED_DISTANCES["alpha", 2000]
+    _, dimension, published, _ = PUBLISHED_DISTANCES["alpha"]
     ax.plot([dimension], [published], "k*", markersize=9, zorder=4, label="published")
     ax.set_yscale("log")
     ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")

@@ -6,24 +6,29 @@ Descent with the printed step does not get there (E-10); Levenberg-Marquardt doe
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from scipy import linalg
 
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import POSITIVE, Claim, number
 from deeplin.figures.figure import Panel, Study, Table
-from deeplin.figures.relu_sweep import DEPTH, INPUTS, OUTPUTS, WIDTH
 from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.networks import Network, initialize
 from deeplin.problems.synthetic import relu_teacher
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.sweep import run_key
 
+INPUTS, WIDTH, OUTPUTS, DEPTH = 10, 50, 3, 3
 TARGET = 1e-7
 """The printed loss, as the mean over the n·q entries."""
 
@@ -38,35 +43,45 @@ class Interpolating:
     iterations: int = 300
     seed: int = 0
 
+    @property
+    def networks(self) -> int:
+        """How many are trained on each data set."""
+        return 2 * len(self.scales)
 
-def units(config: Interpolating) -> list[Unit]:
-    """One unit for each data set."""
-    runs = 2 * len(config.scales)
-    return [Unit({"repetition": k}, runs=runs) for k in range(config.repetitions)]
+
+def unit_layers(seed: int, repetition: int) -> Sequence[jax.Array]:
+    """The random numbers behind all scales of a repetition: layers with α = β = 1."""
+    key = run_key(seed, repetition=repetition, part="weights")
+    scales = {"alpha": 1.0, "beta": 1.0}
+    return initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, **scales).weights
 
 
-def run_unit(config: Interpolating, unit: Unit) -> pd.DataFrame:
+def run_cell(config: Interpolating, repetition: int) -> list[dict[str, Any]]:
     """Train every pair of scales; excess risk on fresh noise-free points."""
-    k = unit.coordinates["repetition"]
-    drawn = data_seed(config.seed, repetition=k, part="interpolating")
+    drawn = data_seed(config.seed, repetition=repetition, part="interpolating")
     data = relu_teacher(drawn, samples=config.samples)
-    key = run_key(config.seed, repetition=k, part="weights")
-    base = initialize.identity_middle(key, INPUTS, WIDTH, OUTPUTS, DEPTH, alpha=1.0, beta=1.0)
-    first, middle, last = (np.asarray(weight, np.float64) for weight in base.weights)
+    X, Y = data.problem.require_data("training")
+    first, middle, last = (
+        np.asarray(layer, np.float64) for layer in unit_layers(config.seed, repetition)
+    )
     rows = []
-    for swept in ("alpha", "beta"):
-        for scale in config.scales:
-            alpha, beta = (scale, 1.0) if swept == "alpha" else (1.0, scale)
-            start = Network([alpha * first, middle, beta * last], activation="relu")
-            network, loss, steps = interpolate(
-                data.problem.inputs, data.problem.targets, start, config.iterations
-            )
-            test = np.asarray(network(jnp.asarray(data.test.inputs)))
-            risk = float(np.mean(np.sum((test - data.test.targets) ** 2, axis=1)))
-            row = {"swept": swept, "scale": scale, "repetition": k, "loss": loss}
-            status = "converged" if loss <= TARGET else "stopped"
-            rows.append(row | {"risk": risk, "steps": steps, "status": status})
-    return pd.DataFrame(rows).assign(zero_risk=data.test.target_moment)
+    for swept, scale in product(("alpha", "beta"), config.scales):
+        alpha, beta = (scale, 1.0) if swept == "alpha" else (1.0, scale)
+        start = Network([alpha * first, middle, beta * last], activation="relu")
+        network, loss, steps = interpolate(X, Y, start, config.iterations)
+        test = np.asarray(network(jnp.asarray(data.test.inputs)))
+        rows.append(
+            {
+                "swept": swept,
+                "scale": scale,
+                "loss": loss,
+                "risk": float(np.mean(np.sum((test - data.test.targets) ** 2, axis=1))),
+                "steps": steps,
+                "status": "converged" if loss <= TARGET else "stopped",
+                "zero_risk": data.test.target_moment,
+            }
+        )
+    return rows
 
 
 def interpolate(X, Y, start: Network, iterations: int) -> tuple[Network, float, int]:
@@ -129,21 +144,16 @@ def _adjoint(layers, backward, vector) -> list[np.ndarray]:
     return [np.einsum("iom,io->im", delta, vector).T @ layer for layer, delta in pairs]
 
 
-def effects(table: Table) -> dict[str, pd.Series]:
-    """Relative change of the risk from the smallest scale to the largest, paired by data set."""
-    found = {}
-    for swept, runs in table.groupby("swept"):
-        ends = runs.set_index("repetition")
-        small, large = (
-            ends.loc[ends["scale"] == value, "risk"]
-            for value in (runs["scale"].min(), runs["scale"].max())
-        )
-        found[str(swept)] = (large - small) / small
-    return found
+def effect(runs: Table, scale: str) -> pd.Series:
+    """Relative change of the risk from the smallest nonzero scale to the largest, by data set."""
+    risks = runs[runs[scale] > 0].pivot(index="repetition", columns=scale, values="risk")
+    small, large = risks.iloc[:, 0], risks.iloc[:, -1]
+    return (large - small) / small
 
 
-def asymmetry_claim(more: float, apart: float) -> Claim:
-    """The headline of BO-2, from the difference of the two effects and its half-width."""
+def asymmetry_claim(alpha: pd.Series, beta: pd.Series) -> Claim:
+    """The headline of BO-2, from the effects of α and of β on the data sets."""
+    more, apart = mean_interval((alpha - beta).dropna().to_numpy())
     return Claim(
         "There is an asymmetry in the roles of α and β: increase with α less that with β, "
         "lower end of the paired 95% interval",
@@ -158,12 +168,10 @@ def asymmetry_claim(more: float, apart: float) -> Claim:
 
 def claims(config: Interpolating, table: Table) -> list[Claim]:
     """What is printed, judged on networks that do interpolate."""
-    found = effects(table)
     reached = (table["loss"] <= TARGET).groupby(table["swept"]).mean()
-    (alpha, a_half), (beta, b_half) = (
-        mean_interval(found[name].to_numpy()) for name in ("alpha", "beta")
-    )
-    more, apart = mean_interval((found["alpha"] - found["beta"]).to_numpy())
+    effects = {swept: effect(runs, "scale") for swept, runs in table.groupby("swept")}
+    alpha, a_half = mean_interval(effects["alpha"].to_numpy())
+    beta, b_half = mean_interval(effects["beta"].to_numpy())
     return [
         Claim(
             "The networks are trained until the loss is below 1e-7: share of them",
@@ -194,17 +202,16 @@ def claims(config: Interpolating, table: Table) -> list[Claim]:
             explanation=f"{number(beta)} ± {number(b_half)}.",
             known="K-15",
         ),
-        asymmetry_claim(more, apart),
+        asymmetry_claim(**effects),
     ]
 
 
 def plot(config: Interpolating, table: Table, ax: Axes) -> None:
     """Excess risk against the scale that is swept, for α and for β."""
-    for index, (swept, letter) in enumerate((("alpha", r"\alpha"), ("beta", r"\beta"))):
-        runs = table[table["swept"] == swept]
+    for index, (swept, runs) in enumerate(table.groupby("swept")):
         means = [mean_interval(cell["risk"].to_numpy()) for _, cell in runs.groupby("scale")]
         height, half = zip(*means, strict=True)
-        style = look(index, capsize=2, label=f"${letter}$")
+        style = look(index, capsize=2, label=rf"$\{swept}$")
         ax.errorbar(sorted(runs["scale"].unique()), height, half, **style)
     zero = table.drop_duplicates("repetition")["zero_risk"].mean()
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
@@ -216,9 +223,8 @@ def plot(config: Interpolating, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-INTERPOLATING = Experiment(
-    "relu-interpolating", Interpolating, units, run_unit, grid=("repetitions",)
-)
+AXES = {"repetition": "repetitions"}
+INTERPOLATING = cells("relu-interpolating", Interpolating, run_cell, runs="networks", **AXES)
 STUDY = Study(
     "bo-2-printed",
     INTERPOLATING,

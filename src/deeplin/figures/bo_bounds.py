@@ -7,29 +7,32 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.figures.bo_depth import DEPTHS, depth_claims, plot_depth
-from deeplin.figures.bo_rates import (
+from deeplin.figures.bo_1 import population_of
+from deeplin.figures.bo_terms import (
+    DEPTHS,
     OUTPUTS,
     RATES,
+    depth_claims,
     draw,
     last_layer,
+    plot_depth,
     plot_rates,
-    population_of,
     rate_claims,
     train,
     weight_keys,
 )
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.cells import cells
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.statistics import TREND_LEVEL, slope_interval, trend
 from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic
-from deeplin.sweep import Experiment, Unit
 from deeplin.theory import conditional_variance, interpolation_bound, risk_split, spike_bound
+
+DEPTH = 3
 
 
 @dataclass(frozen=True)
@@ -45,43 +48,35 @@ class Benign:
     seed: int = 0
 
 
-def benign_units(config: Benign) -> list[Unit]:
-    """One unit for each number of samples."""
-    return [Unit({"samples": n}, runs=config.repetitions) for n in config.samples]
-
-
-def run_benign(config: Benign, unit: Unit) -> pd.DataFrame:
+def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
     """Risk and its parts, the bounds of BO with c = 1, and the variance over fresh noise."""
-    n = unit.coordinates["samples"]
-    d = round(n**1.5)
+    n, d = samples, round(samples**1.5)
     data = [draw(config.seed, k, n, d, 0.5 / np.sqrt(d)) for k in range(config.repetitions)]
     keys = weight_keys(config.seed, config.repetitions)
-    wide = train(data, 3, last_layer(data[0], 3), keys)
+    wide = train(data, DEPTH, last_layer(data[0], DEPTH), keys)
     rows = []
     for k, source in enumerate(data):
         population = population_of(source)
-        split = risk_split(source.problem, population, np.asarray(wide.theta)[k])
-        beside = float(np.linalg.norm(np.asarray(wide.theta_perp)[k]))
-        bound = interpolation_bound(population, n, beside)
+        split = risk_split(source.problem, population, wide.theta[k])
+        bound = interpolation_bound(population, n, float(np.linalg.norm(wide.theta_perp[k])))
         rows.append(
             {
-                "samples": n,
                 "repetition": k,
-                "status": str(wide.status[k]),
-                "risk": float(split.total),
+                "status": wide.status[k],
+                "risk": split.total,
                 "bias": split.bias,
                 "noise": split.noise,
-                "xi": float(split.xi),
+                "xi": split.xi,
                 "bias_bound": bound.bias,
                 "variance_bound": bound.variance,
-                "xi_bound": float(bound.xi),
+                "xi_bound": bound.xi,
                 "spike_bound": spike_bound(population, n),
                 "expected_variance": conditional_variance(source.problem, population),
                 "measured_variance": _over_noise(config, source, population, keys[k], k),
                 "variance_error": _variance_error(config, source.problem, population),
             }
         )
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _over_noise(config: Benign, source: Synthetic, population: Population, key, k: int) -> float:
@@ -99,7 +94,7 @@ def _over_noise(config: Benign, source: Synthetic, population: Population, key, 
     ]
     copies = [Synthetic(problem, problem, truth, source.spectrum) for problem in fresh]
     keys = jnp.stack([key] * config.noises)
-    maps = np.asarray(train(copies, 3, last_layer(source, 3), keys).theta)
+    maps = train(copies, DEPTH, last_layer(source, DEPTH), keys).theta
     basis = source.problem.spectrum.vectors
     inside = basis @ (basis.T @ (maps - maps.mean(axis=0)))
     sizes = np.sum(inside * population.apply(inside), axis=(-1, -2))
@@ -130,9 +125,8 @@ def benign_claims(config: Benign, table: Table) -> list[Claim]:
         / (table["bias_bound"] + table["variance_bound"] + table["xi_bound"]),
         "BO-C3.4": table["risk"] / table["spike_bound"],
     }
-    asked = table.dropna(subset=["measured_variance"])
+    asked = table.dropna(subset=["measured_variance"]).set_index(["samples", "repetition"])
     apart = (asked["measured_variance"] / asked["expected_variance"] - 1) / asked["variance_error"]
-    sets = zip(asked["samples"], asked["repetition"], apart, strict=True)
     return [
         Claim(
             "Every term of BO-T3.1 and BO-C3.4 holds with one constant for all n: largest of the "
@@ -154,7 +148,7 @@ def benign_claims(config: Benign, table: Table) -> list[Claim]:
             "The conditional variance is that of the minimum-norm interpolant, σ²q·Tr(C), whatever "
             f"the network: empirical covariance over {config.noises} draws of the noise, distance "
             "in standard errors",
-            {f"n = {int(n)}, data set {int(k)}": abs(value) for n, k, value in sets},
+            parts("n = {}, data set {}", apart.abs()),
             upper=3.0,
             name="variance over the noise",
             reason="Three standard errors, which follow from C for Gaussian noise.",
@@ -194,7 +188,7 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-BO_BENIGN = Experiment("bo-benign", Benign, benign_units, run_benign, grid=("samples",))
+BO_BENIGN = cells("bo-benign", Benign, run_benign, runs="repetitions", samples="samples")
 BENIGN = Study(
     "bo-benign",
     BO_BENIGN,

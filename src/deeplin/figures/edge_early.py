@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 from typing import Any
 
 import jax
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures import edge_white
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, on_data_sets
-from deeplin.figures.edge_white import curve_claim, curves, plot_curves, white_problem
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
@@ -21,8 +20,10 @@ from deeplin.figures.style import QUIET, legend_beside, look
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.sweep import run_key
 
+FACTOR, STEPS = 0.02, 6000
+"""Learning rate, in units of the critical one: close to the flow; and steps of descent."""
 HALF = 0.5
 """Training is early until the gap has shrunk to this share of its start."""
 
@@ -38,42 +39,24 @@ class EarlySharpening:
     repetitions: int
     data_seeds: tuple[int, ...] = (DATA_SEED,)
     """The first is drawn in full."""
-    factor: float = 0.02
-    """Learning rate, in units of the critical one: close to the flow."""
-    steps: int = 6000
     seed: int = 0
 
 
-def units(config: EarlySharpening) -> list[Unit]:
-    """One unit for each scale, spread and data set, and one for the exact curve on white inputs."""
-    starts = [*product(config.scales, config.spreads, config.data_seeds), (0.0, 0.0, -1)]
-    return [
-        Unit({"scale": scale, "spread": spread, "data_seed": seed}, runs=config.repetitions)
-        for scale, spread, seed in starts
-    ]
-
-
-def run_unit(config: EarlySharpening, unit: Unit) -> pd.DataFrame:
+def run_cell(
+    config: EarlySharpening, scale: float, spread: float, data_seed: int
+) -> dict[str, np.ndarray]:
     """How much the sharpness grew, and how much with only some of the layers as trained."""
-    scale, spread = unit.coordinates["scale"], unit.coordinates["spread"]
-    if scale == 0:
-        white = curves(white_problem(), config.setting.depth)
-        return _rows(scale=0.0, spread=0.0, **white)
-    setting = replace(config.setting, data_seed=unit.coordinates["data_seed"])
+    setting = replace(config.setting, data_seed=data_seed)
     problem, depth = setting.data.problem, setting.depth
-    coordinates = {"scale": scale, "spread": spread}
-    runs = [{**coordinates, "repetition": k} for k in range(config.repetitions)]
+    members = np.arange(config.repetitions)
+    runs = [{"scale": scale, "spread": spread, "repetition": int(k)} for k in members]
     start = _spread(config, setting.networks(config.seed, runs, scale), spread)
-    rate = config.factor * setting.flattest.critical_learning_rate()
-    zero = np.zeros(config.repetitions)
-    run = gradient_descent(
-        problem, start, rate + zero, config.steps, record_every=10, record=("gap",)
-    )
+    rate = np.full(len(runs), FACTOR * setting.flattest.critical_learning_rate())
+    run = gradient_descent(problem, start, rate, STEPS, record_every=10, record=("gap",))
     gaps = run.records["gap"]
     reached = gaps <= HALF * gaps[0]
     late = np.where(reached.any(axis=0), reached.argmax(axis=0), len(gaps) - 1)
     assert run.trajectory is not None  # recorded
-    members = np.arange(config.repetitions)
     after = [np.asarray(layer)[late, members] for layer in run.trajectory.weights]
     before = [np.asarray(layer) for layer in start.weights]
     sizes = np.stack([np.linalg.norm(layer, axis=(1, 2)) for layer in before])
@@ -85,15 +68,13 @@ def run_unit(config: EarlySharpening, unit: Unit) -> pd.DataFrame:
         mixed = [np.where(mine[:, None, None], a, b) for mine, a, b in chosen]
         return np.log(_sharpness(problem, mixed) / first)
 
-    return _rows(
-        **coordinates,
-        data_seed=setting.data_seed,
-        repetition=members,
-        halved=reached.any(axis=0),
-        growth=growth(np.ones_like(small)),
-        small=growth(small),
-        large=growth(~small),
-    )
+    return {
+        "repetition": members,
+        "halved": reached.any(axis=0),
+        "growth": growth(np.ones_like(small)),
+        "small": growth(small),
+        "large": growth(~small),
+    }
 
 
 def _spread(config: EarlySharpening, nets: Network, spread: float) -> Network:
@@ -113,24 +94,12 @@ def _sharpness(problem: Problem, weights: list[np.ndarray]) -> np.ndarray:
     return np.asarray(sharpness(problem, Network(weights)).value)
 
 
-def _rows(**columns: Any) -> pd.DataFrame:
-    """Rows of either kind: the columns of the other are not numbers."""
-    names = ("growth", "small", "large", "share", "time", "sharpness", "exact")
-    empty: dict[str, Any] = {
-        "data_seed": -1,
-        "repetition": -1,
-        "halved": False,
-        **dict.fromkeys(names, np.nan),
-    }
-    return pd.DataFrame(empty | columns)
-
-
 GROUPS, START = ["scale", "spread"], "scale {}, layers apart by {}"
 
 
 def shares(table: Table) -> Table:
     """For each start and data set: share of runs that sharpen, and median shares of the growth."""
-    runs = table[(table["scale"] > 0) & table["halved"]]
+    runs = table[table["halved"]]
     grown = runs["growth"] > 0
     explained = {half: (runs[half] / runs["growth"]).where(grown) for half in ("small", "large")}
     rows = runs.assign(grown=grown, **explained).groupby([*GROUPS, "data_seed"])
@@ -138,8 +107,8 @@ def shares(table: Table) -> Table:
     return found.assign(runs=rows.size(), growing=rows["grown"].sum())
 
 
-def claims(config: EarlySharpening, table: Table) -> list[Claim]:
-    """Whether it is there, and what carries it."""
+def claims(config: EarlySharpening, table: Table, white: Table) -> list[Claim]:
+    """Whether it is there, and what carries it; and the exact curve on white inputs."""
     found = shares(table)
     return [
         on_data_sets(
@@ -172,7 +141,7 @@ def claims(config: EarlySharpening, table: Table) -> list[Claim]:
             reason="One fifth, the rest of the above.",
             known="K-21",
         ),
-        curve_claim(table[table["scale"] == 0]),
+        edge_white.curve_claim(white),
     ]
 
 
@@ -226,14 +195,8 @@ def plot_halves(config: EarlySharpening, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-def plot_white(config: EarlySharpening, table: Table, ax: Axes) -> None:
-    """The exact curve and descent."""
-    plot_curves(config.setting.depth, table[table["scale"] == 0], ax)
-
-
-EARLY = Experiment(
-    "early-sharpening", EarlySharpening, units, run_unit, grid=("scales", "spreads", "data_seeds")
-)
+AXES = {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"}
+EARLY = cells("early-sharpening", EarlySharpening, run_cell, runs="repetitions", **AXES)
 SETTING = Setting(depth=4)
 STUDY = Study(
     "edge-early",
@@ -254,6 +217,7 @@ EOS_EARLY = Figure(
             plot_shares,
             claims,
             size=(6.8, 3.5),
+            beside=edge_white.STUDY,
         ),
         Panel(
             "EOS-early-data-sets",
@@ -276,8 +240,8 @@ EOS_EARLY = Figure(
             "EOS-early-white",
             "Sharpness along descent from balanced weights on white inputs (marks) and along the "
             "exact solution (lines).",
-            STUDY,
-            plot_white,
+            edge_white.STUDY,
+            edge_white.plot,
             size=(4.8, 3.6),
         ),
     ),

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, on_data_sets
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, QUIET, reference_line
-from deeplin.sweep import Experiment, Unit
 
 LEAST = 1e-7
 """Relative change that counts: a hundred times what the flows are exact to."""
@@ -37,19 +36,9 @@ class FlowEnds:
     seed: int = 0
 
 
-def units(config: FlowEnds) -> list[Unit]:
-    """One unit for each learning rate and data set."""
-    steps = config.steps * config.repetitions
-    return [
-        Unit({"factor": factor, "data_seed": seed}, runs=config.repetitions, steps=steps)
-        for factor, seed in product(config.factors, config.data_seeds)
-    ]
-
-
-def run_unit(config: FlowEnds, unit: Unit) -> pd.DataFrame:
+def run_cell(config: FlowEnds, factor: float, data_seed: int) -> dict[str, np.ndarray]:
     """The sharpness at the end of the flow from every iterate, over the edge 2/η."""
-    factor, seed = unit.coordinates["factor"], unit.coordinates["data_seed"]
-    setting = replace(config.setting, data_seed=seed)
+    setting = replace(config.setting, data_seed=data_seed)
     rate = factor * setting.flattest.critical_learning_rate()
     runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
     nets = setting.networks(config.seed, runs, config.scale)
@@ -58,33 +47,25 @@ def run_unit(config: FlowEnds, unit: Unit) -> pd.DataFrame:
         record_every=1, record=("flow_sharpness",), keep_weights=False,
     )  # fmt: skip
     ends = run.records["flow_sharpness"] * rate / 2
-    count = len(ends)
-    return pd.DataFrame(
-        {
-            "factor": factor,
-            "data_seed": seed,
-            "repetition": np.tile(np.arange(config.repetitions), count),
-            "step": np.repeat(run.records["step"], config.repetitions),
-            "status": np.tile(np.asarray(run.status), count),
-            "end": ends.ravel(),
-        }
-    )
+    return {
+        "repetition": np.tile(np.arange(config.repetitions), len(ends)),
+        "step": np.repeat(run.records["step"], config.repetitions),
+        "status": np.tile(np.asarray(run.status), len(ends)),
+        "end": ends.ravel(),
+    }
 
 
 def rises(table: Table, stride: int = 1) -> Table:
     """For each run: start and end, the share of its steps that rise, and its rise over its fall."""
-    rows = []
-    kept = table[table["status"] != "diverged"]
-    for (factor, seed, repetition), run in kept.groupby(["factor", "data_seed", "repetition"]):
+    rows, keys = [], ["factor", "data_seed", "repetition"]
+    for key, run in table[table["status"] != "diverged"].groupby(keys):
         ends = run.sort_values("step")["end"].to_numpy()[::stride]
         change = np.diff(ends) / ends[:-1]
         up = change > LEAST
         fall = -change[change < 0].sum()
         rows.append(
-            {
-                "factor": factor,
-                "data_seed": seed,
-                "repetition": repetition,
+            dict(zip(keys, key, strict=True))
+            | {
                 "first": ends[0],
                 "last": ends[-1],
                 "share": np.mean(up) if np.isfinite(ends).all() else np.nan,
@@ -98,8 +79,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
     """What the theorem for scalar networks says, asked of matrices."""
     runs, second = rises(table), rises(table, stride=2)
     rate, keys = "{} of the critical rate", ["factor", "data_seed"]
-    by = [runs[key] for key in keys]
-    risers = float((runs["share"] > 0).mean())
+    ends = runs.assign(ratio=runs["last"] / runs["first"], below=runs["last"] <= 1 + LEAST)
     return [
         on_data_sets(
             "Descent lowers the sharpness at which the flow would end (a theorem for scalar "
@@ -109,7 +89,8 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
             upper=0.0,
             name="monotone",
             reason=f"The theorem leaves no exception; changes below {number(LEAST)} do not count.",
-            explanation=f"{risers:.0%} of {len(runs)} runs have a step that raises it.",
+            explanation=f"{(runs['share'] > 0).mean():.0%} of {len(runs)} runs have a step that "
+            "raises it.",
             known="K-22",
         ),
         on_data_sets(
@@ -120,8 +101,8 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
             upper=0.0,
             name="every second iterate",
             reason="As it was found on one run.",
-            explanation=f"{float((second['share'] > 0).mean()):.0%} of {len(second)} runs have one "
-            "that does.",
+            explanation=f"{(second['share'] > 0).mean():.0%} of {len(second)} runs have one that "
+            "does.",
             known="K-22",
         ),
         on_data_sets(
@@ -137,7 +118,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
         ),
         on_data_sets(
             "Every run ends where the flow would end flatter than from its start: largest ratio",
-            (runs["last"] / runs["first"]).groupby(by).max(),
+            ends.groupby(keys)["ratio"].max(),
             rate,
             upper=1 + LEAST,
             name="flatter at the end",
@@ -146,7 +127,7 @@ def claims(config: FlowEnds, table: Table) -> list[Claim]:
         ),
         on_data_sets(
             "The flow from the last iterate ends below the edge: share of runs with at most 2/η",
-            (runs["last"] <= 1 + LEAST).groupby(by).mean(),
+            ends.groupby(keys)["below"].mean(),
             rate,
             lower=0.95,
             name="below the edge",
@@ -177,7 +158,8 @@ def plot(config: FlowEnds, table: Table, ax: Axes) -> None:
     ax.legend(loc="center left", bbox_to_anchor=(1.04, 0.8), title="median of the runs")
 
 
-FLOW_ENDS = Experiment("flow-ends", FlowEnds, units, run_unit, grid=("factors", "data_seeds"))
+AXES = {"factor": "factors", "data_seed": "data_seeds"}
+FLOW_ENDS = cells("flow-ends", FlowEnds, run_cell, runs="repetitions", steps="steps", **AXES)
 SETTING = Setting(depth=5)
 STUDY = Study(
     "edge-flow",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
 from typing import Any
 
 import jax
@@ -13,13 +12,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, on_data_sets
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, QUIET, reference_line
 from deeplin.sharpness import sharpness
-from deeplin.sweep import Experiment, Unit
 from deeplin.theory import network_orbit
 
 PLACES = {0.7: "below", 1.0: "at", 1.1: "above"}
@@ -43,39 +42,31 @@ class Life:
     seed: int = 0
 
 
-def units(config: Life) -> list[Unit]:
-    """One unit for each rate and data set."""
-    return [
-        Unit({"factor": factor, "data_seed": seed}, steps=config.steps)
-        for factor, seed in product(PLACES, config.data_seeds)
-    ]
-
-
-def run_unit(config: Life, unit: Unit) -> pd.DataFrame:
+def run_cell(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
     """Everything that is known of the run, at every step, in units of the edge 2/η."""
-    factor, seed = unit.coordinates["factor"], unit.coordinates["data_seed"]
-    setting = replace(config.setting, data_seed=seed)
+    setting = replace(config.setting, data_seed=data_seed)
     problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
     one = [{"scale": config.scale, "repetition": config.repetition}]
     net = jax.tree.map(lambda leaf: leaf[0], setting.networks(config.seed, one, config.scale))
     names = ("gap", "eigenvalues", "flow_sharpness")
     run = gradient_descent(problem, net, rate, config.steps, record_every=1, record=names)
     records, edge = run.records, 2 / rate
-    table = pd.DataFrame({"step": records["step"], "gap": records["gap"]})
-    table = table.assign(factor=factor, data_seed=seed)
-    for index, values in enumerate(records["eigenvalues"].T, start=1):
-        table[f"eigenvalue{index}"] = values / edge
-    table["flow"] = records["flow_sharpness"] / edge
-    table["minimal"] = setting.flattest.exact / edge
     averaged = central_flow(problem, net, rate, config.central_steps).records
-    table["central"] = pd.Series(averaged["sharpness"] / edge)
     orbit = network_orbit(problem, run.network, rate)
-    table["modes"], table["multiplier"] = orbit.modes, orbit.multiplier
-    table["orbit_found"] = orbit.converged
-    table["orbit_gap"] = np.mean(orbit.risks) - problem.minimal_risk
-    for name, network in zip(("orbit_low", "orbit_high"), orbit.networks, strict=True):
-        table[name] = float(sharpness(problem, network).value) / edge
-    return table
+    low, high = (float(sharpness(problem, network).value) / edge for network in orbit.networks)
+    values = enumerate(records["eigenvalues"].T / edge, start=1)
+    return pd.DataFrame({"step": records["step"], "gap": records["gap"]}).assign(
+        **{f"eigenvalue{index}": value for index, value in values},
+        flow=records["flow_sharpness"] / edge,
+        minimal=setting.flattest.exact / edge,
+        central=pd.Series(averaged["sharpness"] / edge),
+        modes=orbit.modes,
+        multiplier=orbit.multiplier,
+        orbit_found=orbit.converged,
+        orbit_gap=np.mean(orbit.risks) - problem.minimal_risk,
+        orbit_low=low,
+        orbit_high=high,
+    )
 
 
 def _of(table: Table, value, place: str = "") -> dict[tuple[str, int], Any]:
@@ -170,9 +161,8 @@ def claims(config: Life, table: Table) -> list[Claim]:
     ]
 
 
-def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
+def plot(factor: float, config: Life, table: Table, ax: Axes) -> None:
     """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
-    factor = next(factor for factor, name in PLACES.items() if name == place)
     here, drawn = table["factor"] == factor, table["data_seed"] == config.data_seeds[0]
     run, others = table[here & drawn], table[here & ~drawn]
     for index in range(5, 1, -1):
@@ -185,7 +175,7 @@ def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
         style: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.8, "alpha": 0.4, "zorder": 1.5}
         ax.plot(other["step"], other["flow"], label=label, **style)
     ax.plot(run["step"], run["central"], color=COLOURS[2], linestyle="--", label="central flow")
-    if place == "above":
+    if factor > 1:
         for name, label in (("orbit_low", "orbit"), ("orbit_high", None)):
             height = run[name].iloc[-1]
             ax.axhline(height, color=COLOURS[3], linestyle="-.", linewidth=1, label=label)
@@ -200,18 +190,14 @@ def plot(place: str, config: Life, table: Table, ax: Axes) -> None:
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
 
 
-LIFE = Experiment("life", Life, units, run_unit, grid=("data_seeds",))
+AXES = {"factor": tuple(PLACES), "data_seed": "data_seeds"}
+LIFE = cells("life", Life, run_cell, steps="steps", **AXES)
 STUDY = Study(
     "edge-life",
     LIFE,
     paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, (DATA_SEED, *DATA_SEEDS)),
     quick=Life(Setting(depth=3), 0.3, 3, 300, 30, (DATA_SEED, *DATA_SEEDS[:2])),
 )
-RATES = {
-    "below": "0.7 times the critical rate",
-    "at": "the critical rate",
-    "above": "1.1 times the critical rate",
-}
 
 EOS_LIFE = Figure(
     "EOS-life",
@@ -219,15 +205,16 @@ EOS_LIFE = Figure(
     tuple(
         Panel(
             f"EOS-life-{place}",
-            f"One run at {rate}: sharpness, the next four eigenvalues, where the flow would end, "
-            f"central flow{' and orbit' if place == 'above' else ''}. Light: the same start on the "
-            "other ten data sets (two in the quick preset).",
+            f"One run at {'' if factor == 1 else f'{factor} times '}the critical rate: sharpness, "
+            "the next four eigenvalues, where the flow would end, central flow"
+            f"{' and orbit' if factor > 1 else ''}. Light: the same start on the other ten data "
+            "sets (two in the quick preset).",
             STUDY,
-            partial(plot, place),
+            partial(plot, factor),
             claims if place == "below" else lambda config, table: (),
             size=(4.8, 4.2),
         )
-        for place, rate in RATES.items()
+        for factor, place in PLACES.items()
     ),
     printed="Not drawn in the papers, which show the sharpness of single runs (FM-1c, FM-1d).",
     as_run="n = 50, d = 5, depth 3, one Gaussian start of scale 0.3; the same start at three "

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import COLOURS, INK, QUIET, legend_beside, look, reference_line
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.sweep import Experiment, Unit
 from deeplin.theory import mode_orbits, network_orbit
 
 MARGIN = 1e-3
@@ -43,12 +42,7 @@ class ModeOrbits:
         return sorted({*self.rates, *near})
 
 
-def units(config: ModeOrbits) -> list[Unit]:
-    """One unit: the rates are a batch."""
-    return [Unit({}, runs=len(config.all_rates), steps=config.steps * len(config.all_rates))]
-
-
-def run_unit(config: ModeOrbits, unit: Unit) -> pd.DataFrame:
+def run_cell(config: ModeOrbits) -> list[dict[str, float]]:
     """For each rate descent from balanced weights, then the orbit by Newton; a row a mode."""
     size, targets = len(config.targets), np.array(config.targets)
     inputs = np.sqrt(size / 2) * np.eye(size)  # Σ̂ = I/2: the risk is ½‖Θ − S‖²
@@ -76,7 +70,7 @@ def run_unit(config: ModeOrbits, unit: Unit) -> pd.DataFrame:
                     "residual": orbit.residual,
                 }
             )
-    return pd.DataFrame(rows)
+    return rows
 
 
 def _crossings(config: ModeOrbits, table: Table) -> dict[str, float]:
@@ -164,7 +158,7 @@ def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
-MODE_ORBITS = Experiment("mode-orbits", ModeOrbits, units, run_unit)
+MODE_ORBITS = cells("mode-orbits", ModeOrbits, run_cell, runs="all_rates", steps="steps")
 GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
 STUDY = Study(
     "edge-orbits",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Table
+from deeplin.figures.figure import Study, Table
 from deeplin.figures.style import COLOURS, look, reference_line
 from deeplin.networks import Network
 from deeplin.problems import Problem
@@ -18,8 +19,17 @@ from deeplin.sharpness import sharpness
 from deeplin.theory import balanced_mode
 from deeplin.theory.minimizers.balanced import balanced_factors
 
-SIZE, CURVES = 2.0, (0.3, 0.03)
-"""Target of the white problem, and products at which its runs start, in units of it."""
+SIZE = 2.0
+"""Target of the white problem."""
+
+
+@dataclass(frozen=True)
+class White:
+    """Descent from balanced weights whose product has some share of the target."""
+
+    depth: int
+    shares: tuple[float, ...] = (0.3, 0.03)
+    seed: int = 0
 
 
 def white_problem(dimension: int = 5) -> Problem:
@@ -28,33 +38,30 @@ def white_problem(dimension: int = 5) -> Problem:
     return Problem.from_data(inputs, inputs @ np.full(dimension, SIZE / np.sqrt(dimension)))
 
 
-def curves(problem: Problem, depth: int) -> pd.DataFrame:
+def run_cell(config: White, share: float, problem: Problem | None = None) -> dict[str, np.ndarray]:
     """Sharpness along descent from balanced weights on white inputs, and on the exact path.
 
     A rotation and a change of units carry every such problem with one output into every other, so
     `sharpness / exact` is the same on all.
     """
+    problem, depth = problem or white_problem(), config.depth
     size = problem.optimum_norm
     direction = np.asarray(problem.optimum).reshape(-1, 1) / size
     rate = 0.01 / (2 * depth * size ** (2 - 2 / depth))
-    rows = []
-    for share in CURVES:
-        start = balanced_factors(share * size * direction, depth, width=len(direction))
-        run = gradient_descent(problem, start, rate, 3000, record_every=100, record=("risk",))
-        steps = run.records["step"]
-        assert run.trajectory is not None  # recorded
-        path = balanced_mode(rate * steps, target=size, start=share * size, depth=depth)
-        ideal = [balanced_factors(s * direction, depth, width=len(direction)) for s in path]
-        layers: Any = zip(*(net.weights for net in ideal), strict=True)
-        # each by itself: followed along the run, the eigenvector of a symmetric start is kept where
-        # one of another symmetry overtakes
-        found = {
-            "sharpness": sharpness(problem, Network(run.trajectory.weights)).value,
-            "exact": sharpness(problem, Network([np.stack(same) for same in layers])).value,
-        }
-        columns = {name: np.asarray(value) for name, value in found.items()}
-        rows.append(pd.DataFrame({"time": rate * steps, "share": share} | columns))
-    return pd.concat(rows, ignore_index=True)
+    start = balanced_factors(share * size * direction, depth, width=len(direction))
+    run = gradient_descent(problem, start, rate, 3000, record_every=100, record=("risk",))
+    assert run.trajectory is not None  # recorded
+    times = rate * run.records["step"]
+    path = balanced_mode(times, target=size, start=share * size, depth=depth)
+    ideal = [balanced_factors(s * direction, depth, width=len(direction)) for s in path]
+    layers: Any = zip(*(net.weights for net in ideal), strict=True)
+    # each by itself: followed along the run, the eigenvector of a symmetric start is kept where
+    # one of another symmetry overtakes
+    return {
+        "time": times,
+        "sharpness": np.asarray(sharpness(problem, Network(run.trajectory.weights)).value),
+        "exact": np.asarray(sharpness(problem, Network([np.stack(w) for w in layers])).value),
+    }
 
 
 def curve_claim(white: Table) -> Claim:
@@ -73,12 +80,16 @@ def curve_claim(white: Table) -> Claim:
     )
 
 
-def plot_curves(depth: int, white: Table, ax: Axes) -> None:
+def plot(config: White, white: Table, ax: Axes) -> None:
     """Sharpness of descent (marks) and of the exact path (lines)."""
     for index, (share, rows) in enumerate(white.groupby("share")):
         label = f"from {number(float(share))} of the target"  # pyright: ignore
         ax.plot(rows["time"], rows["exact"], color=COLOURS[index], linewidth=1)
         ax.plot(rows["time"], rows["sharpness"], label=label, **look(index, linestyle="none"))
-    reference_line(ax, 2 * depth * SIZE ** (2 - 2 / depth), r"$S_{\mathrm{bal}}$")
+    reference_line(ax, 2 * config.depth * SIZE ** (2 - 2 / config.depth), r"$S_{\mathrm{bal}}$")
     ax.set(xlabel="Time ηk", ylabel="Sharpness")
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+
+
+WHITE = cells("white-sharpness", White, run_cell, share="shares")
+STUDY = Study("edge-white", WHITE, paper=White(depth=4), quick=White(depth=4))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.claims import Claim, number
+from deeplin.figures.cells import cells
+from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
@@ -17,8 +17,6 @@ from deeplin.figures.statistics import TREND_LEVEL, trend
 from deeplin.figures.style import INK, look
 from deeplin.networks import Network
 from deeplin.problems.synthetic import separable
-from deeplin.sweep import Experiment, Unit
-from deeplin.theory import minimal_sharpness
 from deeplin.theory.talk import logistic_descent
 
 LABELS = {
@@ -26,6 +24,7 @@ LABELS = {
     "linear": "squared loss, linear regression",
     "deep": "squared loss, depth 10",
 }
+EACH = "{}, data set {}"
 
 
 @dataclass(frozen=True)
@@ -40,43 +39,26 @@ class Contrast:
     seed: int = 0
 
 
-def units(config: Contrast) -> list[Unit]:
-    """One unit for each problem and data set."""
-    runs = len(config.relative_rates)
-    return [
-        Unit({"problem": name, "data_seed": seed}, runs=runs, steps=runs * config.steps)
-        for name in LABELS
-        for seed in config.data_seeds
-    ]
-
-
-def run_unit(config: Contrast, unit: Unit) -> pd.DataFrame:
+def run_cell(config: Contrast, problem: str, data_seed: int) -> dict[str, np.ndarray]:
     """Final loss relative to its start; rates in units of 2/smoothness, or 2/S_min for depth 10."""
-    relative = np.array(config.relative_rates)
-    name, seed = unit.coordinates["problem"], unit.coordinates["data_seed"]
-    if name == "logistic":
-        data = separable(seed).problem
-        inputs, labels = data.require_data("logistic regression")
-        final = logistic_descent(
-            inputs, labels[:, 0], config.relative_rates, config.steps
-        ) / np.log(2)
-        status = np.full(len(relative), "stopped")
+    if problem == "logistic":
+        inputs, labels = separable(data_seed).problem.require_data("logistic regression")
+        loss = logistic_descent(inputs, labels[:, 0], config.relative_rates, config.steps)
+        final, status = loss / np.log(2), np.full(len(loss), "stopped")
     else:
-        final, status = _regression(config, seed, 1 if name == "linear" else 10)
-    columns = {"problem": name, "data_seed": seed, "relative_rate": relative}
-    return pd.DataFrame(columns | {"status": status, "loss": final})
+        final, status = _regression(config, data_seed, 1 if problem == "linear" else 10)
+    return {"relative_rate": np.array(config.relative_rates), "status": status, "loss": final}
 
 
 def _regression(config: Contrast, seed: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
     """Gap R − R_min at the end over that of the zero map, NaN where descent diverged."""
     setting = Setting("residual" if depth > 1 else "gaussian", depth=depth, data_seed=seed)
     problem = setting.data.problem
-    rates = np.array(config.relative_rates) * 2 / minimal_sharpness(problem, depth).exact
+    rates = np.array(config.relative_rates) * 2 / setting.flattest.exact
     if depth == 1:
         network = Network([np.zeros((1, setting.dimension))])
     else:
-        runs = [{"depth": depth}] * len(rates)
-        network = setting.networks(config.seed, runs, config.scale)
+        network = setting.networks(config.seed, [{"depth": depth}] * len(rates), config.scale)
     trained = gradient_descent(problem, network, rates, config.steps)
     status = np.asarray(trained.status)
     gap = np.asarray(trained.evidence["gap"]) / problem.zero_gap
@@ -92,15 +74,8 @@ def plot(config: Contrast, table: Table, ax: Axes) -> None:
         ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), label=label, **style)
         gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
         # in a strip of their own: a run that diverged has no final loss
-        strip = 1.03 + 0.035 * index
-        ax.plot(
-            gone,
-            np.full(len(gone), strip),
-            "x",
-            color=style["color"],
-            transform=ax.get_xaxis_transform(),
-            clip_on=False,
-        )
+        strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+        ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
     ax.axvline(1, color=INK, linestyle="--", linewidth=1)
     ax.loglog()
     ax.set(
@@ -126,7 +101,7 @@ def claims(config: Contrast, table: Table) -> list[Claim]:
         Claim(
             "Logistic regression on separable data trains at any learning rate: largest final loss "
             f"relative to the start, rates up to {rate} times 2/smoothness",
-            _parts(above.max().loc[["logistic"]]),
+            parts(EACH, above.max().loc[["logistic"]]),
             upper=0.1,
             name="any rate",
             reason="A tenth of the start; below the threshold of the convex theory it gets there.",
@@ -134,14 +109,14 @@ def claims(config: Contrast, table: Table) -> list[Claim]:
         Claim(
             "It trains better the larger the rate: p-value of Kendall's one-sided test that the "
             "final loss falls with the rate",
-            _parts({key: _falls(runs) for key, runs in logistic}),
+            parts(EACH, {key: _falls(runs) for key, runs in logistic}),
             upper=TREND_LEVEL / len(config.data_seeds),
             name="better with the rate",
             reason=f"Level {TREND_LEVEL} for all data sets together.",
         ),
         Claim(
             "Regression has a critical rate: share of the runs above it that settle",
-            _parts(settled.loc[regression]),
+            parts(EACH, settled.loc[regression]),
             upper=0.0,
             name="fails above",
             reason="No minimiser is stable there (FM-crit with X-2). The gap at the last step, "
@@ -150,7 +125,7 @@ def claims(config: Contrast, table: Table) -> list[Claim]:
         ),
         Claim(
             "Below it regression trains: largest relative gap",
-            _parts(below.max().loc[regression]),
+            parts(EACH, below.max().loc[regression]),
             upper=1e-3,
             name="trains below",
             reason="Far below the gap of the zero map, which is 1.",
@@ -158,17 +133,15 @@ def claims(config: Contrast, table: Table) -> list[Claim]:
     ]
 
 
-def _parts(values) -> dict[str, float]:
-    """One part for each problem and data set."""
-    return {f"{problem}, data set {seed}": value for (problem, seed), value in values.items()}
-
-
 def _falls(runs: Table) -> float:
     """p-value of the trend of the loss against the rate."""
     return trend(-np.log(runs["loss"].clip(lower=1e-300)), runs["relative_rate"])
 
 
-TALK_LOG_EXPERIMENT = Experiment("talk-log", Contrast, units, run_unit, grid=("data_seeds",))
+AXES = {"problem": tuple(LABELS), "data_seed": "data_seeds"}
+TALK_LOG_EXPERIMENT = cells(
+    "talk-log", Contrast, run_cell, runs="relative_rates", steps="steps", **AXES
+)
 RELATIVE_RATES = tuple(np.logspace(-1, 3, 33).tolist())
 
 TALK_LOG = Figure(

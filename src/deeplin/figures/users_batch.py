@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Array
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.setting import Setting
 from deeplin.figures.style import INK, legend_below, look, plain_numbers
-from deeplin.figures.users_search import (
-    DATA_SETS,
-    LIGHT,
-    gaps,
-    measured_rate,
-    other_minimizers,
-)
+from deeplin.figures.users_search import DATA_SETS, LIGHT, gaps, measured_rate, other_minimizers
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.problems.synthetic import flat_minima
-from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stochastic_sharpness
 from deeplin.training.critical_rate import perturbed
 
@@ -59,43 +52,30 @@ class BatchSizes:
     seed: int = 0
 
 
-@cache
 def _data(config: BatchSizes, data_seed: int) -> Problem:
-    sizes = {"samples": config.samples, "dimension": config.dimension}
-    return flat_minima(data_seed, noise=0.0, **sizes).problem
+    n, d = config.samples, config.dimension
+    return Setting(samples=n, dimension=d, noise=0.0, data_seed=data_seed).data.problem
 
 
-def units(config: BatchSizes) -> list[Unit]:
-    """One unit for each data set and batch size."""
-    return [
-        Unit({"data_seed": data_seed, "batch_size": size})
-        for data_seed in config.data_seeds
-        for size in config.sizes
-    ]
-
-
-def run_unit(config: BatchSizes, unit: Unit) -> pd.DataFrame:
+def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[str, float]]:
     """The certified rate, the two simulated ones, and the best rate of random minimisers."""
-    data_seed, size = unit.coordinates["data_seed"], unit.coordinates["batch_size"]
     problem = _data(config, data_seed)
     full = minimal_sharpness(problem, config.depth)
-    exact = minimal_stochastic_sharpness(problem, config.depth, size)
-    cloud = Cloud(problem, exact.minimizer, data_seed, size, config)
+    exact = minimal_stochastic_sharpness(problem, config.depth, batch_size)
+    cloud = Cloud(problem, exact.minimizer, data_seed, batch_size, config)
     spreads = np.linspace(0.02, 1.0, config.minimizers)
     row = {
-        "data_seed": data_seed,
-        "batch_size": size,
         "exact": 2 / exact.exact,
         "highest": 2 / exact.lower,
         "full": full.critical_learning_rate(),
         "mean_square": measured_rate(lambda rates: cloud.growth(rates) <= 0, SEARCHED),
         "median": measured_rate(lambda rates: cloud.median_growth(rates) <= 0, SEARCHED),
         "others": max(
-            stochastic_sharpness(problem, other, size).critical_learning_rate
+            stochastic_sharpness(problem, other, batch_size).critical_learning_rate
             for other in other_minimizers(full.minimizer, config.seed, spreads)
         ),
     }
-    return pd.DataFrame([row])
+    return [row]
 
 
 @dataclass(frozen=True)
@@ -264,7 +244,8 @@ def _plot_one(ax: Axes, rows: Table, style: dict[str, Any], labelled: bool) -> N
         )
 
 
-BATCH_SIZES = Experiment("batch-sizes", BatchSizes, units, run_unit, grid=("sizes", "data_seeds"))
+AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
+BATCH_SIZES = cells("batch-sizes", BatchSizes, run_cell, **AXES)
 X_BATCH = Figure(
     "X-batch",
     "Beyond the papers: the critical learning rate against the batch size",

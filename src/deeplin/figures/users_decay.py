@@ -6,26 +6,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
-from deeplin.figures.users_search import (
-    AGREEMENT,
-    DATA_SETS,
-    LIGHT,
-    copies_beside,
-    gaps,
-    measured_rate,
-    penalty,
-)
+from deeplin.figures.users_search import AGREEMENT, DATA_SETS, LIGHT, gaps, rate_beside
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.sweep import run_key
 from deeplin.theory import balanced_sharpness, critical_weight_decay, decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 
@@ -49,51 +41,36 @@ class Decays:
     seed: int = 0
 
 
-def units(config: Decays) -> list[Unit]:
-    """One unit for each data set, depth and weight decay."""
-    return [
-        Unit({"data_seed": data_seed, "depth": depth, "share": share}, bucket=str(depth))
-        for depth in config.depths
-        for data_seed in config.data_seeds
-        for share in config.shares
-    ]
-
-
-def run_unit(config: Decays, unit: Unit) -> pd.DataFrame:
+def run_cell(config: Decays, depth: int, data_seed: int, share: float) -> list[dict[str, float]]:
     """The exact and the measured rate; at the first weight decay also λ_c by training."""
-    depth, share = unit.coordinates["depth"], unit.coordinates["share"]
-    problem = Setting(data_seed=unit.coordinates["data_seed"]).data.problem
+    problem = Setting(data_seed=data_seed).data.problem
     critical = critical_weight_decay(problem, depth)
     minimum = decayed_minimum(problem, depth, share * critical.value)
-    exact = minimum.critical_learning_rate()
-    near = copies_beside(minimum.network, run_key(config.seed, **unit.coordinates))
+    key = run_key(config.seed, data_seed=data_seed, depth=depth, share=share)
+
+    def height(problem: Problem, networks: Network) -> np.ndarray:
+        """F above its minimum."""
+        risk = problem.minimal_risk + gaps(problem, networks)
+        return risk + minimum.weight_decay * penalty(networks) - minimum.objective
+
+    options = {"height": height, "weight_decay": minimum.weight_decay}
     first = share == config.shares[0]
     row = {
-        "data_seed": unit.coordinates["data_seed"],
-        "depth": depth,
-        "share": share,
         "decay": minimum.weight_decay,
         "norm": float(np.linalg.norm(minimum.product)),
-        "exact": exact,
-        "measured": measured_rate(
-            lambda rates: _settles(problem, near, rates, minimum, config.steps), SEARCHED
-        ),
+        "exact": minimum.critical_learning_rate(),
+        "measured": rate_beside(problem, minimum.network, key, SEARCHED, config.steps, **options),
         "balanced": 2 / balanced_sharpness(problem, depth),
         "critical_decay": critical.value,
         "measured_decay": _trained_collapse(problem, depth, config) if first else np.nan,
     }
-    return pd.DataFrame([row])
+    return [row]
 
 
-def _settles(problem: Problem, near: Network, rates, minimum, steps: int) -> np.ndarray:
-    """Whether F ends nearer to its minimum than it began."""
-
-    def above(networks: Network) -> np.ndarray:
-        risk = problem.minimal_risk + gaps(problem, networks)
-        return risk + minimum.weight_decay * penalty(networks) - minimum.objective
-
-    run = gradient_descent(problem, near, rates, steps, weight_decay=minimum.weight_decay)
-    return above(run.network) <= above(near)
+def penalty(networks: Network) -> np.ndarray:
+    """Σ_k‖W_k‖_F² of each network of a batch."""
+    squares = [np.sum(np.asarray(weight) ** 2, axis=(-2, -1)) for weight in networks.weights]
+    return np.sum(squares, axis=0)
 
 
 def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
@@ -104,24 +81,19 @@ def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
     for _ in range(HALVINGS):
         middle = np.sqrt(low * high)
         run = gradient_descent(problem, start, rate, 4 * config.steps, weight_decay=middle)
-        gained = problem.zero_gap - float(run.evidence["gap"])
-        gained -= middle * float(penalty(run.network.with_batch())[0])
+        gap = float(run.evidence["gap"])
+        gained = problem.zero_gap - gap - middle * float(penalty(run.network))
         better = gained > ROUNDING * problem.zero_gap
         low, high = (middle, high) if better else (low, middle)
     return float(np.sqrt(low * high))
 
 
-def _across(config: Decays, table: Table) -> pd.Series:
-    """The measured rate just above λ_c over that just below, for each data set and depth."""
-    above = min(share for share in config.shares if share > 1)
-    below = max(share for share in config.shares if share < 1)
-    rates = table.pivot_table(index=["data_seed", "depth"], columns="share", values="measured")
-    return rates[above] / rates[below]
-
-
 def claims(config: Decays, table: Table) -> list[Claim]:
     """X-9: the rate, the critical weight decay, the jump from depth 3 on, the limit λ → 0."""
-    jumps = _across(config, table)
+    rates = table.pivot_table(index=["data_seed", "depth"], columns="share", values="measured")
+    above = min(share for share in config.shares if share > 1)
+    below = max(share for share in config.shares if share < 1)
+    jumps = rates[above] / rates[below]
     two = jumps.index.get_level_values("depth") == 2
     rows = table.set_index(["data_seed", "depth", "share"])
     by_depth = table.set_index(["data_seed", "depth"])
@@ -206,7 +178,8 @@ def _exact_curve(problem: Problem, depth: int, shares: np.ndarray) -> tuple[np.n
     return shares, rates * balanced_sharpness(problem, depth) / 2
 
 
-DECAYS = Experiment("decays", Decays, units, run_unit, grid=("depths", "shares", "data_seeds"))
+AXES = {"depth": "depths", "data_seed": "data_seeds", "share": "shares"}
+DECAYS = cells("decays", Decays, run_cell, bucket="depth", **AXES)
 FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
 MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
 X_DECAY = Figure(

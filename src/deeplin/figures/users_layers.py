@@ -5,29 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
-from deeplin.figures.users_search import (
-    AGREEMENT,
-    CLOSE,
-    DATA_SETS,
-    LIGHT,
-    copies_beside,
-    gaps,
-    measured_rate,
-    settling,
-)
+from deeplin.figures.users_search import AGREEMENT, CLOSE, DATA_SETS, LIGHT, gaps, rate_beside
 from deeplin.networks import Network
-from deeplin.sweep import Experiment, Unit, coordinate_words, run_key
+from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import minimal_sharpness
 
 SEARCHED = (0.02, 1.0)
+WIDEST = 3.0
 MARGIN = 1.02
 """Runs nearer than this to the border need more steps than they get."""
 
@@ -37,28 +29,25 @@ class RatePairs:
     """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
 
     points: int
-    """On each side, from 2^{-widest} to 2^{widest}."""
+    """On each side, from 2^{-WIDEST} to 2^{WIDEST}."""
     steps: int
-    widest: float = 3.0
     data_seeds: tuple[int, ...] = DATA_SETS
     seed: int = 0
 
+    @property
+    def pairs(self) -> int:
+        """All of them are one batch."""
+        return self.points**2
 
-def pair_units(config: RatePairs) -> list[Unit]:
-    """One unit for each data set: all pairs are one batch."""
-    pairs = config.points**2
-    return [Unit({"data_seed": seed, "pairs": pairs}, runs=pairs) for seed in config.data_seeds]
 
-
-def run_pairs(config: RatePairs, unit: Unit) -> pd.DataFrame:
+def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
     """Whether descent settles beside the minimiser that is the flattest for its two rates.
 
     That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
     """
-    data_seed = unit.coordinates["data_seed"]
     problem = Setting(data_seed=data_seed).data.problem
     flattest = minimal_sharpness(problem, 2)
-    side = 2.0 ** np.linspace(-config.widest, config.widest, config.points)
+    side = 2.0 ** np.linspace(-WIDEST, WIDEST, config.points)
     first, second = (axis.ravel() for axis in np.meshgrid(side, side, indexing="ij"))
     base = [np.asarray(weight) for weight in flattest.minimizer.weights]
     balance = (first / second)[:, None, None] ** 0.25
@@ -72,8 +61,7 @@ def run_pairs(config: RatePairs, unit: Unit) -> pd.DataFrame:
     unit_rate = flattest.critical_learning_rate()
     run = gradient_descent(problem, starts, (unit_rate * first, unit_rate * second), config.steps)
     settled = gaps(problem, run.network) <= gaps(problem, starts)
-    columns = {"data_seed": data_seed, "first": first, "second": second, "settled": settled}
-    return pd.DataFrame(columns)
+    return {"first": first, "second": second, "settled": settled}
 
 
 def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
@@ -122,7 +110,7 @@ def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
         if len(rows):
             style = style | {"color": COLOURS[index], "linewidths": 0, "label": label}
             ax.scatter(rows["first"], rows["second"], **style)
-    ends = 2.0 ** np.array([-config.widest, config.widest])
+    ends = 2.0 ** np.array([-WIDEST, WIDEST])
     ax.plot(ends, 1 / ends, color=INK, label=r"$\sqrt{\eta_1\eta_2} = 2/S_{\min}$")
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
@@ -148,36 +136,23 @@ class RateSpreads:
     seed: int = 0
 
 
-def spread_units(config: RateSpreads) -> list[Unit]:
-    """One unit for each data set and draw."""
-    return [
-        Unit({"data_seed": data_seed, "spread": spread, "draw": draw})
-        for data_seed in config.data_seeds
-        for spread in config.spreads
-        for draw in range(config.draws)
-    ]
-
-
-def run_spread(config: RateSpreads, unit: Unit) -> pd.DataFrame:
+def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
     """The largest multiple of one set of rates that settles, by three of its means."""
-    spread, L = unit.coordinates["spread"], config.depth
-    problem = Setting(data_seed=unit.coordinates["data_seed"]).data.problem
+    L, problem = config.depth, Setting(data_seed=int(cell["data_seed"])).data.problem
     flattest = minimal_sharpness(problem, L)
     exact = flattest.critical_learning_rate()
-    rng = np.random.default_rng(coordinate_words(config.seed, **unit.coordinates))
+    rng = np.random.default_rng(coordinate_words(config.seed, **cell))
     places = rng.permutation(np.concatenate([[0.0, 1.0], rng.uniform(size=L - 2)]))
-    shape = spread**places
+    shape = cell["spread"] ** places
     shape /= np.exp(np.mean(np.log(shape)))
-    key = run_key(config.seed, **unit.coordinates)
-    near = copies_beside(flattest.attaining(rates=shape), key)
-    measured = measured_rate(settling(problem, near, config.steps, layers=shape), SEARCHED)
+    network, key = flattest.attaining(rates=shape), run_key(config.seed, **cell)
+    measured = rate_beside(problem, network, key, SEARCHED, config.steps, layers=shape)
     row = {
-        **unit.coordinates,
         "geometric": measured / exact,
         "arithmetic": measured * shape.mean() / exact,
         "largest": measured * shape.max() / exact,
     }
-    return pd.DataFrame([row])
+    return [row]
 
 
 def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
@@ -232,10 +207,9 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     legend_below(ax)
 
 
-RATE_PAIRS = Experiment("rate-pairs", RatePairs, pair_units, run_pairs, grid=("data_seeds",))
-RATE_SPREADS = Experiment(
-    "rate-spreads", RateSpreads, spread_units, run_spread, grid=("spreads", "draws", "data_seeds")
-)
+RATE_PAIRS = cells("rate-pairs", RatePairs, run_pairs, runs="pairs", data_seed="data_seeds")
+AXES = {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"}
+RATE_SPREADS = cells("rate-spreads", RateSpreads, run_spread, **AXES)
 X_LAYERS = Figure(
     "X-layers",
     "Beyond the papers: layer-wise learning rates, of which only the geometric mean decides",

@@ -6,23 +6,17 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import pandas as pd
 from matplotlib.axes import Axes
 
+from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
 from deeplin.figures.figure import Figure, Panel, Study, Table
 from deeplin.figures.style import INK, legend_below, look
-from deeplin.figures.users_search import (
-    AGREEMENT,
-    copies_beside,
-    measured_rate,
-    other_minimizers,
-    settling,
-)
+from deeplin.figures.users_search import AGREEMENT, other_minimizers, rate_beside
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.sweep import run_key
 from deeplin.theory import minimal_sharpness
 
 SEARCHED = (0.2, 4.0)
@@ -53,18 +47,12 @@ def digits(outputs: int) -> Problem:
     return Problem.from_data((X - X.mean(axis=0)) / X.std(axis=0), Y - Y.mean(axis=0))
 
 
-def units(config: Outputs) -> list[Unit]:
-    """One unit for each number of outputs."""
-    return [Unit({"outputs": outputs}) for outputs in config.outputs]
-
-
-def run_unit(config: Outputs, unit: Unit) -> pd.DataFrame:
+def run_cell(config: Outputs, outputs: int) -> list[dict[str, float]]:
     """The exact and the measured rate, the sharpness of the attaining network and of others."""
-    outputs, L = unit.coordinates["outputs"], config.depth
-    problem = digits(outputs)
+    problem, L = digits(outputs), config.depth
     flattest = minimal_sharpness(problem, L)
     network = flattest.attaining(hidden=WIDTH)
-    near = copies_beside(network, run_key(config.seed, outputs=outputs))
+    key = run_key(config.seed, outputs=outputs)
 
     def exact_sharpness(one: Network) -> float:
         return float(sharpness(problem, one, method="exact").value)
@@ -73,15 +61,14 @@ def run_unit(config: Outputs, unit: Unit) -> pd.DataFrame:
     others = other_minimizers(network, config.seed, spreads)
     last = problem if outputs == 1 else problem.only_target(outputs - 1)
     row = {
-        "outputs": outputs,
         "minimal_sharpness": flattest.exact,
         "exact": flattest.critical_learning_rate(),
-        "measured": measured_rate(settling(problem, near, config.steps), SEARCHED),
+        "measured": rate_beside(problem, network, key, SEARCHED, config.steps),
         "attained": exact_sharpness(network),
         "flattest_other": min(exact_sharpness(other) for other in others),
         "last_alone": minimal_sharpness(last, L).critical_learning_rate(),
     }
-    return pd.DataFrame([row])
+    return [row]
 
 
 def claims(config: Outputs, table: Table) -> list[Claim]:
@@ -144,7 +131,7 @@ def plot(config: Outputs, table: Table, ax: Axes) -> None:
     legend_below(ax)
 
 
-OUTPUTS = Experiment("outputs", Outputs, units, run_unit, grid=("outputs",))
+OUTPUTS = cells("outputs", Outputs, run_cell, outputs="outputs")
 X_OUTPUTS = Figure(
     "X-outputs",
     "Beyond the papers: the critical learning rate for 1 to 10 outputs on a real table",

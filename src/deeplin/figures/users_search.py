@@ -12,7 +12,7 @@ from jaxtyping import Array
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.setting import DATA_SEED
-from deeplin.networks import Network
+from deeplin.networks import Network, gap_of_map
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words
 from deeplin.training.critical_rate import SECTIONS, largest_settling, perturbed
@@ -26,14 +26,21 @@ AGREEMENT: dict[str, Any] = {
     "reason": "The search stops at 0.5%, and finitely many steps cost as much again.",
 }
 """Limits of a measured over an exact rate."""
-Settles = Callable[[np.ndarray], np.ndarray]
 CLOSE = 1e-4
 """Size of the deviation from the minimiser: its square is far above rounding in the objective."""
 RESOLUTION = 0.005
 """Relative width of the interval in which a measured rate is known."""
 
 
-def measured_rate(settles: Settles, searched: tuple[float, float]) -> float:
+def gaps(problem: Problem, networks: Network) -> np.ndarray:
+    """R − R_min of each network of a batch."""
+    products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
+    return gap_of_map(problem, products)
+
+
+def measured_rate(
+    settles: Callable[[np.ndarray], np.ndarray], searched: tuple[float, float]
+) -> float:
     """The largest rate in the interval `searched` that settles; NaN if none does.
 
     `settles` takes SECTIONS rates and says of each whether it does. The interval is one for the
@@ -44,37 +51,33 @@ def measured_rate(settles: Settles, searched: tuple[float, float]) -> float:
     return float(np.sqrt(low * high)[0]) if found[0] else float("nan")
 
 
-def copies_beside(network: Network, key: Array) -> Network:
-    """The same slightly moved network for every rate tried at once: only the rates differ."""
-    moved = perturbed(network, key[None], CLOSE)
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), moved)
+def rate_beside(
+    problem: Problem,
+    network: Network,
+    key: Array,
+    searched: tuple[float, float],
+    steps: int,
+    *,
+    height: Callable[[Problem, Network], np.ndarray] = gaps,
+    layers: Any = None,
+    **options: Any,
+) -> float:
+    """The largest rate at which descent from beside a network ends lower than it began.
 
-
-def gaps(problem: Problem, networks: Network) -> np.ndarray:
-    """R − R_min of each network of a batch."""
-    eigenvalues, vectors, coordinates = problem.spectrum
-    products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
-    return np.einsum("d,bdq->b", eigenvalues, (vectors.T @ products - coordinates) ** 2)
-
-
-def penalty(network: Network) -> np.ndarray:
-    """Σ_k‖W_k‖_F² of each network of a batch."""
-    squares = [np.sum(np.asarray(weight) ** 2, axis=(-2, -1)) for weight in network.weights]
-    return np.sum(squares, axis=0)
-
-
-def settling(problem: Problem, near: Network, steps: int, layers: Any = None) -> Settles:
-    """Whether descent at each rate ends with a smaller gap than `near` has.
-
-    With `layers` each layer takes this multiple of the rate.
+    `height` is the gap, or what else is to become smaller. With `layers` each layer takes this
+    multiple of the rate; `options` are those of descent.
     """
-    before = gaps(problem, near)
+    moved = perturbed(network, key[None], CLOSE)
+    # the same slightly moved network for every rate tried at once: only the rates differ
+    near = jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), moved)
+    before = height(problem, near)
 
     def settles(rates: np.ndarray) -> np.ndarray:
         chosen = rates if layers is None else tuple(rates * share for share in layers)
-        return gaps(problem, gradient_descent(problem, near, chosen, steps).network) <= before
+        run = gradient_descent(problem, near, chosen, steps, **options)
+        return height(problem, run.network) <= before
 
-    return settles
+    return measured_rate(settles, searched)
 
 
 def other_minimizers(network: Network, seed: int, spreads: Any) -> list[Network]:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim, number, parts
 from deeplin.figures.figure import Table
@@ -13,19 +12,35 @@ from deeplin.figures.statistics import (
     LEVEL,
     TREND_LEVEL,
     mean_interval,
+    slope_interval,
     standard_errors_apart,
     trend,
 )
-from deeplin.figures.wide_sweep import LETTER, WideSweep, expected_distance
+
+if TYPE_CHECKING:
+    from deeplin.figures.bo_1 import WideSweep
+
+SAMPLES, OUTPUTS = 100, 3
+LETTER = {"alpha": "α", "beta": "β"}
 
 STABLE = 1500
 """Below this dimension the authors' step is stable for every draw; beyond it see E-11."""
 
 
 PUBLISHED_RUNS = 20
-PUBLISHED_DISTANCES = {("beta", 500): (5.6, 0.05), ("alpha", 2000): (70.0, 0.5)}
+PUBLISHED_DISTANCES = {"beta": (0.0, 500, 5.6, 0.05), "alpha": (1e-3, 2000, 70.0, 0.5)}
 """Mean squared distance to Θ_min in the authors' logs, with half of its last digit: at β = 0 and
 d = 500 (E-4), and at α = 1e-3 and d = 2000, where their step is unstable (E-11)."""
+
+
+def width(dimension: int) -> int:
+    """m = 10(d + q)."""
+    return 10 * (dimension + OUTPUTS)
+
+
+def expected_distance(alpha: Any, dimension: Any) -> Any:
+    """α²(d−n)mq: the squared distance to Θ_min that a random first layer leaves (β = 1)."""
+    return alpha**2 * (dimension - SAMPLES) * width(dimension) * OUTPUTS
 
 
 def faithful(table: Table) -> Any:
@@ -39,7 +54,7 @@ def growth_claim(table: Table, scale: str) -> Claim:
     for group, runs in table.groupby(["dimension", "dynamics"]):
         added = runs["risk"] - runs["interpolant_risk"]
         slopes = [
-            _slope(one[scale] ** 2, added.loc[one.index]) * one[scale].max() ** 2
+            slope_interval(one[scale] ** 2, added.loc[one.index])[0] * one[scale].max() ** 2
             for _, one in runs.groupby("repetition")
         ]
         mean, half = mean_interval(np.array(slopes))
@@ -53,11 +68,6 @@ def growth_claim(table: Table, scale: str) -> Claim:
         reason="A paired interval over the draws that excludes no increase.",
         explanation=f"{table['repetition'].nunique()} draws of data and weights.",
     )
-
-
-def _slope(x: Any, y: Any) -> float:
-    line: Any = stats.linregress(x, y)
-    return line.slope
 
 
 def first_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
@@ -81,30 +91,25 @@ def first_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
 
 def published_claims(table: Table, scale: str) -> list[Claim]:
     """The authors' squared distances, as far as their logs are known, beside ours."""
-    apart, told = {}, []
-    for (swept, d), (published, rounding) in PUBLISHED_DISTANCES.items():
-        value = 0.0 if swept == "beta" else 1e-3
-        rows: Any = table.query(f"{scale} == @value and dimension == @d and dynamics == 'descent'")
-        if swept != scale or rows.empty:
-            continue
-        ours = rows["distance"].dropna().to_numpy()
-        part = f"{LETTER[scale]} = {value:g}, d = {d}"
-        limits = {"runs": PUBLISHED_RUNS, "rounding": rounding}
-        apart[part] = standard_errors_apart(ours, published, **limits)
-        error = float(ours.std(ddof=1) / np.sqrt(len(ours))) if len(ours) > 1 else np.nan
-        told.append(f"published {number(published)}, ours {number(ours.mean())} ± {number(error)}")
-    if not apart:
+    value, d, published, rounding = PUBLISHED_DISTANCES[scale]
+    rows: Any = table.query(f"{scale} == @value and dimension == @d and dynamics == 'descent'")
+    if rows.empty:
         return []
+    ours = rows["distance"].dropna().to_numpy()
+    limits = {"runs": PUBLISHED_RUNS, "rounding": rounding}
+    apart = standard_errors_apart(ours, published, **limits)
+    error = float(ours.std(ddof=1) / np.sqrt(len(ours))) if len(ours) > 1 else np.nan
     return [
         Claim(
             "The squared distance to Θ_min is that of the authors' logs: difference of the means "
             "in standard errors",
-            apart,
+            {f"{LETTER[scale]} = {value:g}, d = {d}": apart},
             upper=2.0,
             name="published distance",
             reason="Two standard errors of the difference, as for the authors' fits.",
             known="K-15",
-            explanation="; ".join(told) + ".",
+            explanation=f"published {number(published)}, ours {number(ours.mean())} ± "
+            f"{number(error)}.",
         )
     ]
 
@@ -118,14 +123,15 @@ def _cells(values: Any) -> dict[str, float]:
 def last_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
     """β = 0 starts at the zero function, yet does not end at the interpolant (E-4)."""
     zero = table[table["beta"] == 0]
-    groups = [zero["dimension"], zero["dynamics"]]
-    norm = zero["interpolant_norm"] ** 2
+    groups = ["dimension", "dynamics"]
+    apart = zero.assign(apart=zero["distance"] / zero["interpolant_norm"] ** 2)
+    means = zero.groupby(groups)[["risk", "interpolant_risk"]].mean()
     return [
         growth_claim(table, "beta"),
         Claim(
             "A network that starts at the zero function (β = 0) ends at the minimum-norm "
             "interpolant (BO-T3.1, BO-L4.5, case 1): largest squared distance over ‖Θ_min‖²",
-            _cells((zero["distance"] / norm).groupby(groups).max()),
+            _cells(apart.groupby(groups)["apart"].max()),
             upper=1e-3,
             name="β = 0 is the interpolant",
             reason="What the loss target leaves at α = 0 stays below it.",
@@ -136,11 +142,7 @@ def last_layer_claims(config: WideSweep, table: Table) -> list[Claim]:
         Claim(
             "As β → 0 the model gets close to the minimum-norm interpolant: relative difference of "
             "the mean risk at β = 0",
-            _cells(
-                zero["risk"].groupby(groups).mean()
-                / zero["interpolant_risk"].groupby(groups).mean()
-                - 1
-            ),
+            _cells(means["risk"] / means["interpolant_risk"] - 1),
             lower=-0.1,
             upper=0.1,
             name="β = 0 is close in risk",
