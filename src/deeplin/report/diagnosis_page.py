@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from deeplin.figures import style
-from deeplin.report.diagnosis import details, tables
+from deeplin.report.text import details, tables
 from deeplin.training.advice import Optimizer
 from deeplin.training.diagnosis import Diagnosis
 
