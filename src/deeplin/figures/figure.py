@@ -93,7 +93,7 @@ def grid_experiment(
     bucket: str = "",
     grid: tuple[str, ...] | None = None,
 ) -> Experiment:
-    """An experiment with one unit for each combination of values, computed by `run(config, **them)`.
+    """An experiment with a unit for each combination of values, computed by `run(config, **them)`.
 
     `over` says where the values of each coordinate come from: a field of the config (all of which
     are its `grid`, unless told otherwise), or the values themselves. A unit has `runs(config)` of

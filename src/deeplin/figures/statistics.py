@@ -13,7 +13,7 @@ from deeplin.figures.figure import Table
 LEVEL = 0.95
 
 
-def mean_interval(values: np.ndarray) -> tuple[float, float]:
+def mean_interval(values: Any) -> tuple[float, float]:
     """Mean and half-width of its 95% confidence interval (Student); half-width 0 for one value."""
     values = np.asarray(values, dtype=float)
     if values.size == 0:

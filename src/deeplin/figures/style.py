@@ -132,11 +132,11 @@ def legend_beside(ax: Axes, **options: Any) -> None:
     ax.legend(loc="center left", **{"bbox_to_anchor": (1, 0.5)} | options)
 
 
-def legend_below(ax: Axes) -> None:
+def legend_below(ax: Axes, **options: Any) -> None:
     """The legend under the axes, off the data, in one or two rows."""
     entries = len(ax.get_legend_handles_labels()[0])
-    columns = entries if entries <= 3 else -(-entries // 2)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
+    options = {"ncols": entries if entries <= 3 else -(-entries // 2)} | options
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, **options)
 
 
 def plain_numbers(axis: Axis) -> None:

@@ -228,5 +228,6 @@ def _in_full(claim: Mapping[str, Any]) -> str:
 
 def _item(text: str, width: int) -> str:
     """Indented under its figure, broken between words."""
-    indents = {"initial_indent": "  ✗ ", "subsequent_indent": "    "}
-    return textwrap.fill(text, width, break_on_hyphens=False, **indents)
+    return textwrap.fill(
+        text, width, initial_indent="  ✗ ", subsequent_indent="    ", break_on_hyphens=False
+    )

@@ -176,7 +176,7 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
 
     Several runs: a table that counts the verdicts of each statement.
     """
-    table = certificate.table
+    table: Any = certificate.table
     if len(set(table["run"])) > 1:
         return repr(certificate)
     counts = table["verdict"].value_counts()
