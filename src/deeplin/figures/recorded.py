@@ -17,11 +17,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from deeplin.figures.claims import FAILS, HOLDS, IN_PART
+from deeplin.figures.claims import FAILS, HOLDS, IN_PART, VERDICTS
 
 FOLDER = files("deeplin.figures").joinpath("verdicts")
 OR = " or "
-WEAKEST_FIRST = (FAILS, IN_PART, HOLDS)
 
 
 class Change(NamedTuple):
@@ -94,16 +93,12 @@ def record(preset: str, found: Mapping[str, str], folder: Path, *, also: bool = 
     With `also` they are recorded beside what stands there, for claims about chaotic runs.
     """
     path = folder / f"{preset}.json"
-    old = _load(path)
-    if also:
-        both = {
-            name: {verdict, *old.get(name, verdict).split(OR)} for name, verdict in found.items()
-        }
-        found = {
-            name: OR.join(v for v in WEAKEST_FIRST if v in seen) for name, seen in both.items()
-        }
+    known = _load(path)
+    for name, verdict in found.items():
+        seen = {verdict, *(known.get(name, verdict).split(OR) if also else ())}
+        known[name] = OR.join(v for v in reversed(VERDICTS) if v in seen)
     folder.mkdir(exist_ok=True)
-    _save(path, {**old, **found})
+    _save(path, known)
 
 
 def _load(source: Any) -> dict[str, Any]:

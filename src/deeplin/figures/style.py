@@ -117,14 +117,8 @@ def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
         if 0 < count < FEW:
             open_marker = {"markerfacecolor": PAPER, "markeredgecolor": colour, "zorder": 3}
             ax.plot([place], [height], "o", color=colour, label="_few", **open_marker)
-            ax.annotate(
-                str(int(count)),
-                (place, height),
-                (3, 3),
-                textcoords="offset points",
-                fontsize=6.5,
-                color=colour,
-            )
+            shown = {"textcoords": "offset points", "fontsize": 6.5, "color": colour}
+            ax.annotate(str(int(count)), (place, height), (3, 3), **shown)
 
 
 def legend_beside(ax: Axes, **options: Any) -> None:
