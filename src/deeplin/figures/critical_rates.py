@@ -240,7 +240,6 @@ def plot_critical(config: ScaleCritical, table: Table, ax: Axes) -> None:
     spread = [table["ratio"] - table["low"], table["high"] - table["ratio"]]
     ax.errorbar(table["scale"], table["ratio"], spread, capsize=3, **look(0))
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")
-    ax.set(
-        xlabel="Scale of initialization", ylabel="Critical rate over the exact one", ylim=(0, 1.1)
-    )
+    ax.set(xlabel="Scale of initialization", ylim=(0, 1.1))
+    ax.set_ylabel("Critical rate over the exact one")
     ax.legend(loc="lower left")

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
     from deeplin.training.diagnosis import Diagnosis
 
 HEADINGS = {
-    "depth": "depth",
-    "lower": "lower",
     "minimal_sharpness": "S_min",
-    "upper": "upper",
     "balanced_sharpness": "S_bal",
     "critical_learning_rate": "critical rate",
     "suggested_learning_rate": "rate to use",
