@@ -14,8 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from deeplin.figures import FIGURES, recorded
-from deeplin.figures.explanations import EXPLANATIONS
-from deeplin.report.page import duration
+from deeplin.report.reproduction import duration
 
 KEPT = Path(__file__).parent / "reproduction"
 LONGEST = 10_000
@@ -106,7 +105,7 @@ def page(outcomes, claims, note):
     yield ""
     yield "## Known failures { #known }"
     yield ""
-    for id, text in EXPLANATIONS.items():
+    for id, text in recorded.EXPLANATIONS.items():
         yield f"- **{id}** {text}"
     yield ""
     yield "E-1 to E-22 are the [errata](../errata.md)."

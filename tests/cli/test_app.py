@@ -169,8 +169,8 @@ def test_figures_and_the_estimator_alone_need_matplotlib_and_scikit_learn():
         "run = dl.train(reading.problem, depth=2)\n"
         "dl.certify(reading.problem, run)\n"
         "dl.sharpness(reading.problem, run.network)\n"
-        "from deeplin.report.diagnosis import as_text\n"
-        "as_text(dl.diagnose(reading.problem, [2]))\n"
+        "from deeplin.report.text import diagnosis_text\n"
+        "diagnosis_text(dl.diagnose(reading.problem, [2]))\n"
         "sys.modules = {k: v for k, v in sys.modules.items() if v is not None}\n"
     )
     assert not modules_after(code) & {"matplotlib", "sklearn"}

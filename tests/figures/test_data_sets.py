@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.figures import fm_4
+from deeplin.figures import fm_1
 from deeplin.figures.critical_rates import ScaleCritical, critical_claims
-from deeplin.figures.data_sets import DATA_SETS, DataSets, general_claims
 from deeplin.figures.fm_6 import relation_claims
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.figures.scale_claims import general_claims
+from deeplin.figures.scale_sweep import DATA_SETS, SCALE_SWEEP, DataSets, Rate, ScaleSweep
 from deeplin.figures.setting import Setting
 
 CONFIG = DataSets(Setting(), (1, 2, 3), (0.3,), (0.5, 1.3), steps=10, repetitions=4)
@@ -86,10 +86,9 @@ def test_a_scale_that_moves_the_critical_rate_breaks_the_sentence(check_broken):
 
 
 def test_residual_starts_are_judged_on_as_many_data_sets_as_gaussian_ones():
-    presets = fm_4.EVERYWHERE.presets
+    _, critical, everywhere = fm_1.RESIDUAL_BESIDE
+    presets = everywhere.presets
     assert len(presets["paper"].data_seeds) >= 10
     assert len(presets["quick"].data_seeds) == 3
     assert {config.setting.initialization for config in presets.values()} == {"residual"}
-    assert {config.setting.initialization for config in fm_4.CRITICAL.presets.values()} == {
-        "residual"
-    }
+    assert {config.setting.initialization for config in critical.presets.values()} == {"residual"}

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from deeplin.figures import FIGURES, PRESETS, recorded
-from deeplin.figures.explanations import EXPLANATIONS
 from deeplin.theory.errata import ERRATA
 
 ROOT = Path(__file__).parents[2]
@@ -65,8 +64,8 @@ def test_times_of_studies_are_kept(tmp_path):
 
 def test_explanations_have_ids_of_their_own():
     ids = [erratum.identifier for erratum in ERRATA]
-    assert not set(ids) & set(EXPLANATIONS)
-    assert all(len(text) > 40 for text in EXPLANATIONS.values())
+    assert not set(ids) & set(recorded.EXPLANATIONS)
+    assert all(len(text) > 40 for text in recorded.EXPLANATIONS.values())
 
 
 def test_the_readme_has_the_recorded_counts():
@@ -81,7 +80,7 @@ def test_the_readme_has_the_recorded_counts():
 
 
 def test_every_kept_failure_is_understood():
-    known = {erratum.identifier for erratum in ERRATA} | set(EXPLANATIONS)
+    known = {erratum.identifier for erratum in ERRATA} | set(recorded.EXPLANATIONS)
     with (ROOT / "docs" / "reproduction" / "claims.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) > 50

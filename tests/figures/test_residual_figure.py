@@ -10,7 +10,7 @@ from scipy.integrate import solve_ivp
 from deeplin.figures import fm_residual, residual_products
 from deeplin.figures.setting import Setting
 from deeplin.networks import Network
-from deeplin.sweep import Unit, coordinate_words
+from deeplin.sweep import coordinate_words
 from deeplin.theory.residual_initialization import prefix_singular_values, product_bounds
 
 PRODUCTS = residual_products.Products((0.1,), (10,), draws=100)
@@ -40,9 +40,8 @@ def test_the_claim_about_admissible_depth_needs_every_scale(check_broken, produc
 
 
 def test_the_least_u_is_where_the_bounds_of_the_lemma_begin_to_hold():
-    unit = Unit({"scale": 0.5, "depth": 7})
     config = residual_products.Products((0.5,), (7,), draws=3)
-    needed = residual_products.run_products(config, unit)["needed"].to_numpy()
+    needed = residual_products.run_products(config, 0.5, 7)["needed"].to_numpy()
     words = coordinate_words(0, scale=0.5, depth=7, part="products")
     weights = list(residual_products.layers(words, 0.5, 7, 5, 3))
     values = prefix_singular_values(weights)  # by another route: all products at once
@@ -77,7 +76,7 @@ def test_claims_about_residual_training_can_fail(fragment, changes, check_broken
 
 def test_displacements_are_those_of_the_flow():
     config = fm_residual.Displacements((3,), (1,), 1, steps=3000)
-    row = fm_residual.run_displacement(config, Unit({"depth": 3, "data_seed": 1})).iloc[0]
+    row = fm_residual.run_displacement(config, 3, 1).iloc[0]
     setting = Setting(initialization="residual", depth=3, data_seed=1)
     words = coordinate_words(0, data_seed=1, depth=3, part="residual")
     weights = [w[0] for w in residual_products.layers(words, 0.25, 3, 5, 1)]

@@ -52,7 +52,7 @@ def test_claims_about_small_starts_can_fail(fragment, column, value, check_broke
 
 def test_small_starts_meet_the_assumption_and_are_not_rank_one_by_construction():
     config = fm_small.SmallStarts(2, (0.05,), (10, 11), path_scale=1.0)
-    rows = [fm_small.run_unit(config, unit) for unit in fm_small.units(config)]
+    rows = [fm_small.run_start(config, seed, 0.05) for seed in config.data_seeds]
     table = pd.concat(rows)
     problem = fm_small.Setting(depth=2, data_seed=10).data.problem
     start = fm_small._start(problem, jax.random.key(0), (5, 5, 1), 0.05)

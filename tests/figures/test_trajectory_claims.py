@@ -1,5 +1,7 @@
 """Each claim about single trainings, with data that violates it."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from grids import grid
@@ -39,12 +41,8 @@ def table():
     )
 
 
-def stable(config, table):
-    return stable_claims(table, MIDDLE)
-
-
-def edge(config, table):
-    return edge_of_stability_claims(table, FAST)
+stable = partial(stable_claims, learning_rate=MIDDLE)
+edge = partial(edge_of_stability_claims, learning_rate=FAST)
 
 
 def one_run(table, rate, column, value):

@@ -4,8 +4,7 @@ import pytest
 from toy_figures import figure, study
 
 from deeplin.figures import Claim, reproduce
-from deeplin.report.files import write_figure
-from deeplin.report.page import write_page
+from deeplin.report.reproduction import write_figure, write_page
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.problems import synthetic
-from deeplin.report.certificate import as_text
+from deeplin.report.text import certificate_text
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def certificate():
 
 
 def test_the_summary_counts_every_statement_once(certificate):
-    first = as_text(certificate, width=10_000).splitlines()[0]
+    first = certificate_text(certificate, width=10_000).splitlines()[0]
     assert first.startswith("No statement is violated on this run")
     counted = sum(int(part.split()[0]) for part in first.split(": ")[1].rstrip(".").split(", "))
     assert counted == len(certificate)
@@ -23,7 +23,7 @@ def test_the_summary_counts_every_statement_once(certificate):
 
 def test_only_what_speaks_about_the_run_is_shown_unless_all_is_asked_for(certificate):
     silent = certificate.table.query("verdict == 'not applicable'")["id"]
-    short, long = as_text(certificate), as_text(certificate, everything=True)
+    short, long = certificate_text(certificate), certificate_text(certificate, everything=True)
     assert len(silent) > 0
     for name in silent:
         assert f"  {name}: " not in short
@@ -35,11 +35,14 @@ def test_only_what_speaks_about_the_run_is_shown_unless_all_is_asked_for(certifi
 def test_a_violation_comes_first_and_is_counted(certificate):
     broken = certificate.copy()
     broken.loc[broken["id"] == "FM-T2", "verdict"] = "violated"
-    text = as_text(type(certificate)(broken))
+    text = certificate_text(type(certificate)(broken))
     assert text.startswith("1 statement(s) are VIOLATED")
     assert text.index("Violated\n  FM-T2") < text.index("\nHolds\n")
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_text_wraps_at_words(certificate, width):
-    assert max(map(len, as_text(certificate, width=width, everything=True).splitlines())) <= width
+    assert (
+        max(map(len, certificate_text(certificate, width=width, everything=True).splitlines()))
+        <= width
+    )

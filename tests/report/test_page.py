@@ -10,8 +10,14 @@ from markupsafe import escape
 
 from deeplin.checks import InputError
 from deeplin.figures import recorded
-from deeplin.report.files import write_figure
-from deeplin.report.page import compared, duration, inline_svg, render, write_page
+from deeplin.report.reproduction import (
+    compared,
+    duration,
+    inline_svg,
+    render,
+    write_figure,
+    write_page,
+)
 from deeplin.sources import SOURCES, reference
 from deeplin.theory.errata import ERRATA
 

@@ -8,8 +8,7 @@ import pytest
 from deeplin import figures
 from deeplin.cli import main
 from deeplin.figures import recorded
-from deeplin.report.files import write_figure
-from deeplin.report.reproduction import ending, figure_lines
+from deeplin.report.reproduction import ending, figure_lines, write_figure
 
 KNOWN = {"TOY-1a/good": "holds", "TOY-2a/good": "holds", "TOY-2a/bad": "fails"}
 

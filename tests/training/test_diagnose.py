@@ -11,8 +11,8 @@ from sklearn.linear_model import LinearRegression
 import deeplin as dl
 from deeplin.networks import Network
 from deeplin.problems.reading import read_problem
-from deeplin.report.diagnosis import as_text
 from deeplin.report.diagnosis_page import as_page, draw_diagnosis
+from deeplin.report.text import diagnosis_text
 from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
 
 
@@ -67,8 +67,8 @@ def test_what_stands_in_the_way_of_small_initialisations_is_named(rng):
     assert "below 1" in small.scale_obstacle
     deficient = diagnose(dl.Problem.from_data(np.c_[X, X[:, 0]], X @ [3.0, 1.0, 1.0]), [2])
     assert "rank 3 of 4" in deficient.scale_obstacle
-    assert deficient.scale_obstacle in as_text(deficient, width=1000)
-    assert "Training is not affected" in as_text(deficient, width=1000)
+    assert deficient.scale_obstacle in diagnosis_text(deficient, width=1000)
+    assert "Training is not affected" in diagnosis_text(deficient, width=1000)
     large = diagnose(dl.Problem.from_data(X, X @ [3.0, 1.0, 1.0]), [2])
     assert large.scale_obstacle is None
 
@@ -78,7 +78,7 @@ def test_interpolation_is_judged_where_inputs_outnumber_samples(wide_csv):
     found = diagnose(reading.problem, [2], names=reading.inputs, notes=reading.notes)
     assert found.overfitting.tail.index == 3
     assert found.overfitting.verdict == "benign"
-    text = as_text(found)
+    text = diagnosis_text(found)
     assert "Interpolation looks benign" in " ".join(text.split())
     assert "R_k (estimated)" in text
     assert found.as_json()["overfitting"]["verdict"] == "benign"
@@ -199,7 +199,7 @@ def test_several_targets_are_answered_together_and_each_alone(csv, command):
 
 def test_interpolating_pure_noise_is_not_called_benign(rng):
     problem = dl.Problem.from_data(rng.normal(size=(50, 2000)), rng.normal(size=50))
-    text = as_text(diagnose(problem, [2]), width=10_000)
+    text = diagnosis_text(diagnose(problem, [2]), width=10_000)
     assert "looks benign" not in text
     assert "do not predict the target" in text
 

@@ -44,7 +44,7 @@ def certify(
         raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
     prepare_computing()
     from deeplin.dynamics.saved import load_run
-    from deeplin.report.certificate import as_text
+    from deeplin.report.text import certificate_text
     from deeplin.theory import certify as certify_run
 
     if run is None:
@@ -55,7 +55,8 @@ def certify(
     if as_json:
         typer.echo(json.dumps(table.records(), ensure_ascii=False, indent=2))
     else:
-        typer.echo(as_text(table, width=text_width(), everything=everything or bool(only) or parts))
+        everything = everything or bool(only) or parts
+        typer.echo(certificate_text(table, width=text_width(), everything=everything))
     if not table.all_hold:
         raise typer.Exit(1)
 

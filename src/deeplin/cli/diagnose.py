@@ -32,7 +32,7 @@ def diagnose(
     depths, vector = options.parse_depths(depth), options.parse_readout(readout)
     options.require_source(source)
     prepare_computing()
-    from deeplin.report.diagnosis import as_text
+    from deeplin.report.text import diagnosis_text
     from deeplin.training import Optimizer
     from deeplin.training.diagnosis import diagnose as diagnose_problem
 
@@ -60,4 +60,4 @@ def diagnose(
     if as_json:
         typer.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
     else:
-        typer.echo(as_text(found, text_width()))
+        typer.echo(diagnosis_text(found, text_width()))

@@ -36,9 +36,7 @@ def reproduce(
     prepare_computing()
     from deeplin import figures as catalogue
     from deeplin.figures import recorded
-    from deeplin.report.files import write_figure
-    from deeplin.report.page import write_page
-    from deeplin.report.reproduction import ending, figure_lines
+    from deeplin.report.reproduction import ending, figure_lines, write_figure, write_page
     from deeplin.sweep import Board, prompt_interrupt
 
     chosen = catalogue.select(catalogue.FIGURES, figures)

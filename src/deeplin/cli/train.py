@@ -64,7 +64,7 @@ def train(
     options.require_source(source)
     prepare_computing()
     from deeplin.dynamics.saved import check_run_path, save_run
-    from deeplin.report.training import as_text
+    from deeplin.report.text import training_text
     from deeplin.training import Optimizer
 
     if check_run_path(out).exists() and not overwrite:
@@ -81,7 +81,7 @@ def train(
     if as_json:
         typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
     else:
-        typer.echo(as_text(report, text_width()))
+        typer.echo(training_text(report, text_width()))
     if report["came_true"] is False or not report["done"]:
         raise typer.Exit(1)
 

@@ -9,15 +9,13 @@ from deeplin.figures.edge_early import EOS_EARLY
 from deeplin.figures.edge_flow import EOS_FLOW
 from deeplin.figures.edge_life import EOS_LIFE
 from deeplin.figures.edge_orbits import EOS_ORBITS
-from deeplin.figures.figure import PRESETS, Figure, Panel, Study, select
-from deeplin.figures.fm_1 import FM_1, FM_3
+from deeplin.figures.figure import PRESETS, Figure, FigureResult, Panel, Study, reproduce, select
+from deeplin.figures.fm_1 import FM_1, FM_3, FM_4, FM_5
 from deeplin.figures.fm_2 import FM_2
-from deeplin.figures.fm_4 import FM_4, FM_5
 from deeplin.figures.fm_6 import FM_6
 from deeplin.figures.fm_7 import FM_7, FM_7_NOISY
 from deeplin.figures.fm_residual import FM_RESIDUAL
 from deeplin.figures.fm_small import FM_SMALL
-from deeplin.figures.running import FigureResult, reproduce
 from deeplin.figures.talk_log import TALK_LOG
 from deeplin.figures.users_batch import X_BATCH
 from deeplin.figures.users_decay import X_DECAY

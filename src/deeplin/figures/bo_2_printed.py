@@ -18,9 +18,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import linalg
 
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import POSITIVE, Claim, number
-from deeplin.figures.figure import Panel, Study, Table
+from deeplin.figures.figure import Panel, Study, Table, grid_experiment
 from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
@@ -224,7 +223,9 @@ def plot(config: Interpolating, table: Table, ax: Axes) -> None:
 
 
 AXES = {"repetition": "repetitions"}
-INTERPOLATING = cells("relu-interpolating", Interpolating, run_cell, runs="networks", **AXES)
+INTERPOLATING = grid_experiment(
+    "relu-interpolating", Interpolating, run_cell, AXES, runs="networks"
+)
 STUDY = Study(
     "bo-2-printed",
     INTERPOLATING,

@@ -23,9 +23,8 @@ from deeplin.figures.bo_terms import (
     train,
     weight_keys,
 )
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.statistics import TREND_LEVEL, slope_interval, trend
 from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.problems import Population, Problem
@@ -188,7 +187,9 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-BO_BENIGN = cells("bo-benign", Benign, run_benign, runs="repetitions", samples="samples")
+BO_BENIGN = grid_experiment(
+    "bo-benign", Benign, run_benign, {"samples": "samples"}, runs="repetitions"
+)
 BENIGN = Study(
     "bo-benign",
     BO_BENIGN,

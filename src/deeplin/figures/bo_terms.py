@@ -14,9 +14,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.figures.bo_1 import population_of
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Study, Table
+from deeplin.figures.figure import Study, Table, grid_experiment
 from deeplin.figures.setting import data_seed
 from deeplin.figures.statistics import mean_interval, slope_interval
 from deeplin.figures.style import QUIET, legend_beside, look, plain_numbers
@@ -165,7 +164,7 @@ def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
 
 
 POINTS = {"term": tuple(SWEEPS), "place": range(5)}
-BO_RATES = cells("bo-rates", Rates, run_rate, runs="repetitions", **POINTS)
+BO_RATES = grid_experiment("bo-rates", Rates, run_rate, POINTS, runs="repetitions")
 RATES = Study("bo-rates", BO_RATES, paper=Rates(20), quick=Rates(4))
 
 
@@ -271,7 +270,9 @@ def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-BO_DEPTH = cells("bo-depth", Depths, run_depth, runs="repetitions", bucket="depth", depth="depths")
+BO_DEPTH = grid_experiment(
+    "bo-depth", Depths, run_depth, {"depth": "depths"}, runs="repetitions", bucket="depth"
+)
 DEPTHS = Study(
     "bo-depth",
     BO_DEPTH,

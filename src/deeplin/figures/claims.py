@@ -45,7 +45,7 @@ class Claim:
     explanation: str = ""
     """Why a number is as it is, and how many runs it stands for."""
     known: str = ""
-    """The erratum or explanation (`deeplin.figures.explanations`) of an understood failure."""
+    """The erratum or explanation (`deeplin.figures.recorded`) of an understood failure."""
     parts: Mapping[str, float] = field(init=False)
 
     def __post_init__(self):

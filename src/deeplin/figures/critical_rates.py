@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import product
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.claims import Claim, number, on_data_sets, parts
-from deeplin.figures.figure import Table
+from deeplin.figures.figure import Table, grid_experiment
 from deeplin.figures.setting import DATA_SEED, Setting
-from deeplin.figures.style import INK, QUIET, look
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.figures.style import INK, QUIET, legend_below, look
+from deeplin.sweep import run_key
 from deeplin.training import empirical_critical_rate
 
 STARTS = {
@@ -37,28 +36,17 @@ class CriticalRates:
     seed: int = 0
 
 
-def depth_units(config: CriticalRates) -> list[Unit]:
-    """One unit for each depth, kind of start, number of steps and data set."""
-    grid = product(config.depths, STARTS, config.steps, config.data_seeds)
-    return [
-        Unit(
-            {"depth": depth, "start": start, "steps": steps, "data_seed": seed},
-            runs=config.starts, bucket=str(depth),
-        )
-        for depth, start, steps, seed in grid
-    ]  # fmt: skip
-
-
-def run_depth(config: CriticalRates, unit: Unit) -> pd.DataFrame:
+def run_depth(
+    config: CriticalRates, depth: int, start: str, steps: int, data_seed: int
+) -> pd.DataFrame:
     """One row: the measured rate with its confidence interval, the exact and the printed one."""
-    depth, start = unit.coordinates["depth"], unit.coordinates["start"]
-    setting = replace(config.setting, depth=depth, data_seed=unit.coordinates["data_seed"])
+    setting = replace(config.setting, depth=depth, data_seed=data_seed)
     measured = empirical_critical_rate(
         setting.data.problem,
         depth,
         initialization=start,
         seeds=config.starts,
-        steps=unit.coordinates["steps"],
+        steps=steps,
         key=run_key(config.seed, depth=depth, start=start),
     )
     low, high = measured.interval
@@ -66,8 +54,8 @@ def run_depth(config: CriticalRates, unit: Unit) -> pd.DataFrame:
     row = {
         "depth": depth,
         "start": start,
-        "data_seed": setting.data_seed,
-        "steps": unit.coordinates["steps"],
+        "data_seed": data_seed,
+        "steps": steps,
         "measured": measured.value,
         "low": low,
         "high": high,
@@ -75,6 +63,17 @@ def run_depth(config: CriticalRates, unit: Unit) -> pd.DataFrame:
         "printed": flattest.printed_critical_learning_rate,
     }
     return pd.DataFrame([row])
+
+
+CRITICAL_RATES = grid_experiment(
+    "critical-rates",
+    CriticalRates,
+    run_depth,
+    {"depth": "depths", "start": STARTS, "steps": "steps", "data_seed": "data_seeds"},
+    runs="starts",
+    bucket="depth",
+    grid=("depths", "data_seeds"),
+)
 
 
 def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
@@ -108,7 +107,7 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
     ax.set_xticks(config.depths, [str(depth) for depth in config.depths])
     ax.minorticks_off()
     ax.set(xlabel="Depth", ylabel="Critical rate relative to the exact one")
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2, frameon=False)
+    legend_below(ax, ncols=2)
 
 
 def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
@@ -179,11 +178,6 @@ def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
     ]
 
 
-CRITICAL_RATES = Experiment(
-    "critical-rates", CriticalRates, depth_units, run_depth, grid=("depths", "data_seeds")
-)
-
-
 @dataclass(frozen=True)
 class ScaleCritical:
     """A search for the largest rate that settles, from every scale."""
@@ -195,14 +189,9 @@ class ScaleCritical:
     seed: int = 0
 
 
-def scale_units(config: ScaleCritical) -> list[Unit]:
-    """One unit for each scale."""
-    return [Unit({"scale": scale}, runs=config.starts) for scale in config.scales]
-
-
-def run_scale(config: ScaleCritical, unit: Unit) -> pd.DataFrame:
-    """One row: the measured rate with its 95% interval over the starts, and the exact one."""
-    scale, setting = unit.coordinates["scale"], config.setting
+def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
+    """One row: the measured rate with its 95% interval over the starts, over the exact one."""
+    setting = config.setting
     measured = empirical_critical_rate(
         setting.data.problem,
         setting.depth,
@@ -217,6 +206,15 @@ def run_scale(config: ScaleCritical, unit: Unit) -> pd.DataFrame:
     row = {"scale": scale, "ratio": measured.value / exact, "low": low / exact}
     settled = int(np.count_nonzero(np.isfinite(np.atleast_1d(measured.rates))))  # at some rate
     return pd.DataFrame([row | {"high": high / exact, "settled": settled}])
+
+
+SCALE_CRITICAL = grid_experiment(
+    "scale-critical",
+    ScaleCritical,
+    run_scale,
+    {"scale": "scales"},
+    runs="starts",
+)
 
 
 def critical_claims(config: ScaleCritical, table: Table) -> list[Claim]:
@@ -242,11 +240,6 @@ def plot_critical(config: ScaleCritical, table: Table, ax: Axes) -> None:
     spread = [table["ratio"] - table["low"], table["high"] - table["ratio"]]
     ax.errorbar(table["scale"], table["ratio"], spread, capsize=3, **look(0))
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")
-    ax.set(xlabel="Scale of initialization", ylabel="Critical rate over the exact one")
-    ax.set_ylim(0, 1.1)
+    ax.set(xlabel="Scale of initialization", ylim=(0, 1.1))
+    ax.set_ylabel("Critical rate over the exact one")
     ax.legend(loc="lower left")
-
-
-SCALE_CRITICAL = Experiment(
-    "scale-critical", ScaleCritical, scale_units, run_scale, grid=("scales",)
-)

@@ -11,9 +11,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures import edge_white
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, on_data_sets
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import QUIET, legend_beside, look
@@ -196,7 +195,7 @@ def plot_halves(config: EarlySharpening, table: Table, ax: Axes) -> None:
 
 
 AXES = {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"}
-EARLY = cells("early-sharpening", EarlySharpening, run_cell, runs="repetitions", **AXES)
+EARLY = grid_experiment("early-sharpening", EarlySharpening, run_cell, AXES, runs="repetitions")
 SETTING = Setting(depth=4)
 STUDY = Study(
     "edge-early",

@@ -9,9 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, on_data_sets
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, QUIET, reference_line
@@ -159,7 +158,9 @@ def plot(config: FlowEnds, table: Table, ax: Axes) -> None:
 
 
 AXES = {"factor": "factors", "data_seed": "data_seeds"}
-FLOW_ENDS = cells("flow-ends", FlowEnds, run_cell, runs="repetitions", steps="steps", **AXES)
+FLOW_ENDS = grid_experiment(
+    "flow-ends", FlowEnds, run_cell, AXES, runs="repetitions", steps="steps"
+)
 SETTING = Setting(depth=5)
 STUDY = Study(
     "edge-flow",

@@ -12,9 +12,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, on_data_sets
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.style import COLOURS, INK, QUIET, reference_line
@@ -191,7 +190,7 @@ def plot(factor: float, config: Life, table: Table, ax: Axes) -> None:
 
 
 AXES = {"factor": tuple(PLACES), "data_seed": "data_seeds"}
-LIFE = cells("life", Life, run_cell, steps="steps", **AXES)
+LIFE = grid_experiment("life", Life, run_cell, AXES, steps="steps")
 STUDY = Study(
     "edge-life",
     LIFE,

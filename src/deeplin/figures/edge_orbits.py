@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.style import COLOURS, INK, QUIET, legend_beside, look, reference_line
 from deeplin.networks import Network
 from deeplin.problems import Problem
@@ -158,7 +157,9 @@ def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
-MODE_ORBITS = cells("mode-orbits", ModeOrbits, run_cell, runs="all_rates", steps="steps")
+MODE_ORBITS = grid_experiment(
+    "mode-orbits", ModeOrbits, run_cell, {}, runs="all_rates", steps="steps"
+)
 GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
 STUDY = Study(
     "edge-orbits",

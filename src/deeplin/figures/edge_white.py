@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Study, Table
+from deeplin.figures.figure import Study, Table, grid_experiment
 from deeplin.figures.style import COLOURS, look, reference_line
 from deeplin.networks import Network
 from deeplin.problems import Problem
@@ -91,5 +90,5 @@ def plot(config: White, white: Table, ax: Axes) -> None:
     ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
-WHITE = cells("white-sharpness", White, run_cell, share="shares")
+WHITE = grid_experiment("white-sharpness", White, run_cell, {"share": "shares"})
 STUDY = Study("edge-white", WHITE, paper=White(depth=4), quick=White(depth=4))

@@ -18,14 +18,12 @@ from deeplin.figures.critical_rates import (
     plot_thresholds,
     threshold_claims,
 )
-from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.fm_1 import DATA_SEEDS
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.scale_sweep import FLOOR
-from deeplin.figures.setting import DATA_SEED, Setting
+from deeplin.figures.setting import DATA_SEED, DATA_SEEDS, Setting
 from deeplin.figures.statistics import curve
 from deeplin.figures.style import INK, QUARTILES, QUIET, band, legend_beside, look, plain_numbers
 from deeplin.networks import distance_to_optimum
-from deeplin.sweep import Experiment, Unit
 
 
 @dataclass(frozen=True)
@@ -58,31 +56,19 @@ class DepthSweep:
         return np.array([exact[row] for row in rows])
 
 
-def units(config: DepthSweep) -> list[Unit]:
-    """One unit for each depth and data set: its learning rates and repetitions are one batch."""
-    runs = len(config.learning_rates) * config.repetitions
-    return [
-        Unit(
-            {"depth": depth, "data_seed": seed},
-            runs=runs, steps=runs * config.steps, bucket=str(depth),
-        )
-        for depth, seed in product(config.depths, config.data_seeds)
-    ]  # fmt: skip
-
-
-def run_unit(config: DepthSweep, unit: Unit) -> pd.DataFrame:
+def run(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
     """One row for each run; a repetition starts from the same weights at every learning rate."""
-    setting = config.at(unit.coordinates["depth"], unit.coordinates["data_seed"])
-    pairs = list(product(config.learning_rates, range(config.repetitions)))
-    runs = [{"depth": setting.depth, "repetition": repetition} for _, repetition in pairs]
-    rates = np.array([rate for rate, _ in pairs])
+    setting = config.at(depth, data_seed)
+    rates = np.repeat(config.learning_rates, config.repetitions)
+    repetitions = [*range(config.repetitions)] * len(config.learning_rates)
+    runs = [{"depth": depth, "repetition": repetition} for repetition in repetitions]
     problem = setting.data.problem
     initial = setting.networks(config.seed, runs, config.scale)
     trained = gradient_descent(problem, initial, rates, config.steps)
     distance = distance_to_optimum(problem, trained.network)
     settled = np.asarray(trained.status) != "diverged"
     return pd.DataFrame(runs).assign(
-        data_seed=setting.data_seed,
+        data_seed=data_seed,
         learning_rate=rates,
         status=trained.status,
         steps=trained.steps,
@@ -90,7 +76,15 @@ def run_unit(config: DepthSweep, unit: Unit) -> pd.DataFrame:
     )
 
 
-DEPTH_SWEEP = Experiment("depth-sweep", DepthSweep, units, run_unit, grid=("depths", "data_seeds"))
+DEPTH_SWEEP = grid_experiment(
+    "depth-sweep",
+    DepthSweep,
+    run,
+    {"depth": "depths", "data_seed": "data_seeds"},
+    runs=lambda config: len(config.learning_rates) * config.repetitions,
+    steps="steps",
+    bucket="depth",
+)
 
 
 LEARNED = 1e-3
@@ -132,8 +126,7 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
     ax.plot([], [], color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")
     ax.loglog()
-    ax.set_ylim(FLOOR / 3, 10)
-    ax.set(xlabel="Learning rate", ylabel=r"$\|w - w^\star\|_2^2$")
+    ax.set(ylim=(FLOOR / 3, 10), xlabel="Learning rate", ylabel=r"$\|w - w^\star\|_2^2$")
     legend_beside(ax)
 
 

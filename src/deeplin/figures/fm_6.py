@@ -10,12 +10,10 @@ from matplotlib.axes import Axes
 from scipy import stats
 
 from deeplin.figures.claims import POSITIVE, Claim, number, parts
-from deeplin.figures.data_sets import DATA_SETS, DataSets
 from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.scale_claims import sharpness_claims
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_sharpness
-from deeplin.figures.setting import Setting
+from deeplin.figures.scale_sweep import DATA_SETS, DataSets, ScaleSweep, plot_sharpness, scale_study
+from deeplin.figures.setting import DATA_SEEDS, Setting
 from deeplin.figures.style import COLOURS, INK, QUIET, legend_beside, look
 
 UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
@@ -23,21 +21,19 @@ SCALES = tuple(np.linspace(0.1, 0.36, 9).tolist())
 SLOWEST = 0.001
 """The learning rate of panel b."""
 
-SWEEP = Study(
+SWEEP = scale_study(
     "fm-6-scales",
-    SCALE_SWEEP,
-    paper=ScaleSweep(
-        UNDERDETERMINED,
-        SCALES,
-        (Rate(SLOWEST, 40_000, 100), Rate(0.004, 10_000, 20), Rate(0.01, 4_000, 20)),
-    ),
-    quick=ScaleSweep(
-        UNDERDETERMINED,
-        SCALES,
-        (Rate(SLOWEST, 10_000, 6), Rate(0.004, 2_500, 6), Rate(0.01, 2_000, 6)),
-    ),
+    UNDERDETERMINED,
+    SCALES,
+    paper=((SLOWEST, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20)),
+    quick=((SLOWEST, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)),
 )
-
+EVERYWHERE = Study(
+    "fm-6-data-sets",
+    DATA_SETS,
+    paper=DataSets(UNDERDETERMINED, DATA_SEEDS, SCALES, (0.05,), 20_000, 6),
+    quick=DataSets(UNDERDETERMINED, DATA_SEEDS[:3], SCALES[::2], (0.05,), 10_000, 6),
+)
 
 PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
 """The authors' fit with its standard errors, on their data set."""
@@ -75,7 +71,6 @@ def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
 def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
     """Sharper minima generalise worse here."""
     points, line = fit(slowest(table))
-    low = line.slope - stats.t.ppf(0.975, len(points) - 2) * line.stderr
     ours = {
         "slope": (line.slope, line.stderr),
         "intercept": (line.intercept, line.intercept_stderr),
@@ -84,12 +79,12 @@ def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
         name: abs(ours[name][0] - value) / np.hypot(ours[name][1], error)
         for name, (value, error) in PUBLISHED.items()
     }
+    slope, intercept = (f"{number(value)} ± {number(error)}" for value, error in ours.values())
     return [
         Claim(
             "The generalisation gap grows with the sharpness: lower end of the 95% interval of the "
-            f"slope (fit: {number(line.slope)} ± {number(line.stderr)}, intercept "
-            f"{number(line.intercept)} ± {number(line.intercept_stderr)})",
-            low,
+            f"slope (fit: {slope}, intercept {intercept})",
+            line.slope - stats.t.ppf(0.975, len(points) - 2) * line.stderr,
             lower=POSITIVE,
             name="positive slope",
             reason="An interval that excludes no relation.",
@@ -109,9 +104,7 @@ def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
             upper=2.0,
             name="published fit",
             reason="Two standard errors of the difference; their data set is not published.",
-            explanation=f"Published 0.42 ± 0.01 and −0.96 ± 0.03; ours {number(line.slope)} ± "
-            f"{number(line.stderr)} and {number(line.intercept)} ± "
-            f"{number(line.intercept_stderr)}.",
+            explanation=f"Published 0.42 ± 0.01 and −0.96 ± 0.03; ours {slope} and {intercept}.",
             known="K-7",
         ),
     ]
@@ -122,15 +115,12 @@ def relation_claims(config: DataSets, table: Table) -> list[Claim]:
     settled = table[table["status"] != "diverged"]
     lines = {seed: fit(runs)[1] for seed, runs in settled.groupby("data_seed")}
     quantile = stats.t.ppf(0.975, len(settled) / len(lines) - 2)
-    found = {
-        seed: (line.slope - quantile * line.stderr, line.rvalue) if line else (np.nan, np.nan)
-        for seed, line in lines.items()
-    }
+    lows = {s: line.slope - quantile * line.stderr if line else np.nan for s, line in lines.items()}
     return [
         Claim(
             "On every data set the generalisation gap grows with the sharpness: lower end of the "
             "95% interval of the slope",
-            parts("data set {}", {seed: low for seed, (low, _) in found.items()}),
+            parts("data set {}", lows),
             lower=POSITIVE,
             name="slope on every data set",
             reason="An interval that excludes no relation.",
@@ -138,7 +128,7 @@ def relation_claims(config: DataSets, table: Table) -> list[Claim]:
         ),
         Claim(
             "On every data set the two are strongly related: correlation of their logarithms",
-            parts("data set {}", {seed: strength for seed, (_, strength) in found.items()}),
+            parts("data set {}", {s: line.rvalue if line else np.nan for s, line in lines.items()}),
             lower=0.5,
             name="correlation on every data set",
             reason="The limit of FM-6b itself.",
@@ -150,30 +140,22 @@ def relation_claims(config: DataSets, table: Table) -> list[Claim]:
 def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
     """The regression line of each data set over its range of sharpness, the extremes named."""
     settled = table[table["status"] != "diverged"]
-    fits = {seed: (runs["sharpness"], fit(runs)[1]) for seed, runs in settled.groupby("data_seed")}
-    fits = {seed: found for seed, found in fits.items() if found[1] is not None}
-    by_slope = sorted(fits, key=lambda seed: fits[seed][1].slope)
-    for place, seed in enumerate(by_slope):
-        sharpness, line = fits[seed]
+    fits = [(seed, runs["sharpness"], fit(runs)[1]) for seed, runs in settled.groupby("data_seed")]
+    fits = sorted((found for found in fits if found[2]), key=lambda found: found[2].slope)
+    quiet: dict[str, Any] = {"color": QUIET, "alpha": 0.45, "linewidth": 1}
+    for place, (seed, sharpness, line) in enumerate(fits):
         ends = np.log10(np.array([sharpness.min(), sharpness.max()]))
-        style: dict[str, Any] = {"color": QUIET, "alpha": 0.45, "linewidth": 1, "zorder": 1}
-        if place in (0, len(by_slope) - 1):
-            style = look(1 if place == 0 else 0, marker=None)
-            style["label"] = f"{int(seed)}: {line.slope:.2f} ({line.rvalue:.2f})"
+        style: dict[str, Any] = quiet | {"zorder": 1}
+        if place in (0, len(fits) - 1):
+            label = f"{int(seed)}: {line.slope:.2f} ({line.rvalue:.2f})"
+            style = look(1 if place == 0 else 0, marker=None, label=label)
         ax.plot(ends, line.intercept + line.slope * ends, **style)
-    ax.plot([], [], color=QUIET, alpha=0.45, linewidth=1, label="the others, between")
+    ax.plot([], [], **quiet, label="the others, between")
     grid = np.array(ax.get_xlim())
     ax.plot(grid, -0.96 + 0.42 * grid, color=INK, linestyle="--", label="published: 0.42")
     ax.set(xlabel=r"$\log_{10}$ sharpness after training", ylabel=r"$\log_{10}$ generalization gap")
     legend_beside(ax, title="data set: slope (corr.)")
 
-
-EVERYWHERE = Study(
-    "fm-6-data-sets",
-    DATA_SETS,
-    paper=DataSets(UNDERDETERMINED, DATA_SEEDS, SCALES, (0.05,), 20_000, 6),
-    quick=DataSets(UNDERDETERMINED, DATA_SEEDS[:3], SCALES[::2], (0.05,), 10_000, 6),
-)
 
 FM_6 = Figure(
     "FM-6",

@@ -8,29 +8,20 @@ from functools import partial
 import numpy as np
 
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Table
 from deeplin.figures.scale_claims import AT_THE_EDGE, RATE, edge_claims, plateau_claim
-from deeplin.figures.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep, plot_sharpness
+from deeplin.figures.scale_sweep import ScaleSweep, plot_sharpness, scale_study
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import curve
 
 GELU = Setting(activation="gelu", noise=0.0)
 SCALES = tuple(np.linspace(0.428, 0.7, 8).tolist())
-PAPER = ScaleSweep(
-    GELU, SCALES, (Rate(0.005, 160_000, 20), Rate(0.02, 40_000, 20), Rate(0.07, 16_000, 20))
-)
+PAPER = ((0.005, 160_000, 20), (0.02, 40_000, 20), (0.07, 16_000, 20))
 # Small scales leave their plateau only after a time ηt of some hundreds, so the quick preset keeps
 # the steps and leaves out the slowest rate, which needs most of them.
-QUICK = ScaleSweep(GELU, SCALES, (Rate(0.02, 40_000, 3), Rate(0.07, 16_000, 3)))
-NOISELESS = Study("fm-7-scales", SCALE_SWEEP, paper=PAPER, quick=QUICK)
-
-NOISY_GELU = replace(GELU, noise=1.0)
-NOISY = Study(
-    "fm-7-noisy-scales",
-    SCALE_SWEEP,
-    paper=replace(PAPER, setting=NOISY_GELU),
-    quick=replace(QUICK, setting=NOISY_GELU),
-)
+QUICK = ((0.02, 40_000, 3), (0.07, 16_000, 3))
+NOISELESS = scale_study("fm-7-scales", GELU, SCALES, PAPER, QUICK)
+NOISY = scale_study("fm-7-noisy-scales", replace(GELU, noise=1.0), SCALES, PAPER, QUICK)
 
 
 def noiseless_claims(config: ScaleSweep, table: Table) -> list[Claim]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from scipy import stats
 
 from deeplin.dynamics import gradient_descent
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.residual_products import (
     PRODUCTS,
     layers,
@@ -20,13 +18,13 @@ from deeplin.figures.residual_products import (
     plot_products,
     product_claims,
 )
-from deeplin.figures.setting import Setting
+from deeplin.figures.setting import DATA_SEEDS, Setting
 from deeplin.figures.statistics import mean_interval
 from deeplin.figures.style import QUIET, legend_below, look
 from deeplin.networks import Network
 from deeplin.sharpness import sharpness
-from deeplin.sweep import Experiment, Unit, coordinate_words
-from deeplin.theory import minimal_sharpness, residual_constants, residual_displacement
+from deeplin.sweep import coordinate_words
+from deeplin.theory import residual_constants, residual_displacement
 
 STEP = 0.01
 """η·L: about a hundredth of the stability limit, so that descent stands for the flow."""
@@ -44,44 +42,48 @@ class Displacements:
     seed: int = 0
 
 
-def displacement_units(config: Displacements) -> list[Unit]:
-    """One unit for each depth and data set."""
-    steps = config.repetitions * config.steps
-    return [
-        Unit({"depth": L, "data_seed": k}, runs=config.repetitions, steps=steps)
-        for L in config.depths
-        for k in config.data_seeds
-    ]
-
-
-def run_displacement(config: Displacements, unit: Unit) -> pd.DataFrame:
+def run_displacement(config: Displacements, depth: int, data_seed: int) -> pd.DataFrame:
     """max_k ‖θ_k‖_F after training, the rate of decay, and both in the units of FM-T4."""
-    L, seed = unit.coordinates["depth"], unit.coordinates["data_seed"]
-    setting = Setting(initialization="residual", depth=L, data_seed=seed)
+    setting = Setting(initialization="residual", depth=depth, data_seed=data_seed)
     problem, d = setting.data.problem, setting.dimension
-    words = coordinate_words(config.seed, data_seed=seed, depth=L, part="residual")
-    weights = list(layers(words, config.scale, L, d, config.repetitions))
+    words = coordinate_words(config.seed, data_seed=data_seed, depth=depth, part="residual")
+    weights = list(layers(words, config.scale, depth, d, config.repetitions))
     start = Network(weights, readout=setting.readout(config.seed))
-    run = gradient_descent(problem, start, STEP / L, config.steps)
+    run = gradient_descent(problem, start, STEP / depth, config.steps)
     moved = np.linalg.norm(residual_displacement(start, run.network), axis=(-1, -2)).max(axis=-1)
     away = np.asarray(start.product) - np.asarray(problem.optimum)
     gap = np.einsum("ri,ij,rj->r", away, np.asarray(problem.covariance), away)
-    ratio = np.asarray(sharpness(problem, run.network).value) / minimal_sharpness(problem, L).exact
     allowed = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
     return pd.DataFrame(
         {
-            "depth": L,
-            "data_seed": seed,
+            "depth": depth,
+            "data_seed": data_seed,
             "repetition": np.arange(config.repetitions),
             "status": [str(status) for status in np.atleast_1d(run.status)],
             "moved": moved,
             "gap": gap / allowed,
             "rate": np.log(gap / np.asarray(run.evidence["gap"]))
-            / (STEP / L * config.steps * problem.smallest_eigenvalue),
-            "sharpness": ratio,
+            / (STEP / depth * config.steps * problem.smallest_eigenvalue),
+            "sharpness": np.asarray(sharpness(problem, run.network).value) / setting.flattest.exact,
             "condition": problem.condition_number,
         }
     )
+
+
+RESIDUAL_THETA = grid_experiment(
+    "residual-theta",
+    Displacements,
+    run_displacement,
+    {"depth": "depths", "data_seed": "data_seeds"},
+    runs="repetitions",
+    steps="steps",
+)
+DISPLACEMENTS = Study(
+    "fm-residual-theta",
+    RESIDUAL_THETA,
+    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), DATA_SEEDS, 10),
+    quick=Displacements((5, 20, 100, 1000), DATA_SEEDS[:3], 4),
+)
 
 
 def constants_of(config: Displacements) -> pd.DataFrame:
@@ -94,11 +96,11 @@ def constants_of(config: Displacements) -> pd.DataFrame:
 def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
     """FM-T4 and FM-C3: what they conclude, and whether their constants cover these runs."""
     by, limits = table["depth"], constants_of(config)
-    lines: list[Any] = [
-        stats.linregress(np.log(runs["depth"]), np.log(runs["moved"]))
+    slopes = [
+        np.polyfit(np.log(runs["depth"]), np.log(runs["moved"]), 1)[0]
         for _, runs in table.groupby("data_seed")
     ]
-    mean, half = mean_interval(np.array([line.slope for line in lines]))
+    mean, half = mean_interval(slopes)
     part = table[by.isin(limits.index)].groupby("depth")
     far = part["moved"].max() / limits["radius"]
     faster = part["rate"].min() / limits["rate"]
@@ -161,25 +163,10 @@ def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
     """Largest ‖θ_k‖_F against depth, each run, with medians."""
     ax.plot(table["depth"], table["moved"], ".", color=QUIET, markersize=3, label="runs")
     ax.plot(table.groupby("depth")["moved"].median(), label="median", **look(0))
-    ax.set_xscale("log")
-    ax.set_ylim(0, 1.15 * table["moved"].max())
+    ax.set(xscale="log", ylim=(0, 1.15 * table["moved"].max()))
     ax.set(xlabel="Depth $L$", ylabel=r"$\max_k \|\theta_k\|_F$ after training")
     legend_below(ax)
 
-
-RESIDUAL_THETA = Experiment(
-    "residual-theta",
-    Displacements,
-    displacement_units,
-    run_displacement,
-    grid=("depths", "data_seeds"),
-)
-DISPLACEMENTS = Study(
-    "fm-residual-theta",
-    RESIDUAL_THETA,
-    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), tuple(range(10, 20)), 10),
-    quick=Displacements((5, 20, 100, 1000), (10, 11, 12), 4),
-)
 
 FM_RESIDUAL = Figure(
     "FM-residual",

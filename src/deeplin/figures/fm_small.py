@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,17 +12,18 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.figures.claims import POSITIVE, Claim, number, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
-from deeplin.figures.setting import Setting
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.figures.setting import DATA_SEEDS, Setting
 from deeplin.figures.statistics import slope_interval
 from deeplin.figures.style import INK, legend_beside, look
 from deeplin.kernels.singular_values import extremes_of_layers
-from deeplin.networks import Network, initialize
+from deeplin.networks import Network, initialize, products
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.sweep import run_key
 from deeplin.theory import balanced_sharpness, initialization_scale
 
+SETS = "data set {}"
 RATE, SHARED = 1e-3, 40
 """Step of descent beside the flow, and the number of common times."""
 
@@ -38,24 +40,13 @@ class SmallStarts:
     seed: int = 0
 
 
-def units(config: SmallStarts) -> list[Unit]:
-    """One unit for each data set and scale."""
-    return [
-        Unit({"data_seed": seed, "scale": scale})
-        for seed in config.data_seeds
-        for scale in config.scales
-    ]
-
-
-def run_unit(config: SmallStarts, unit: Unit) -> pd.DataFrame:
+def run_start(config: SmallStarts, data_seed: int, scale: float) -> pd.DataFrame:
     """The flow to its end: structure of the layers, sharpness, and how far descent strays."""
-    setting = Setting(depth=config.depth, data_seed=unit.coordinates["data_seed"])
-    problem, scale = setting.data.problem, unit.coordinates["scale"]
-    key = run_key(config.seed, data_seed=setting.data_seed, part="small")
-    widths = (setting.dimension,) * config.depth + (1,)
-    start = _start(problem, key, widths, scale)
-    gap = 1e-10 * problem.zero_gap
-    run = gradient_flow(problem, start, gap=gap)
+    setting = Setting(depth=config.depth, data_seed=data_seed)
+    problem = setting.data.problem
+    key = run_key(config.seed, data_seed=data_seed, part="small")
+    start = _start(problem, key, (setting.dimension,) * config.depth + (1,), scale)
+    run = gradient_flow(problem, start, gap=1e-10 * problem.zero_gap)
     weights = [np.asarray(weight) for weight in run.network.weights]
     tops = extremes_of_layers(weights)
     sizes = np.array([float(top.largest) for top in tops])
@@ -64,7 +55,7 @@ def run_unit(config: SmallStarts, unit: Unit) -> pd.DataFrame:
     epsilon = initialization_scale(start)
     balanced = balanced_sharpness(problem, config.depth)
     row = {
-        "data_seed": setting.data_seed,
+        "data_seed": data_seed,
         "scale": scale,
         "status": str(run.status),
         "epsilon": epsilon,
@@ -105,18 +96,11 @@ def _strays(problem, start: Network, run) -> float:
     flow = gradient_flow(
         problem, start, until=RATE * steps, at=RATE * np.asarray(descent.records["step"])[1:]
     )
-
-    def maps(trajectory, count):
-        weights = [np.asarray(w)[-count:] for w in trajectory.weights]
-        product = weights[0]
-        for weight in weights[1:]:
-            product = weight @ product
-        return product.reshape(count, -1)
-
-    assert flow.trajectory is not None  # recorded, since times were asked for
-    count = len(np.asarray(flow.trajectory.weights[0]))
-    difference = maps(descent.trajectory, count) - maps(flow.trajectory, count)
-    return float(np.linalg.norm(difference, axis=1).max() / problem.optimum_norm)
+    trajectories: Any = (descent.trajectory, flow.trajectory)
+    count = len(trajectories[1])
+    maps = [products.product([np.asarray(w)[-count:] for w in it.weights]) for it in trajectories]
+    apart = np.linalg.norm(maps[0] - maps[1], axis=(1, 2))
+    return float(apart.max() / problem.optimum_norm)
 
 
 def _exponent(runs: Table) -> float:
@@ -134,16 +118,14 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
     return [
         Claim(
             "Layers are nearly rank one (FM-L2 a): largest ‖W_k‖_F² − σ_k² over ε",
-            parts("data set {}", (table["excess"] / table["epsilon"]).groupby(by).max()),
+            parts(SETS, (table["excess"] / table["epsilon"]).groupby(by).max()),
             upper=1.0,
             name="rank one",
             reason="The bound of the lemma, at every size of the start.",
         ),
         Claim(
             "They align (FM-L2 c): largest 1 − ⟨v_{k+1}, u_k⟩² over its bound ε/σ²",
-            parts(
-                "data set {}", (table["misaligned"] / table["alignment_bound"]).groupby(by).max()
-            ),
+            parts(SETS, (table["misaligned"] / table["alignment_bound"]).groupby(by).max()),
             upper=1.0,
             name="aligned",
             reason="The bound of the lemma.",
@@ -162,7 +144,7 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
         ),
         Claim(
             "As ε → 0 the sharpness tends to S_bal (X-3): |S/S_bal − 1| at the smallest start",
-            parts("data set {}", (least["sharpness"] - 1).abs()),
+            parts(SETS, (least["sharpness"] - 1).abs()),
             upper=1e-3,
             name="S_bal",
             reason="The square root of the smallest ε.",
@@ -170,9 +152,7 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
         Claim(
             "It gets nearer the smaller ε is: exponent of ε in |S/S_bal − 1|, lower end of its 95% "
             "interval on each data set",
-            parts(
-                "data set {}", {seed: _exponent(runs) for seed, runs in table.groupby("data_seed")}
-            ),
+            parts(SETS, {seed: _exponent(runs) for seed, runs in table.groupby("data_seed")}),
             lower=POSITIVE,
             name="nearer with ε",
             reason="An interval that excludes no dependence.",
@@ -181,7 +161,7 @@ def claims(config: SmallStarts, table: Table) -> list[Claim]:
         Claim(
             "Flow and descent share their path from a small start: largest distance of their maps "
             f"at common times, over ‖w*‖ (η = {number(RATE)})",
-            parts("data set {}", table.dropna(subset=["strays"]).set_index("data_seed")["strays"]),
+            parts(SETS, table.dropna(subset=["strays"]).set_index("data_seed")["strays"]),
             upper=0.05,
             name="one path",
             reason="A twentieth; the difference is of the order of η times the sharpness.",
@@ -210,16 +190,16 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-SMALL_STARTS = Experiment(
-    "small-starts", SmallStarts, units, run_unit, grid=("data_seeds", "scales")
+SMALL_STARTS = grid_experiment(
+    "small-starts", SmallStarts, run_start, {"data_seed": "data_seeds", "scale": "scales"}
 )
 SCALES = (0.1, 0.05, 0.01, 5e-4, 1e-4)
 """ε from about one to a millionth; the last two meet FM-A2."""
 STUDY = Study(
     "fm-small",
     SMALL_STARTS,
-    paper=SmallStarts(3, SCALES, tuple(range(10, 20))),
-    quick=SmallStarts(3, SCALES, (10, 11, 12)),
+    paper=SmallStarts(3, SCALES, DATA_SEEDS),
+    quick=SmallStarts(3, SCALES, DATA_SEEDS[:3]),
 )
 
 FM_SMALL = Figure(

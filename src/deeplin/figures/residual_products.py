@@ -9,10 +9,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.figures.claims import Claim, number
-from deeplin.figures.figure import Study, Table
+from deeplin.figures.figure import Study, Table, grid_experiment
 from deeplin.figures.statistics import share_interval
 from deeplin.figures.style import INK, QUIET, legend_beside, look
-from deeplin.sweep import Experiment, Unit, coordinate_words
+from deeplin.sweep import coordinate_words
 from deeplin.theory import (
     log_failure_probability,
     product_bounds,
@@ -37,11 +37,6 @@ class Products:
     seed: int = 0
 
 
-def product_units(config: Products) -> list[Unit]:
-    """One unit for each s and L."""
-    return [Unit({"scale": s, "depth": L}) for s in config.scales for L in config.depths]
-
-
 def layers(words: tuple[int, ...], scale: float, depth: int, width: int, count: int):
     """W_k = I + s/√(Ld) N_k for k = 1 … L, `count` networks at a time."""
     rng = np.random.default_rng(words)
@@ -49,19 +44,29 @@ def layers(words: tuple[int, ...], scale: float, depth: int, width: int, count: 
     return (np.eye(width) + size * rng.normal(size=(count, width, width)) for _ in range(depth))
 
 
-def run_products(config: Products, unit: Unit) -> pd.DataFrame:
+def run_products(config: Products, scale: float, depth: int) -> pd.DataFrame:
     """For each draw the least u with which the bounds of FM-L3 (θ = 0) hold for every k."""
-    s, L = unit.coordinates["scale"], unit.coordinates["depth"]
-    words = coordinate_words(config.seed, scale=s, depth=L, part="products")
+    words = coordinate_words(config.seed, scale=scale, depth=depth, part="products")
     product, needed = np.eye(config.width), np.full(config.draws, -np.inf)
-    unit_bounds = product_bounds(s, config.width, 0.0)
-    for weight in layers(words, s, L, config.width, config.draws):
+    unit_bounds = product_bounds(scale, config.width, 0.0)
+    for weight in layers(words, scale, depth, config.width, config.draws):
         product = weight @ product
         values = np.linalg.svd(product, compute_uv=False)
         above = np.log(values[:, 0] / unit_bounds.largest)
         below = np.log(unit_bounds.smallest / values[:, -1])
         needed = np.maximum(needed, np.maximum(above, below))
-    return pd.DataFrame({"scale": s, "depth": L, "needed": needed, "status": "converged"})
+    return pd.DataFrame({"scale": scale, "depth": depth, "needed": needed, "status": "converged"})
+
+
+RESIDUAL_PRODUCTS = grid_experiment(
+    "residual-products", Products, run_products, {"scale": "scales", "depth": "depths"}
+)
+PRODUCTS = Study(
+    "fm-residual-products",
+    RESIDUAL_PRODUCTS,
+    paper=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=2000),
+    quick=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=200),
+)
 
 
 def bound_at(config: Products, scale: float, depth: int, u: np.ndarray) -> np.ndarray:
@@ -126,16 +131,14 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
     grid = np.linspace(-1, 4, 501)
     for index, s in enumerate(config.scales):
         runs = table[(table["scale"] == s) & (table["depth"] == depth)]
-        needed = runs["needed"].to_numpy()
-        share = np.array([np.mean(needed > u) for u in grid])
+        share = np.mean(runs["needed"].to_numpy() > grid[:, None], axis=1)
         colour = look(index)["color"]
         ax.plot(grid, np.where(share > 0, share, np.nan), color=colour, label=f"measured, $s={s}$")
         bound = np.where(grid > 0, bound_at(config, s, depth, grid), np.nan)
         ax.plot(grid, bound, "--", color=colour, label=f"bound, $s={s}$")
     ax.axhline(1 / config.draws, color=QUIET, linestyle=":", linewidth=1)
     ax.annotate("one draw", (2, 1 / config.draws), (0, 3), textcoords="offset points", ha="center")
-    ax.set_yscale("log")
-    ax.set_ylim(0.02 / config.draws, 2)
+    ax.set(yscale="log", ylim=(0.02 / config.draws, 2))
     ax.set(xlabel=f"$u$ (depth $L = {depth}$)", ylabel="Probability that the bounds fail")
     legend_beside(ax)
 
@@ -152,14 +155,3 @@ def plot_admissible(config: Products, table: Table, ax: Axes) -> None:
     ax.loglog()
     ax.set(xlabel="Scale $s$ of the start", ylabel="Smallest admissible depth $L$")
     ax.legend(loc="upper left")
-
-
-RESIDUAL_PRODUCTS = Experiment(
-    "residual-products", Products, product_units, run_products, grid=("scales", "depths")
-)
-PRODUCTS = Study(
-    "fm-residual-products",
-    RESIDUAL_PRODUCTS,
-    paper=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=2000),
-    quick=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=200),
-)

@@ -7,7 +7,7 @@ import pandas as pd
 
 from deeplin.figures.claims import Claim, number, parts
 from deeplin.figures.figure import Table
-from deeplin.figures.scale_sweep import ScaleSweep
+from deeplin.figures.scale_sweep import DataSets, ScaleSweep
 from deeplin.figures.statistics import TREND_LEVEL, largest_difference, trend
 
 DEAD = 1e-3
@@ -228,3 +228,50 @@ def conditioning_claim(residual: Table, gaussian: Table) -> Claim:
         explanation=f"{number(decades[0])} decades from residual starts, {number(decades[1])} from "
         "Gaussian ones.",
     )
+
+
+def general_claims(config: DataSets, table: Table) -> list[Claim]:
+    """What FM says about any regression, on each data set."""
+    by = table["data_seed"]
+    below, above = table["relative_rate"] < 1, table["relative_rate"] > 1
+    settled = table["status"] != "diverged"
+    height = table["sharpness"] * table["learning_rate"] / 2
+    survivors = table[below & settled]
+    converged = table[table["status"] == "converged"]
+    return [
+        Claim(
+            "On every data set the runs that survive below 2/S_min end at w*: largest squared "
+            "distance",
+            parts("data set {}", survivors["distance"].groupby(by).max()),
+            upper=LEARNED,
+            name="survivors learn",
+            reason="As in FM-1a.",
+            explanation=f"{len(survivors)} of {int(below.sum())} runs survive.",
+        ),
+        Claim(
+            "On every data set none settles above it: share of the runs that do",
+            parts("data set {}", (table["status"] == "converged")[above].groupby(by).mean()),
+            upper=0.0,
+            name="fails above",
+            reason="No minimiser is stable there (FM-crit with X-2).",
+        ),
+        Claim(
+            "On every data set no run below 2/S_min ends above 2/η: largest final sharpness in "
+            "units of 2/η",
+            parts("data set {}", height[below & settled].groupby(by).max()),
+            upper=1.0,
+            name="not above 2/η",
+            reason="The printed threshold itself.",
+            known="K-11",
+        ),
+        Claim(
+            "On every data set no minimiser found is flatter than the exact S_min: smallest ratio",
+            parts(
+                "data set {}",
+                (converged["sharpness"] / converged["minimal_sharpness"]).groupby(by).min(),
+            ),
+            lower=1 - 1e-6,
+            name="S_min",
+            reason="A theorem; 1e-6 is how far a converged run may be from its minimiser.",
+        ),
+    ]

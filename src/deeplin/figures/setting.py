@@ -15,9 +15,12 @@ from deeplin.problems.synthetic import Synthetic, flat_minima
 from deeplin.sweep import coordinate_words, run_key, run_keys
 from deeplin.theory import MinimalSharpness, minimal_sharpness
 
+_drawn = cache(flat_minima)
 DATA_SEED = 9
 """One data set for the whole FM suite. The authors' is not published; this one, like theirs, has
 its critical learning rate between the printed rates 0.1 and 0.2."""
+DATA_SEEDS = tuple(range(10, 20))
+"""Data sets of the same recipe, none of them the one of the figures."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class Setting:
     @property
     def data(self) -> Synthetic:
         """The data set with its test set; drawn once for each process."""
-        return _data(self.data_seed, self.samples, self.dimension, self.noise)
+        size = {"samples": self.samples, "dimension": self.dimension}
+        return _drawn(self.data_seed, **size, noise=self.noise)
 
     def readout(self, seed: int) -> np.ndarray | None:
         """The fixed read-out of a residual network: a random unit vector, one for each seed."""
@@ -73,8 +77,3 @@ def data_seed(seed: int, **coordinates: Any) -> int:
     """The seed of a data set, from its coordinates."""
     high, low = coordinate_words(seed, **coordinates)
     return (high << 32) | low
-
-
-@cache
-def _data(seed: int, samples: int, dimension: int, noise: float) -> Synthetic:
-    return flat_minima(seed, samples=samples, dimension=dimension, noise=noise)

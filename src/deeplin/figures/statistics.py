@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from deeplin.figures.figure import Table
 LEVEL = 0.95
 
 
-def mean_interval(values: np.ndarray) -> tuple[float, float]:
+def mean_interval(values: Any) -> tuple[float, float]:
     """Mean and half-width of its 95% confidence interval (Student); half-width 0 for one value."""
     values = np.asarray(values, dtype=float)
     if values.size == 0:
@@ -38,10 +39,6 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def _quartiles(values: np.ndarray) -> np.ndarray:
-    return np.quantile(values, (0.25, 0.5, 0.75)) if len(values) else np.full(3, np.nan)
-
-
 def curve(table: Table, by: str, column: str) -> Table:
     """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
 
@@ -56,10 +53,11 @@ def curve(table: Table, by: str, column: str) -> Table:
         settled = runs.loc[runs["status"] != "diverged", column].to_numpy()
         mean, half = mean_interval(settled)
         low, high = share_interval(len(runs) - len(settled), len(runs))
+        quartiles = np.quantile(settled, (0.25, 0.5, 0.75)) if len(settled) else [np.nan] * 3
         rows.append(
             {by: value, "mean": mean, "high": mean + half, "runs": len(runs)}
             | {"settled": len(settled), "diverged": 1 - len(settled) / len(runs)}
-            | dict(zip(("quarter", "median", "three quarters"), _quartiles(settled), strict=True))
+            | dict(zip(("quarter", "median", "three quarters"), quartiles, strict=True))
             | {"low": max(mean - half, settled.min()) if len(settled) else np.nan}
             | {"diverged_low": low, "diverged_high": high}
         )
@@ -84,13 +82,11 @@ def largest_difference(table: Table) -> float:
     The largest |mean| + half-width of the 95% interval of a difference of two columns, over the
     mean of all: below a margin, the columns are equivalent at level 0.05 (two one-sided tests).
     """
-    rows = table.dropna()
-    bounds = []
-    for first in range(rows.shape[1]):
-        for second in range(first):
-            mean, half = mean_interval((rows.iloc[:, first] - rows.iloc[:, second]).to_numpy())
-            bounds.append(abs(mean) + half)
-    return float(max(bounds) / rows.to_numpy().mean()) if bounds and len(rows) else np.nan
+    rows = table.dropna().to_numpy()
+    if not len(rows):
+        return np.nan
+    found = (mean_interval(first - second) for first, second in combinations(rows.T, 2))
+    return float(max((abs(mean) + half for mean, half in found), default=np.nan) / rows.mean())
 
 
 def standard_errors_apart(values: Any, published: float, *, runs: int, rounding: float) -> float:

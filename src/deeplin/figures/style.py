@@ -117,14 +117,8 @@ def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
         if 0 < count < FEW:
             open_marker = {"markerfacecolor": PAPER, "markeredgecolor": colour, "zorder": 3}
             ax.plot([place], [height], "o", color=colour, label="_few", **open_marker)
-            ax.annotate(
-                str(int(count)),
-                (place, height),
-                (3, 3),
-                textcoords="offset points",
-                fontsize=6.5,
-                color=colour,
-            )
+            shown = {"textcoords": "offset points", "fontsize": 6.5, "color": colour}
+            ax.annotate(str(int(count)), (place, height), (3, 3), **shown)
 
 
 def legend_beside(ax: Axes, **options: Any) -> None:
@@ -132,11 +126,11 @@ def legend_beside(ax: Axes, **options: Any) -> None:
     ax.legend(loc="center left", **{"bbox_to_anchor": (1, 0.5)} | options)
 
 
-def legend_below(ax: Axes) -> None:
+def legend_below(ax: Axes, **options: Any) -> None:
     """The legend under the axes, off the data, in one or two rows."""
     entries = len(ax.get_legend_handles_labels()[0])
-    columns = entries if entries <= 3 else -(-entries // 2)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
+    options = {"ncols": entries if entries <= 3 else -(-entries // 2)} | options
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, **options)
 
 
 def plain_numbers(axis: Axis) -> None:

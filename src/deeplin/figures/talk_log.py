@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, number, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.fm_1 import DATA_SEEDS
 from deeplin.figures.setting import DATA_SEED, Setting
 from deeplin.figures.statistics import TREND_LEVEL, trend
@@ -139,8 +138,8 @@ def _falls(runs: Table) -> float:
 
 
 AXES = {"problem": tuple(LABELS), "data_seed": "data_seeds"}
-TALK_LOG_EXPERIMENT = cells(
-    "talk-log", Contrast, run_cell, runs="relative_rates", steps="steps", **AXES
+TALK_LOG_EXPERIMENT = grid_experiment(
+    "talk-log", Contrast, run_cell, AXES, runs="relative_rates", steps="steps"
 )
 RELATIVE_RATES = tuple(np.logspace(-1, 3, 33).tolist())
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import pandas as pd
@@ -14,7 +14,7 @@ from deeplin.figures.figure import Table
 from deeplin.figures.scale_sweep import FLOOR, SAME
 from deeplin.figures.setting import Setting
 from deeplin.figures.statistics import mean_interval
-from deeplin.figures.style import COLOURS, INK, QUIET, look, plain_numbers
+from deeplin.figures.style import COLOURS, INK, QUIET, legend_below, look, plain_numbers
 from deeplin.sweep import Experiment, Unit
 
 RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
@@ -42,31 +42,17 @@ class Trajectories:
 
 def units(config: Trajectories) -> list[Unit]:
     """One unit for each learning rate."""
-    return [
-        Unit(
-            {
-                "learning_rate": rate.learning_rate,
-                "steps": rate.steps,
-                "record_every": rate.record_every,
-            },
-            runs=config.repetitions,
-            steps=rate.steps * config.repetitions,
-        )
-        for rate in config.rates
-    ]
+    runs = config.repetitions
+    return [Unit(asdict(rate), runs=runs, steps=rate.steps * runs) for rate in config.rates]
 
 
 def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
     """One row for each record and repetition; alignment as its mean and minimum over the layers."""
-    rate = unit.coordinates
     runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
-    networks = config.setting.networks(config.seed, runs, config.scale)
     trained = gradient_descent(
         config.setting.data.problem,
-        networks,
-        rate["learning_rate"],
-        rate["steps"],
-        record_every=rate["record_every"],
+        config.setting.networks(config.seed, runs, config.scale),
+        **unit.coordinates,
         record=RECORDED,
         keep_weights=False,
     )
@@ -74,7 +60,7 @@ def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
     count = len(records["step"])
     return pd.DataFrame(
         {
-            "learning_rate": rate["learning_rate"],
+            "learning_rate": unit.coordinates["learning_rate"],
             "repetition": np.tile(np.arange(config.repetitions), count),
             "status": np.tile(np.asarray(trained.status), count),
             "step": np.repeat(records["step"], config.repetitions),
@@ -122,13 +108,10 @@ def plot_training(
         bound = config.setting.upper_bound
         style = {"color": QUIET, "linestyle": "-.", "label": r"$8L\Lambda$"}
         named.append(right.axhline(bound, **style, **level))
-    ax.legend(
-        handles=named, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=3, frameon=False
-    )
-    ax.set_yscale("log")
+    legend_below(ax, handles=named, ncols=3)
+    ax.set(yscale="log", xlabel="Gradient steps")
     right.set_yscale("log")
     plain_numbers(right.yaxis)
-    ax.set(xlabel="Gradient steps")
     ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=distance)
     right.set_ylabel("Sharpness", color=sharp)
 
@@ -136,15 +119,13 @@ def plot_training(
 def plot_conservation(config: Trajectories, table: Table, ax: Axes) -> None:
     """Drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow, against time ηt (FM-L1)."""
     _against_time(config, table, ax, "conservation")
-    ax.set_yscale("log")
-    ax.set_ylabel(r"$\max_k \|D_k(t) - D_k(0)\|_F$")
+    ax.set(yscale="log", ylabel=r"$\max_k \|D_k(t) - D_k(0)\|_F$")
 
 
 def plot_alignment(config: Trajectories, table: Table, ax: Axes) -> None:
     """⟨v_{k+1}, u_k⟩², averaged over neighbouring layers, against time ηt (FM-L2 c)."""
     _against_time(config, table, ax, "alignment")
-    ax.set_ylim(0, 1.02)
-    ax.set_ylabel(r"mean over $k$ of $\langle v_{k+1}, u_k\rangle^2$")
+    ax.set(ylim=(0, 1.02), ylabel=r"mean over $k$ of $\langle v_{k+1}, u_k\rangle^2$")
 
 
 def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> None:
@@ -153,20 +134,17 @@ def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> 
         style = look(index, marker=None, label=rf"$\eta = {rate.learning_rate:g}$")
         if index == 0:
             style |= {"linewidth": 5, "alpha": 0.4}  # the next rate follows the same path
-        time = run["step"] * rate.learning_rate
-        after = time > 0
-        ax.plot(time[after], run.loc[after, column], **style)
-    ax.set_xscale("log")
-    ax.set_xlabel(r"Time $\eta t$")
+        run = run[run["step"] > 0]
+        ax.plot(run["step"] * rate.learning_rate, run[column], **style)
+    ax.set(xscale="log", xlabel=r"Time $\eta t$")
     ax.legend()
 
 
 def _shown(table: Table, learning_rate: float) -> Table:
-    chosen = (table["learning_rate"] == learning_rate) & (table["repetition"] == SHOWN)
-    return table[chosen]
+    return table[(table["learning_rate"] == learning_rate) & (table["repetition"] == SHOWN)]
 
 
-def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
+def stable_claims(config: Trajectories, table: Table, *, learning_rate: float) -> list[Claim]:
     """A small rate does not meet the edge of stability and reaches w*."""
     runs = table[table["learning_rate"] == learning_rate]
     last = runs[runs["step"] == runs["step"].max()].set_index("repetition")
@@ -194,7 +172,9 @@ def stable_claims(table: Table, learning_rate: float) -> list[Claim]:
     ]
 
 
-def edge_of_stability_claims(table: Table, learning_rate: float) -> list[Claim]:
+def edge_of_stability_claims(
+    config: Trajectories, table: Table, *, learning_rate: float
+) -> list[Claim]:
     """A larger rate oscillates around 2/η."""
     runs = table[(table["learning_rate"] == learning_rate) & (table["status"] != "diverged")]
     height = runs.assign(height=runs["sharpness"] * learning_rate / 2)

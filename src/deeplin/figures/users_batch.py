@@ -12,9 +12,8 @@ from jaxtyping import Array
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import INK, legend_below, look, plain_numbers
 from deeplin.figures.users_search import DATA_SETS, LIGHT, gaps, measured_rate, other_minimizers
@@ -245,7 +244,7 @@ def _plot_one(ax: Axes, rows: Table, style: dict[str, Any], labelled: bool) -> N
 
 
 AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
-BATCH_SIZES = cells("batch-sizes", BatchSizes, run_cell, **AXES)
+BATCH_SIZES = grid_experiment("batch-sizes", BatchSizes, run_cell, AXES)
 X_BATCH = Figure(
     "X-batch",
     "Beyond the papers: the critical learning rate against the batch size",

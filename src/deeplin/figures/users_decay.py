@@ -9,9 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, MARKERS, legend_below
 from deeplin.figures.users_search import AGREEMENT, DATA_SETS, LIGHT, gaps, rate_beside
@@ -179,7 +178,7 @@ def _exact_curve(problem: Problem, depth: int, shares: np.ndarray) -> tuple[np.n
 
 
 AXES = {"depth": "depths", "data_seed": "data_seeds", "share": "shares"}
-DECAYS = cells("decays", Decays, run_cell, bucket="depth", **AXES)
+DECAYS = grid_experiment("decays", Decays, run_cell, AXES, bucket="depth")
 FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
 MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
 X_DECAY = Figure(

@@ -8,9 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.setting import Setting
 from deeplin.figures.style import COLOURS, INK, legend_below, look, plain_numbers
 from deeplin.figures.users_search import AGREEMENT, CLOSE, DATA_SETS, LIGHT, gaps, rate_beside
@@ -207,9 +206,11 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     legend_below(ax)
 
 
-RATE_PAIRS = cells("rate-pairs", RatePairs, run_pairs, runs="pairs", data_seed="data_seeds")
+RATE_PAIRS = grid_experiment(
+    "rate-pairs", RatePairs, run_pairs, {"data_seed": "data_seeds"}, runs="pairs"
+)
 AXES = {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"}
-RATE_SPREADS = cells("rate-spreads", RateSpreads, run_spread, **AXES)
+RATE_SPREADS = grid_experiment("rate-spreads", RateSpreads, run_spread, AXES)
 X_LAYERS = Figure(
     "X-layers",
     "Beyond the papers: layer-wise learning rates, of which only the geometric mean decides",

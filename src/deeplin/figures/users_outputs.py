@@ -8,9 +8,8 @@ from functools import cache
 import numpy as np
 from matplotlib.axes import Axes
 
-from deeplin.figures.cells import cells
 from deeplin.figures.claims import Claim, parts
-from deeplin.figures.figure import Figure, Panel, Study, Table
+from deeplin.figures.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.figures.style import INK, legend_below, look
 from deeplin.figures.users_search import AGREEMENT, other_minimizers, rate_beside
 from deeplin.networks import Network
@@ -131,7 +130,7 @@ def plot(config: Outputs, table: Table, ax: Axes) -> None:
     legend_below(ax)
 
 
-OUTPUTS = cells("outputs", Outputs, run_cell, outputs="outputs")
+OUTPUTS = grid_experiment("outputs", Outputs, run_cell, {"outputs": "outputs"})
 X_OUTPUTS = Figure(
     "X-outputs",
     "Beyond the papers: the critical learning rate for 1 to 10 outputs on a real table",

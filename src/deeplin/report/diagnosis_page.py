@@ -6,7 +6,6 @@ Apart from its text, which need not wait for the figures of the papers and their
 from __future__ import annotations
 
 import io
-from typing import Any
 
 import jinja2
 import matplotlib as mpl
@@ -15,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
 from deeplin.figures import style
-from deeplin.report.diagnosis import details, tables
+from deeplin.report.text import details, tables
 from deeplin.training.advice import Optimizer
 from deeplin.training.diagnosis import Diagnosis
 
@@ -45,23 +44,17 @@ th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #88
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     """Two panels: the spectrum of Σ̂, and the critical learning rate against depth."""
-    look: Any = dict(style.RC)
-    with mpl.rc_context(look):
+    with mpl.rc_context(style.RC):
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         left, right = figure.subplots(1, 2)
-        draw_spectrum(diagnosis, left)
-        draw_rates(diagnosis, right)
+        values = diagnosis.eigenvalues
+        left.semilogy(range(1, len(values) + 1), values, marker="o", color=style.COLOURS[0])
+        left.set(title="Spectrum of Σ̂", xlabel="index", ylabel="eigenvalue")
+        _draw_rates(diagnosis, right)
     return figure
 
 
-def draw_spectrum(diagnosis: Diagnosis, ax: Axes) -> None:
-    """Eigenvalues of Σ̂, largest first."""
-    values = diagnosis.eigenvalues
-    ax.semilogy(range(1, len(values) + 1), values, marker="o", color=style.COLOURS[0])
-    ax.set(title="Spectrum of Σ̂", xlabel="index", ylabel="eigenvalue")
-
-
-def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
+def _draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
     """The critical learning rate and the one to use, against depth; the bracket of FM-T2."""
     table = diagnosis.depths.sort_values("depth")
     depth = table["depth"]
@@ -81,8 +74,8 @@ def draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
 def as_page(diagnosis: Diagnosis, title: str) -> str:
     """One HTML page without any outside resource."""
     picture = io.StringIO()
-    look: Any = {**style.RC, "svg.hashsalt": title}  # the same diagnosis gives the same page
-    with mpl.rc_context(look):
+    # the same diagnosis gives the same page
+    with mpl.rc_context({**style.RC, "svg.hashsalt": title}):
         draw_diagnosis(diagnosis).savefig(picture, format="svg", metadata={"Date": None})
     drawn = picture.getvalue()
     texts = {

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from deeplin.figures import FIGURES, bo_terms
-from deeplin.figures.cells import cells
+from deeplin.figures.figure import grid_experiment
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,10 @@ def run_cell(config, kind, depth, draw):
 
 
 GRID = {"kind": ("a", "b"), "depth": "depths", "draw": "draws"}
-EXPERIMENT = cells("cells", Config, run_cell, runs="rates", steps="steps", bucket="depth", **GRID)
-PLAIN = cells("plain", Config, lambda config: [{"value": 1}])
+EXPERIMENT = grid_experiment(
+    "cells", Config, run_cell, GRID, runs="rates", steps="steps", bucket="depth"
+)
+PLAIN = grid_experiment("plain", Config, lambda config: [{"value": 1}], {})
 
 
 def test_every_combination_is_a_unit_and_its_coordinates_are_columns():
