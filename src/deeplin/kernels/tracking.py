@@ -242,12 +242,8 @@ def _remember_second(places, space, number, shared):
     _keep(number, at.GAP, seen, value - below - slack)
     _keep(number, at.DRIFT, seen, drift)
     _keep(number, at.SINCE, seen, none)
-    second, aside, last, before = (
-        space[at.SECOND],
-        space[at.ASIDE],
-        places[0, at.SECOND],
-        places[1, at.SECOND],
-    )
+    second, aside = space[at.SECOND], space[at.ASIDE]
+    last, before = places[0, at.SECOND], places[1, at.SECOND]
     for n in range(len(second)):
         p = load(last, n)
         entry = choose_less(half, older, load(aside, n), load(second, n))
