@@ -18,8 +18,7 @@ from deeplin.theory import balanced_sharpness, minimal_sharpness
 from deeplin.theory.small_initialization import initialization_scale
 from deeplin.training import diagnosis_words as words
 from deeplin.training.advice import Advice, Optimizer, advise
-from deeplin.training.explained import r_squared
-from deeplin.training.overfitting import Overfitting, estimate_overfitting
+from deeplin.training.overfitting import Overfitting, estimate_overfitting, r_squared
 from deeplin.training.recipe import default_width
 
 if TYPE_CHECKING:
