@@ -67,8 +67,9 @@ class Certificate(pd.DataFrame):
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as JSON values; numbers that are not finite become None."""
-        rows = self.table.to_dict("records")
-        return [{str(name): _plain(entry) for name, entry in row.items()} for row in rows]
+        table = self.table.astype(object)
+        finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
+        return table.where(finite, None).to_dict("records")  # pyright: ignore[reportReturnType]
 
     def __repr__(self) -> str:
         runs = len(set(self.table["run"]))
@@ -249,10 +250,3 @@ def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
     for name in NUMBERS:
         columns[name] = np.where(codes == CODES[NOT_APPLICABLE], np.nan, columns[name])
     return pd.DataFrame({name: columns[name] for name in (*TEXT, *NUMBERS)})
-
-
-def _plain(entry: Any) -> Any:
-    """A table entry as a JSON value."""
-    if isinstance(entry, float):
-        return entry if np.isfinite(entry) else None
-    return entry.item() if isinstance(entry, np.generic) else entry
