@@ -10,6 +10,8 @@ from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Population, Problem
+from deeplin.theory.benign_overfitting.effective_ranks import effective_index as effective_index
+from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks as effective_ranks
 from deeplin.theory.benign_overfitting.effective_ranks import flat_tail, spike
 
 
