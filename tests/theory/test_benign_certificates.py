@@ -100,6 +100,15 @@ def test_two_hundred_random_problems_certify():
     assert verdicts == {"holds"}
 
 
+def test_inputs_of_zeros_have_no_largest_eigenvalue_to_bound():
+    problem = dl.Problem.from_data(np.zeros((3, 5)), np.ones(3))
+    network = dl.Network([np.ones((2, 5)), np.ones((1, 2))])
+    population = Population(np.ones((5, 1)), np.ones(5))
+    table = certify(problem, network, only=["BO-L4.3", "BO-L5.7"], population=population)
+    assert set(table["verdict"]) == {"not applicable"}
+    assert table["hypotheses"].str.contains("Pass nonzero inputs").all()
+
+
 def test_without_a_population_its_statements_do_not_apply(cells, flows):
     table = certify(cells[0].problem, flows.as_run(0), only=IDS).set_index("id")
     for id in ("BO-risk", "BO-T3.1", "BO-L4.2", "BO-L4.3", "BO-D2.1", "BO-C3.4", "BO-disc"):

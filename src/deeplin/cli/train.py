@@ -103,7 +103,7 @@ def _train(
 
     from deeplin.sharpness import sharpness
     from deeplin.training.diagnosis_words import conditioning
-    from deeplin.training.explained import r_squared, r_squared_left_out
+    from deeplin.training.overfitting import r_squared, r_squared_left_out
     from deeplin.training.prediction import judge, predict
     from deeplin.training.recipe import descend, starting_network
 

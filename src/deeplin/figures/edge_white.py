@@ -16,7 +16,7 @@ from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.sharpness import sharpness
 from deeplin.theory import balanced_mode
-from deeplin.theory.minimizers.balanced import balanced_factors
+from deeplin.theory.minimizers import balanced_factors
 
 SIZE = 2.0
 """Target of the white problem."""

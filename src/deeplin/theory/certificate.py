@@ -23,6 +23,7 @@ TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
 VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
 """From the mildest to the worst: a statement with several claims gets the worst of theirs."""
+CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 
 
 class Certificate(pd.DataFrame):
@@ -66,8 +67,9 @@ class Certificate(pd.DataFrame):
 
     def records(self) -> list[dict[str, Any]]:
         """The rows as JSON values; numbers that are not finite become None."""
-        rows = self.table.to_dict("records")
-        return [{str(name): _plain(entry) for name, entry in row.items()} for row in rows]
+        table = self.table.astype(object)
+        finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
+        return table.where(finite, None).to_dict("records")  # pyright: ignore[reportReturnType]
 
     def __repr__(self) -> str:
         runs = len(set(self.table["run"]))
@@ -118,7 +120,9 @@ def certify(
             claims = _assess(statement, context, tolerance)
             claims = [_within_range(claim) for claim in claims] if overflows else claims
             chosen = claims if parts else [_tightest_claim(claims)]
-            names = {"id": statement.id, "title": statement.title, "kind": statement.kind}
+            names = {
+                n: _texts(getattr(statement, n), context.batch) for n in ("id", "title", "kind")
+            }
             rows += [names | claim for claim in chosen]
     return Certificate(_table(rows, context.batch))
 
@@ -138,12 +142,12 @@ def _selected(only: Iterable[str] | str | None) -> list[Statement]:
 def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
     """The judged claims of one statement: each column with one entry for each run."""
     try:
-        checks = statement.assess(context)
+        checks = statement.checks(context)
     except (NotApplicable, InputError) as reason:
-        nothing = dict.fromkeys([*NUMBERS, "relative"], np.full(context.batch, np.nan))
-        silent = np.full(context.batch, VERDICTS.index(NOT_APPLICABLE))
-        return [nothing | {"verdict": silent, "part": "", "hypotheses": str(reason)}]
-    checks = checks if isinstance(checks, list) else [checks]
+        batch = context.batch
+        nothing = dict.fromkeys([*NUMBERS, "relative"], np.full(batch, np.nan))
+        texts = {"part": _texts("", batch), "hypotheses": _texts(str(reason), batch)}
+        return [nothing | texts | {"verdict": np.full(batch, CODES[NOT_APPLICABLE])}]
     return [_judge(statement, check, context, tolerance) for check in checks]
 
 
@@ -153,7 +157,7 @@ def _judge(
     """Compare the smallest margin of one claim in each run with the tolerance there."""
     claim = _tightest(check, context, tolerance)
     applies = claim.pop("applies")
-    unmet = _unmet(check, applies, context.batch)
+    unmet = _texts(_unmet(check, applies, context.batch), context.batch)
     if check.granted:
         holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
     elif check.measured:
@@ -163,20 +167,21 @@ def _judge(
     else:
         holds = claim["margin"] >= -claim["tolerance"]
         good, failed = HOLDS, UNMET if statement.kind == "assumption" else VIOLATED
-    verdict = np.where(holds, VERDICTS.index(good), VERDICTS.index(failed))
-    verdict = np.where([text != "" for text in unmet], VERDICTS.index(UNMET), verdict)
-    verdict = np.where(applies, verdict, VERDICTS.index(NOT_APPLICABLE))
-    return claim | {"verdict": verdict, "part": check.part, "hypotheses": unmet}
+    verdict = np.where(holds, CODES[good], CODES[failed])
+    verdict = np.where(unmet != "", CODES[UNMET], verdict)
+    verdict = np.where(applies, verdict, CODES[NOT_APPLICABLE])
+    part = _texts(check.part, context.batch)
+    return claim | {"verdict": verdict, "part": part, "hypotheses": unmet}
 
 
 def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
     """Numbers that were lost because others left the range of float64 judge nothing."""
     lost = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
-    lost &= claim["verdict"] != VERDICTS.index(NOT_APPLICABLE)
-    texts = _column(claim["hypotheses"], [claim])
+    lost &= claim["verdict"] != CODES[NOT_APPLICABLE]
+    reason = "its numbers leave the range of float64"
     return claim | {
-        "verdict": np.where(lost, VERDICTS.index(NOT_APPLICABLE), claim["verdict"]),
-        "hypotheses": np.where(lost, "its numbers leave the range of float64", texts),
+        "verdict": np.where(lost, CODES[NOT_APPLICABLE], claim["verdict"]),
+        "hypotheses": np.where(lost, reason, claim["hypotheses"]),
     }
 
 
@@ -195,21 +200,16 @@ def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
     """For each run the worst verdict among the claims, and among those the smallest margin."""
     if len(claims) == 1:
         return claims[0]
-    columns = {
-        name: np.stack([_column(claim[name], claims) for claim in claims]) for name in claims[0]
-    }
+    columns = {name: np.stack([claim[name] for claim in claims]) for name in claims[0]}
     order = np.lexsort((columns["relative"], -columns["verdict"]), axis=0)[0]
     return {name: column[order, np.arange(len(order))] for name, column in columns.items()}
 
 
-def _column(entries: Any, claims: list[dict[str, Any]]) -> np.ndarray:
-    """A column of a claim: texts as objects, one for each run."""
-    runs = len(claims[0]["verdict"])
-    if isinstance(entries, (str, list)):
-        texts = np.empty(runs, dtype=object)
-        texts[:] = entries
-        return texts
-    return entries
+def _texts(entries: str | list[str], batch: int) -> np.ndarray:
+    """A column of texts, one for each run."""
+    texts = np.empty(batch, dtype=object)
+    texts[:] = entries
+    return texts
 
 
 def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
@@ -242,18 +242,11 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
 
 def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
     """All claims below each other, one row for each run."""
-    columns = {name: np.concatenate([_column(row[name], rows) for row in rows]) for name in rows[0]}
+    columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     codes = columns["verdict"]
     columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]
     columns["holds"] = np.array([None, None, True, None, False], dtype=object)[codes]
     columns["run"] = np.tile(np.arange(batch), len(rows))
     for name in NUMBERS:
-        columns[name] = np.where(codes == VERDICTS.index(NOT_APPLICABLE), np.nan, columns[name])
+        columns[name] = np.where(codes == CODES[NOT_APPLICABLE], np.nan, columns[name])
     return pd.DataFrame({name: columns[name] for name in (*TEXT, *NUMBERS)})
-
-
-def _plain(entry: Any) -> Any:
-    """A table entry as a JSON value."""
-    if isinstance(entry, float):
-        return entry if np.isfinite(entry) else None
-    return entry.item() if isinstance(entry, np.generic) else entry

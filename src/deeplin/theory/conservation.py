@@ -12,8 +12,6 @@ from deeplin.theory.registry import Check, statement
 @statement(
     "FM-L1",
     title="conserved differences of neighbouring layers",
-    kind="lemma",
-    reference="FM, Lemma 1",
     formula=r"\tfrac{d}{dt}\big(W_{k+1}^\top W_{k+1} - W_k W_k^\top\big) = 0",
 )
 def conservation(context: Context) -> list[Check]:
@@ -29,28 +27,14 @@ def conservation(context: Context) -> list[Check]:
     squares = context.layer_norms**2
     scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
     drift = np.stack([np.linalg.norm(level, axis=(-1, -2)) for level in change], axis=-1)
-    checks = [
-        Check(
-            drift,
-            0.0,
-            "along the flow",
-            scale=scale,
-            slack=context.flow_tolerance,
-            hypotheses={"gradient flow": context.flow},
-        )
-    ]
-    if context.consecutive.any():
-        checks.append(
-            Check(
-                _discrete_error(context, change),
-                0.0,
-                "between descent steps",
-                scale=scale,
-                where=context.consecutive[..., None],
-                hypotheses=context.stays_finite(),
-            )
-        )
-    return checks
+    flow, slack = {"gradient flow": context.flow}, context.flow_tolerance
+    along = Check(drift, 0.0, "along the flow", scale=scale, slack=slack, hypotheses=flow)
+    if not context.consecutive.any():
+        return [along]
+    error, where = _discrete_error(context, change), context.consecutive[..., None]
+    finite = context.stays_finite()
+    steps = Check(error, 0.0, "between descent steps", scale=scale, where=where, hypotheses=finite)
+    return [along, steps]
 
 
 def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:

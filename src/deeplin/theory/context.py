@@ -18,7 +18,7 @@ from deeplin.networks import Network, check_fits, products
 from deeplin.problems import Problem
 from deeplin.sharpness import Sharpness, sharpness
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
-from deeplin.theory.registry import NotApplicable
+from deeplin.theory.registry import Check, NotApplicable
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 from deeplin.theory.run_view import RunView
 
@@ -50,10 +50,15 @@ class Context(RunView):
         if self.problem.rank == 0 or self.problem.optimum_norm == 0:
             raise NotApplicable("for w* ≠ 0; the least-squares solution is zero")
 
-    @cached_property
+    @property
+    def flow_slack(self) -> float:
+        """The relative error of equalities along an integrated flow, else 0."""
+        return self.flow_tolerance if self.is_flow else 0.0
+
+    @property
     def gap_error(self) -> float:
         """How well a gap along an integrated flow is known: relative errors in Θ, squared."""
-        return self.flow_tolerance**2 * self.problem.zero_gap if self.is_flow else 0.0
+        return self.flow_slack**2 * self.problem.zero_gap
 
     # --- along the run -----------------------------------------------------------------------
 
@@ -194,3 +199,8 @@ class Context(RunView):
     def minimizer_hypotheses(self) -> dict[str, Any]:
         """The hypothesis of statements about minimisers."""
         return {"the run ended in a minimiser": self.bounded & (self.slack <= NEAR)}
+
+    def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
+        """left ≤ right where the run ended, up to what is missing there to a minimiser."""
+        met = self.minimizer_hypotheses()
+        return Check(left, right, part, slack=4 * self.slack, hypotheses=met)

@@ -23,25 +23,14 @@ class Erratum(NamedTuple):
     """In short; the paragraphs quote it in full."""
     finding: str
     """In one or two sentences."""
-    paragraphs: tuple[tuple[str, str], ...]
+    paragraphs: list[list[str]]
     """Label and text of each paragraph of the page."""
-    tests: tuple[str, ...]
+    tests: list[str]
 
 
 _SOURCE = tomllib.loads(files("deeplin.theory").joinpath("errata.toml").read_text(encoding="utf-8"))
 
-ERRATA = tuple(
-    Erratum(
-        entry["id"],
-        entry["title"],
-        entry["where"],
-        entry["printed"],
-        entry["finding"],
-        tuple((label, text) for label, text in entry["paragraphs"]),
-        tuple(entry["tests"]),
-    )
-    for entry in _SOURCE["errata"]
-)
+ERRATA = tuple(Erratum(**entry) for entry in _SOURCE["errata"])
 
 
 def page() -> str:

@@ -21,6 +21,7 @@ _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)
     kind="identity",
     reference="FM, eq. (5) and (6)",
     formula=r"\nabla_k R = (W_{k+1}^\top\cdots W_L^\top p)(W_{k-1}\cdots W_1 g)^\top",
+    hypotheses=Context.stays_finite,
 )
 def gradients(context: Context) -> Check:
     """The closed form against automatic differentiation, at the start and at the end."""
@@ -32,16 +33,15 @@ def gradients(context: Context) -> Check:
             errors.append(np.linalg.norm(np.asarray(layer) - closed, axis=(-1, -2)))
             sizes.append(context.gradient_scale[record, :, k])
     error, size = (np.stack(list(parts), axis=-1)[None] for parts in (errors, sizes))
-    return Check(error, 0.0, scale=size, hypotheses=context.stays_finite())
+    return Check(error, 0.0, scale=size)
 
 
 @statement(
     "FM-L8",
     title="gap as a distance, gradient between multiples of it",
-    kind="lemma",
-    reference="FM, Lemma 8",
     formula=r"R - R_{\min} = \tfrac1n\|X(w^*-w)\|^2,\quad"
     r"4\lambda(R-R_{\min}) \le \|\nabla R^1(w)\|^2 \le 4\Lambda(R-R_{\min})",
+    hypotheses=Context.stays_finite,
 )
 def gap_and_gradient(context: Context) -> list[Check]:
     """The risk expanded in the moments against R_min plus the distance; then both bounds."""
@@ -49,19 +49,12 @@ def gap_and_gradient(context: Context) -> list[Check]:
     cross = problem.cross_moment.reshape(problem.dimension, -1)
     square = np.sum(product * (problem.covariance @ product), axis=(-1, -2))
     risk = problem.target_moment - 2 * np.sum(cross * product, axis=(-1, -2)) + square
-    finite = context.stays_finite()
+    expected, scale = problem.minimal_risk + context.gap, problem.target_moment + square
     low, high = 4 * problem.smallest_eigenvalue, 4 * problem.largest_eigenvalue
     return [
-        Check(
-            risk,
-            problem.minimal_risk + context.gap,
-            "R − R_min",
-            equality=True,
-            scale=problem.target_moment + square,
-            hypotheses=finite,
-        ),
-        Check(low * context.gap, context.slope_squares, "lower bound", hypotheses=finite),
-        Check(context.slope_squares, high * context.gap, "upper bound", hypotheses=finite),
+        Check(risk, expected, "R − R_min", equality=True, scale=scale),
+        Check(low * context.gap, context.slope_squares, "lower bound"),
+        Check(context.slope_squares, high * context.gap, "upper bound"),
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
     from deeplin.theory.context import Context
 
-KINDS = (
-    "identity",
-    "definition",
-    "assumption",
-    "lemma",
-    "proposition",
-    "theorem",
-    "corollary",
-    "observation",
-    "exact result",
-    "erratum",
-)
+    Hypotheses = Callable[[Any], Mapping[str, ArrayLike]]
+
+LETTERS = {
+    "D": "definition",
+    "A": "assumption",
+    "L": "lemma",
+    "P": "proposition",
+    "T": "theorem",
+    "C": "corollary",
+}
+"""What the letters of the papers' ids stand for: BO-L4.5 is BO, Lemma 4.5."""
+KINDS = (*LETTERS.values(), "identity", "observation", "exact result", "erratum")
 
 MODULES = (
     "gradients",
@@ -57,8 +57,8 @@ class NotApplicable(Exception):
 class Check:
     """One comparison, left ≤ right, measured along a batch of runs.
 
-    Arrays have the axes (records, batch, …), where each may be 1; further axes, such as layers,
-    are searched for the smallest margin too.
+    Arrays have the axes (records, batch, …), where each may be 1, or the axis (batch,) alone;
+    further axes, such as layers, are searched for the smallest margin too.
     """
 
     left: ArrayLike
@@ -68,7 +68,7 @@ class Check:
     equality: bool = False
     """The claim is left = right."""
     hypotheses: Mapping[str, ArrayLike] = field(default_factory=dict)
-    """Name of each hypothesis → whether it is met, for each run."""
+    """Name of each hypothesis → whether it is met, for each run; beside those of the statement."""
     where: ArrayLike = True
     """Where the claim applies (for example t ≥ 1)."""
     scale: ArrayLike | None = None
@@ -100,14 +100,34 @@ class Statement:
     kind: str
     reference: str
     formula: str
-    assess: Callable[[Context], Check | list[Check]]
+    assess: Callable[[Any], Check | list[Check]]
+    hypotheses: Hypotheses | None = None
+    """What all its claims assume."""
+
+    def checks(self, context: Context) -> list[Check]:
+        """Its claims about a run, each with all that it assumes."""
+        shared = {} if self.hypotheses is None else self.hypotheses(context)
+        found = self.assess(context)
+        found = found if isinstance(found, list) else [found]
+        return [replace(check, hypotheses={**shared, **check.hypotheses}) for check in found]
 
 
 _STATEMENTS: dict[str, Statement] = {}
 
 
-def statement(id: str, *, title: str, kind: str, reference: str, formula: str):
+def statement(
+    id: str,
+    *,
+    title: str,
+    formula: str,
+    kind: str | None = None,
+    reference: str | None = None,
+    hypotheses: Hypotheses | None = None,
+):
     """Register the decorated function as the evaluation of statement `id`.
+
+    Kind and reference are those that the id names, if none are given: X-2 is an exact result,
+    BO-L4.5 a lemma, with the reference "BO, Lemma 4.5".
 
     ```python
     from deeplin.theory.registry import Check, statement
@@ -117,16 +137,27 @@ def statement(id: str, *, title: str, kind: str, reference: str, formula: str):
         return Check(0.0, 1.0)
     ```
     """
+    named, place = _named(id)
+    kind, reference = kind or named, reference or place
     if kind not in KINDS:
         raise ValueError(f"kind is {kind!r}; pass one of {', '.join(KINDS)}.")
 
     def register(assess):
         if id in _STATEMENTS:
             raise ValueError(f"statement {id} is registered twice.")
-        _STATEMENTS[id] = Statement(id, title, kind, reference, formula, assess)
+        _STATEMENTS[id] = Statement(id, title, kind, reference, formula, assess, hypotheses)
         return assess
 
     return register
+
+
+def _named(id: str) -> tuple[str, str]:
+    """Kind and reference of a statement that is called as in its paper."""
+    paper, _, label = id.partition("-")
+    if paper == "X":
+        return "exact result", f"exact results, {id}"
+    kind = LETTERS.get(label[:1], "")
+    return kind, f"{paper}, {kind.title()} {label[1:]}"
 
 
 @cache

@@ -81,24 +81,28 @@ def _met(checks: list[Check], batch: int) -> np.ndarray:
     return np.all([np.broadcast_to(part, (1, batch))[0] for part in parts], axis=0)
 
 
-def _hypotheses(context: Context, *, second: bool = False) -> dict[str, Any]:
-    met: dict[str, Any] = {
-        "gradient flow": context.flow,
-        "FM-A1": _met(first_assumption(context), context.batch),
-    }
-    if second:
-        met["FM-A2"] = _met(second_assumption(context), context.batch)
-        met |= context.minimizer_hypotheses()
-        optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
-        apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
-        met["t large enough: ‖w − w*‖ ≤ ‖w*‖/8"] = apart <= context.problem.optimum_norm / 8
-    return met
+def _first(context: Context) -> dict[str, Any]:
+    """The hypotheses of FM-T3."""
+    met = _met(first_assumption(context), context.batch)
+    return {"gradient flow": context.flow, "FM-A1": met}
+
+
+def _second(context: Context) -> dict[str, Any]:
+    """The hypotheses of the corollaries about where the flow ends."""
+    problem, met = context.problem, _met(second_assumption(context), context.batch)
+    optimum = problem.optimum.reshape(problem.dimension, -1)
+    apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
+    near = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": apart <= problem.optimum_norm / 8}
+    return _first(context) | {"FM-A2": met} | context.minimizer_hypotheses() | near
+
+
+def _flow(context: Context) -> dict[str, Any]:
+    return {"gradient flow": context.flow}
 
 
 @statement(
     "FM-A1",
     title="assumption on the start: risk at most that of the zero map, gradient not zero",
-    kind="assumption",
     reference="FM, Assumption (A1)",
     formula=r"R(W(0)) \le R_0,\quad \nabla R(W(0)) \ne 0",
 )
@@ -109,7 +113,7 @@ def first_assumption(context: Context) -> list[Check]:
     gradient = np.sqrt(np.sum(context.gradient_squares[0], axis=-1))
     return [
         Check(context.gap[:1], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
-        Check(np.finfo(float).tiny, gradient[None], "∇R(W(0)) ≠ 0"),
+        Check(np.finfo(float).tiny, gradient, "∇R(W(0)) ≠ 0"),
     ]
 
 
@@ -123,16 +127,15 @@ def first_assumption(context: Context) -> list[Check]:
 )
 def scale_of_initialization(context: Context) -> Check:
     """ε of each run."""
-    return value(_epsilon(context)[None])
+    return value(_epsilon(context))
 
 
 @statement(
     "FM-L2",
     title="layers are nearly rank one, of equal norm, and aligned",
-    kind="lemma",
-    reference="FM, Lemma 2",
     formula=r"\|W_k\|_F^2-\|W_k\|_2^2 \le \varepsilon,\ |\sigma_k^2-\sigma_j^2| \le \varepsilon,"
     r"\  \langle v_{k+1},u_k\rangle^2 \ge 1-\varepsilon/\sigma_{k+1}^2",
+    hypotheses=_flow,
 )
 def layer_structure(context: Context) -> list[Check]:
     """All three, at every record."""
@@ -140,17 +143,15 @@ def layer_structure(context: Context) -> list[Check]:
     epsilon = _epsilon(context)[None, :, None]
     squares = context.singular_values**2
     spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
-    flow = {"gradient flow": context.flow}
     later = squares[..., 1:]
     with np.errstate(divide="ignore"):
         bound = 1 - epsilon / later
     pairs = pairwise(context.extremes)
-    aligned = [np.sum(above.right * below.left, axis=-1) ** 2 for below, above in pairs]
-    aligned = np.stack(aligned, axis=-1)
+    aligned = np.stack([np.sum(up.right * down.left, axis=-1) ** 2 for down, up in pairs], axis=-1)
     return [
-        Check(context.layer_norms**2 - squares, epsilon, "(a) rank one", hypotheses=flow),
-        Check(spread, epsilon, "(b) equal norms", hypotheses=flow),
-        Check(bound, aligned, "(c) aligned", where=later > 0, scale=1.0, hypotheses=flow),
+        Check(context.layer_norms**2 - squares, epsilon, "(a) rank one"),
+        Check(spread, epsilon, "(b) equal norms"),
+        Check(bound, aligned, "(c) aligned", where=later > 0, scale=1.0),
     ]
 
 
@@ -174,7 +175,6 @@ def _constant(context: Context, early: int) -> np.ndarray:
 @statement(
     "FM-T3",
     title="Polyak-Łojasiewicz condition with the constant of the proof",
-    kind="theorem",
     reference="FM, Theorem 3 and Appendix B.4",
     formula=r"\sum_k\|\nabla_k R\|_F^2 \ge \mu(R-R_{\min})\ (t\ge1),\quad"
     r"\|W_L\cdots W_2\| \ge (\sigma_1-\sqrt{2\varepsilon}L)^{L-1}",
@@ -187,29 +187,17 @@ def lojasiewicz(context: Context) -> list[Check]:
     floor = np.sqrt(2 * _epsilon(context)) * context.depth
     beyond = context.singular_values[..., 0] - floor
     upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
+    bound, least = _constant(context, early) * context.gap, np.maximum(beyond, 0)
+    product, flow = least ** (context.depth - 1), {"gradient flow": context.flow}
     return [
-        Check(
-            _constant(context, early) * context.gap,
-            squares,
-            "Polyak-Łojasiewicz",
-            where=late,
-            hypotheses=_hypotheses(context),
-        ),
-        Check(
-            np.maximum(beyond, 0) ** (context.depth - 1),
-            upper_layers,
-            "‖W_L…W_2‖",
-            where=beyond > 0,
-            hypotheses={"gradient flow": context.flow},
-        ),
+        Check(bound, squares, "Polyak-Łojasiewicz", where=late, hypotheses=_first(context)),
+        Check(product, upper_layers, "‖W_L…W_2‖", where=beyond > 0, hypotheses=flow),
     ]
 
 
 @statement(
     "FM-L7",
     title="exponential convergence and finite path under the Polyak-Łojasiewicz condition",
-    kind="lemma",
-    reference="FM, Lemma 7",
     formula=r"R(t)-R_{\min} \le (R(t_0)-R_{\min})e^{-\mu(t-t_0)},\quad"
     r"\int_{t_0}^\infty\|\nabla R\|\,dt\le2\sqrt{(R(t_0)-R_{\min})/\mu}",
 )
@@ -217,16 +205,15 @@ def exponential_convergence(context: Context) -> list[Check]:
     """From the first record with t ≥ 1, with the constant of FM-T3; the path by its chords."""
     early = _early(context)
     elapsed = np.maximum(context.moments - context.moments[early], 0)[:, None]
-    mu, hypotheses = _constant(context, early), _hypotheses(context)
+    mu, met = _constant(context, early), _first(context)
     bound = context.gap[early] * np.exp(-mu * elapsed)
     later = (elapsed > 0) & context.moving
     slack = context.gap_error / np.maximum(context.gap, bound)
-    length = _chords(context, early)
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = 2 * np.sqrt(context.gap[early] / mu)
     return [
-        Check(context.gap, bound, "rate", where=later, slack=slack, hypotheses=hypotheses),
-        Check(length[None], whole[None], "path length", hypotheses=hypotheses),
+        Check(context.gap, bound, "rate", where=later, slack=slack, hypotheses=met),
+        Check(_chords(context, early), whole, "path length", hypotheses=met),
     ]
 
 
@@ -239,7 +226,6 @@ def _chords(context: Context, early: int) -> np.ndarray:
 @statement(
     "FM-A2",
     title="assumption of a small enough start",
-    kind="assumption",
     reference="FM, Assumption (A2)",
     formula=r"\hat\Sigma \succ 0,\ \varepsilon\le1,\ \|w^*\|\ge1,\ 32L\sqrt\varepsilon\le1",
 )
@@ -247,7 +233,7 @@ def second_assumption(context: Context) -> list[Check]:
     """All four parts."""
     context.require_perceptron()
     context.require_vector()
-    epsilon = _epsilon(context)[None]
+    epsilon = _epsilon(context)
     return [
         Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
         Check(epsilon, 1.0, "ε ≤ 1"),
@@ -259,37 +245,34 @@ def second_assumption(context: Context) -> list[Check]:
 @statement(
     "FM-C1",
     title="norms of the layers after training",
-    kind="corollary",
-    reference="FM, Corollary 1",
     formula=r"(\|w^*\|/2)^{1/L} \le \sigma_k \le (2\|w^*\|)^{1/L}",
+    hypotheses=_second,
 )
 def layer_norms(context: Context) -> list[Check]:
     """Both bounds at the end of the run."""
-    hypotheses = _hypotheses(context, second=True)
     size, power = context.problem.optimum_norm, 1 / context.depth
     sigma = context.singular_values[-1:]
     return [
-        Check((size / 2) ** power, sigma, "lower", hypotheses=hypotheses),
-        Check(sigma, (2 * size) ** power, "upper", hypotheses=hypotheses),
+        Check((size / 2) ** power, sigma, "lower"),
+        Check(sigma, (2 * size) ** power, "upper"),
     ]
 
 
 @statement(
     "FM-C2",
     title="the flow from a small start ends in a flat minimum",
-    kind="corollary",
     reference="FM, Corollary 2 and its proof",
     formula=r"1 \le S/S_{\min} \le 4\Lambda/\lambda,\quad S \le 8L\Lambda\|w^*\|^{2-2/L}",
+    hypotheses=_second,
 )
 def flat_minimum(context: Context) -> list[Check]:
     """The ratio, with the exact S_min of X-2, and the bound on S itself."""
-    hypotheses = _hypotheses(context, second=True)
     problem, L = context.problem, context.depth
-    sharpness = context.final_sharpness[None]
+    sharpness = context.final_sharpness
     ratio = sharpness / context.minimal.exact
     bound = 8 * L * problem.largest_eigenvalue * problem.optimum_norm ** (2 - 2 / L)
     return [
-        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
-        Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ", hypotheses=hypotheses),
-        Check(sharpness, bound, "S", hypotheses=hypotheses),
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack),
+        Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ"),
+        Check(sharpness, bound, "S"),
     ]

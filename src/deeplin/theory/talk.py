@@ -32,6 +32,7 @@ _branch_gradients = jax.jit(jax.vmap(jax.grad(_residual_risk, argnums=1), in_axe
     kind="observation",
     reference="Talk, linear residual networks",
     formula=r"h_{k+1} = h_k + V_{k+1}h_k,\quad \nabla_{V_k}R(I+V) = \nabla_{W_k}R(W),\ W = I+V",
+    hypotheses=Context.stays_finite,
 )
 def residual_form(context: Context) -> Check:
     """Gradients with respect to V by automatic differentiation against those of W, at the end."""
@@ -43,12 +44,7 @@ def residual_form(context: Context) -> Check:
     for k, gradient in enumerate(measured):
         closed = context.backward[k + 1][-1] @ context.forward[k][-1].mT
         errors.append(np.linalg.norm(np.asarray(gradient) - closed, axis=(-1, -2)))
-    return Check(
-        np.stack(errors, axis=-1)[None],
-        0.0,
-        scale=context.gradient_scale[-1:],
-        hypotheses=context.stays_finite(),
-    )
+    return Check(np.stack(errors, axis=-1)[None], 0.0, scale=context.gradient_scale[-1:])
 
 
 def logistic_descent(
@@ -123,6 +119,7 @@ STEPS, POINTS = 4, 3
     reference="Talk, learning rate and sharpness",
     formula=r"R(W-\eta\nabla R)\le R(W)-\eta(1-\tfrac{\eta S}2)\|\nabla R\|^2,\quad"
     r"S=\max\text{ sharpness on the step}",
+    hypotheses=Context.stays_finite,
 )
 def descent_lemma(context: Context) -> Check:
     """At some steps of a descent recorded one step after another, where η < 2/S."""
@@ -135,13 +132,9 @@ def descent_lemma(context: Context) -> Check:
     squares = np.sum(context.gradient_squares[after - 1], axis=-1)
     promised = context.gap[after - 1] - rate * (1 - rate * largest / 2) * squares
     resolved = context.gap[after - 1] > RESOLVED**2 * context.problem.zero_gap
-    return Check(
-        context.gap[after],
-        promised,
-        where=context.consecutive[after] & (rate * largest < 2) & resolved,
-        scale=context.gap[after - 1] + rate * squares,
-        hypotheses=context.stays_finite(),
-    )
+    where = context.consecutive[after] & (rate * largest < 2) & resolved
+    scale = context.gap[after - 1] + rate * squares
+    return Check(context.gap[after], promised, where=where, scale=scale)
 
 
 def _sharpness_of_steps(context: Context, after: np.ndarray) -> np.ndarray:

@@ -199,7 +199,6 @@ def _mode_after(time: float, s: float, begin: float, L: int) -> float:
 @statement(
     "X-13",
     title="gradient flow of a balanced mode on white inputs",
-    kind="exact result",
     reference="exact results, X-13 (known results)",
     formula=r"\dot\sigma = 2L\sigma^{2-2/L}(s-\sigma)",
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-
 import numpy as np
 
 from deeplin.theory.benign_overfitting.interpolation import Interpolation
@@ -39,9 +37,8 @@ def _subspaces(context: Interpolation) -> list[np.ndarray]:
 @statement(
     "X-4",
     title="training lives in rank(X) + q directions of every hidden layer",
-    kind="exact result",
-    reference="exact results, X-4",
     formula=r"W_k(t)-W_k(0)=V_kV_k^\top(W_k(t)-W_k(0))V_{k-1}V_{k-1}^\top",
+    hypotheses=Interpolation.stays_finite,
 )
 def exact_reduction(context: Interpolation) -> Check:
     """For orthogonal middle layers, under descent, momentum and flow, at every record."""
@@ -57,20 +54,13 @@ def exact_reduction(context: Interpolation) -> Check:
         outside = change - upper @ block @ np.swapaxes(lower, -1, -2)
         left.append(np.linalg.norm(outside, axis=(-1, -2)))
         sizes.append(context.layer_norms[..., k] + context.layer_norms[:1, :, k])
-    return Check(
-        np.stack(left, axis=-1),
-        0.0,
-        scale=np.stack(sizes, axis=-1),
-        slack=context.flow_tolerance if context.is_flow else 0.0,
-        hypotheses=context.stays_finite(),
-    )
+    left, scale = (np.stack(parts, axis=-1) for parts in (left, sizes))
+    return Check(left, 0.0, scale=scale, slack=context.flow_slack)
 
 
 @statement(
     "X-5",
     title="width at which the initial state can be drawn without forming the network",
-    kind="exact result",
-    reference="exact results, X-5",
     formula=r"r=\min(m,\mathrm{rank}(X)+q)",
 )
 def reduced_width(context: Interpolation) -> Check:
@@ -83,10 +73,10 @@ def reduced_width(context: Interpolation) -> Check:
 @statement(
     "X-6",
     title="when the trained network is the minimum-norm interpolant",
-    kind="exact result",
     reference="exact results, X-6 (the correct form of BO-L4.5, first case)",
     formula=r"\|\Theta_\perp(t)\|\le\|V^\top W_1(0)(I-P_X)\|_F\,"
     r"\|W_2(t)^\top\cdots W_L(t)^\top\|_2",
+    hypotheses=Interpolation.stays_finite,
 )
 def minimum_norm_condition(context: Interpolation) -> Check:
     """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
@@ -94,10 +84,5 @@ def minimum_norm_condition(context: Interpolation) -> Check:
     outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
     reached = np.linalg.norm(outside @ _subspaces(context)[0], axis=(-1, -2))
     above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
-    return Check(
-        context.perpendicular_norm,
-        reached * above,
-        scale=reduce(np.multiply, np.moveaxis(context.layer_norms, -1, 0)),
-        slack=context.flow_tolerance if context.is_flow else 0.0,
-        hypotheses=context.stays_finite(),
-    )
+    scale = np.prod(context.layer_norms, axis=-1)
+    return Check(context.perpendicular_norm, reached * above, scale=scale, slack=context.flow_slack)

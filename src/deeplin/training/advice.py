@@ -22,7 +22,7 @@ from deeplin.theory import (
     stochastic_sharpness,
     stochastic_sharpness_bound,
 )
-from deeplin.theory.minimizers.balanced import balanced_factors, balanced_network
+from deeplin.theory.minimizers import balanced_factors, balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 
 REDUCTIONS = ("mean", "sum")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,8 +18,7 @@ from deeplin.theory import balanced_sharpness, minimal_sharpness
 from deeplin.theory.small_initialization import initialization_scale
 from deeplin.training import diagnosis_words as words
 from deeplin.training.advice import Advice, Optimizer, advise
-from deeplin.training.explained import r_squared
-from deeplin.training.overfitting import Overfitting, estimate_overfitting
+from deeplin.training.overfitting import Overfitting, estimate_overfitting, r_squared
 from deeplin.training.recipe import default_width
 
 if TYPE_CHECKING:
@@ -28,19 +27,6 @@ if TYPE_CHECKING:
 DEPTHS = (2, 3, 5, 10, 20, 40)
 DRAWS = 20
 """Random initialisations that must all meet FM-A2 at the scale that is reported."""
-
-
-class DepthRow(TypedDict):
-    """What the theory says about one depth."""
-
-    depth: int
-    lower: float
-    minimal_sharpness: float
-    upper: float
-    balanced_sharpness: float
-    critical_learning_rate: float
-    suggested_learning_rate: float
-    largest_scale: float | None
 
 
 @dataclass(frozen=True)
@@ -72,7 +58,7 @@ class Diagnosis:
     eigenvalues: np.ndarray = field(repr=False)
     optimum: dict[str, float | list[float]] = field(repr=False)
     """w* by the name of the input; for several targets a list of one number each."""
-    rows: tuple[DepthRow, ...] = field(repr=False)
+    rows: tuple[dict[str, Any], ...] = field(repr=False)
     """One for each depth, see `depths`."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
@@ -205,9 +191,13 @@ def _alone(
     }
 
 
-def _row(problem: Problem, advice: Advice, readout, width: int, seed: int, small: bool) -> DepthRow:
+def _row(
+    problem: Problem, advice: Advice, readout: Any, width: int, seed: int, small: bool
+) -> dict[str, Any]:
+    """What the theory says about one depth."""
     depth = advice.depth
     flattest = minimal_sharpness(problem, depth, readout)
+    scale = admissible_scale(problem.dimension, depth, width, seed) if small else None
     return {
         "depth": depth,
         "lower": flattest.lower,
@@ -216,9 +206,7 @@ def _row(problem: Problem, advice: Advice, readout, width: int, seed: int, small
         "balanced_sharpness": balanced_sharpness(problem, depth, readout),
         "critical_learning_rate": advice.critical_learning_rate,
         "suggested_learning_rate": advice.learning_rate,
-        "largest_scale": (
-            admissible_scale(problem.dimension, depth, width, seed) if small else None
-        ),
+        "largest_scale": scale,
     }
 
 

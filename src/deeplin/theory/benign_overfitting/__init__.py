@@ -10,11 +10,9 @@ from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Population, Problem
-from deeplin.theory.benign_overfitting.effective_ranks import (
-    effective_index,
-    effective_ranks,
-    spike,
-)
+from deeplin.theory.benign_overfitting.effective_ranks import effective_index as effective_index
+from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks as effective_ranks
+from deeplin.theory.benign_overfitting.effective_ranks import flat_tail, spike
 
 
 class RiskSplit(NamedTuple):
@@ -121,7 +119,7 @@ def interpolation_bound(
 
     `perpendicular` is ‖Θ_⊥‖ of the trained map. Infinite where no tail is flat enough (k = ∞).
     """
-    tail = _Tail.of(population, samples, b)
+    tail = flat_tail(population.spectrum, samples, b)
     norm = float(np.linalg.norm(population.optimum))
     return RiskBound(
         bias=tail.sum / tail.n * norm**2,
@@ -149,7 +147,7 @@ def random_start_bound(
     Ξ ≤ (cα²s_k/n)[qβ² + L²(α+1/L)⁴λ_1n²/s_k² · (λ_1‖Θ*‖² + q + α²β²s_0 q log(n/δ)/m)] as printed;
     `corrected` has (α+1/L)² in the place of (α+1/L)⁴ (errata E-19).
     """
-    tail = _Tail.of(population, samples, b)
+    tail = flat_tail(population.spectrum, samples, b)
     n, q, L, m = tail.n, population.outputs, whole_number("depth", depth), float(width)
     a, last = np.asarray(alpha, float), np.asarray(beta, float)
     largest, s_0 = float(population.spectrum[0]), float(np.sum(population.spectrum))
@@ -174,21 +172,3 @@ def spike_bound(population: Population, samples: int, *, delta: float = 0.1) -> 
     factor = q * math.log(q / positive_number("delta", delta))
     norm = float(np.linalg.norm(population.optimum))
     return (epsilon * d * norm**2 + k * factor) / n + n * factor / d
-
-
-class _Tail(NamedTuple):
-    """n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
-
-    n: int
-    k: float
-    sum: float
-    rank: float
-
-    @classmethod
-    def of(cls, population: Population, samples: int, b: float) -> _Tail:
-        n = whole_number("samples", samples)
-        k = effective_index(population.spectrum, n, b)
-        if math.isinf(k):
-            return cls(n, k, math.inf, math.nan)
-        ranks = effective_ranks(population.spectrum)
-        return cls(n, k, float(ranks.tail_sums[int(k)]), float(ranks.large[int(k)]))

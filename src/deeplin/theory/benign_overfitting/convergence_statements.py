@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from deeplin.theory.benign_overfitting.data_statements import with_constant
 from deeplin.theory.benign_overfitting.interpolation import Interpolation
 from deeplin.theory.registry import Check, NotApplicable, statement, value
 
@@ -17,7 +16,6 @@ from deeplin.theory.registry import Check, NotApplicable, statement, value
 @statement(
     "BO-D5.1",
     title="δ-good initialisation",
-    kind="definition",
     reference="BO, Definition 5.1, on measured singular values (errata E-6)",
     formula=r"\alpha/c<\sigma(W_1(0))<c\alpha,\;\beta/c<\sigma(W_L(0))<c\beta,\;"
     r"\mathcal L(0)<c(\|Y\|^2+\alpha^2\beta^2q\|X\|_F^2\log(n/\delta)/m)",
@@ -25,7 +23,7 @@ from deeplin.theory.registry import Check, NotApplicable, statement, value
 def good_start(context: Interpolation) -> Check:
     """The smallest c for which the initialisation is good."""
     spread = np.max(_spread(context), axis=0)
-    return with_constant(context, np.maximum(spread, _start_of_the_loss(context))[None], 1.0)
+    return context.with_constant(np.maximum(spread, _start_of_the_loss(context)), 1.0)
 
 
 def _spread(context: Interpolation) -> np.ndarray:
@@ -58,34 +56,29 @@ def _wide(context: Interpolation) -> dict[str, np.ndarray]:
 @statement(
     "BO-LB.1",
     title="singular values of the random layers",
-    kind="lemma",
     reference="BO, Lemma B.1, for entries of variance α²/m and β²/m (errata E-6)",
     formula=r"\alpha/2<\sigma_{\min}(W_1(0))\le\sigma_{\max}(W_1(0))<2\alpha,\;"
     r"\beta/2<\sigma_{\min}(W_L(0))\le\sigma_{\max}(W_L(0))<2\beta",
+    hypotheses=_wide,
 )
 def singular_values_at_start(context: Interpolation) -> list[Check]:
     """All four, as ratios of at most 2."""
     names = ("α/σ_min(W_1)", "σ_max(W_1)/α", "β/σ_min(W_L)", "σ_max(W_L)/β")
     nonzero = [scale > 0 for scale in context.scales for _ in range(2)]
-    rows = zip(names, _spread(context), nonzero, strict=True)
-    wide = _wide(context)
-    return [
-        Check(ratio[None], 2.0, name, hypotheses=wide, where=some[None])
-        for name, ratio, some in rows
-    ]
+    rows = zip(_spread(context), names, nonzero, strict=True)
+    return [Check(ratio, 2.0, name, where=some) for ratio, name, some in rows]
 
 
 @statement(
     "BO-LB.2",
     title="loss at the start",
-    kind="lemma",
-    reference="BO, Lemma B.2",
     formula=r"\mathcal L(0)<c(\|Y\|^2+\alpha^2\beta^2q\|X\|_F^2\log(n/\delta)/m)",
+    hypotheses=_wide,
 )
 def loss_at_start(context: Interpolation) -> Check:
     """The measured constant."""
     context.require_identity_middle()
-    return with_constant(context, _start_of_the_loss(context)[None], 1.0, hypotheses=_wide(context))
+    return context.with_constant(_start_of_the_loss(context), 1.0)
 
 
 def _good(context: Interpolation) -> dict[str, np.ndarray]:
@@ -103,28 +96,19 @@ def _decay_rate(context: Interpolation) -> np.ndarray:
 @statement(
     "BO-LB.3",
     title="the loss falls while the layers have moved little",
-    kind="lemma",
-    reference="BO, Lemma B.3",
     formula=r"\max_j\|W_j(t)-W_j(0)\|_2<\tfrac1{2L}\Rightarrow\dot{\mathcal L}<"
     r"-\tfrac{\beta^2\sigma_{\min}^2(X)}{4e}\mathcal L",
 )
 def decay_while_lazy(context: Interpolation) -> Check:
     """At every record: −dℒ/dt is the squared norm of the gradient of ℒ = nR."""
-    good = _good(context)
+    met = _good(context) | context.stays_finite()
     speed = context.problem.samples**2 * np.sum(context.gradient_squares, axis=-1)
-    return Check(
-        _decay_rate(context) * context.loss,
-        speed,
-        where=context.lazy,
-        hypotheses=good | context.stays_finite(),
-    )
+    return Check(_decay_rate(context) * context.loss, speed, where=context.lazy, hypotheses=met)
 
 
 @statement(
     "BO-LB.4",
     title="exponential decay while the layers have moved little",
-    kind="lemma",
-    reference="BO, Lemma B.4",
     formula=r"\mathcal L(t)<\mathcal L(0)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)}",
 )
 def decay_as_long_as_lazy(context: Interpolation) -> Check:
@@ -135,6 +119,8 @@ def decay_as_long_as_lazy(context: Interpolation) -> Check:
 def _decay(context: Interpolation, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
     """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
     bound = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
+    # The loss is known to the rounding of Y − XΘ.
+    scale = np.finfo(float).eps * context.target_norm**2 + bound
     return Check(
         context.loss,
         bound,
@@ -142,16 +128,13 @@ def _decay(context: Interpolation, hypotheses: dict, where: np.ndarray | bool = 
         hypotheses=context.under_flow() | hypotheses,
         where=context.later & where,
         slack=context.flow_tolerance,
-        # The loss is known to the rounding of Y − XΘ.
-        scale=np.finfo(float).eps * context.target_norm**2 + bound,
+        scale=scale,
     )
 
 
 @statement(
     "BO-LB.5",
     title="the layers stay near their start",
-    kind="lemma",
-    reference="BO, Lemma B.5",
     formula=r"\|W_j(t)-W_j(0)\|_2<\tfrac1{2L}\quad(j=1,\dots,L)",
 )
 def stays_lazy(context: Interpolation) -> Check:
@@ -160,13 +143,9 @@ def stays_lazy(context: Interpolation) -> Check:
     decay = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
     known = np.finfo(float).eps * context.target_norm**2
     conditions["the loss decays as in BO-LB.4"] = np.all(context.loss <= decay + known, axis=0)
-    return Check(
-        context.lazy_distance,
-        1 / (2 * context.depth),
-        "lazy distance",
-        hypotheses=context.under_flow() | conditions,
-        where=context.later[..., None],
-    )
+    met, later = context.under_flow() | conditions, context.later[..., None]
+    least = 1 / (2 * context.depth)
+    return Check(context.lazy_distance, least, "lazy distance", hypotheses=met, where=later)
 
 
 def _start_conditions(context: Interpolation) -> dict[str, np.ndarray]:
@@ -189,7 +168,6 @@ def _start_conditions(context: Interpolation) -> dict[str, np.ndarray]:
 @statement(
     "BO-P5.2",
     title="convergence from a random start",
-    kind="proposition",
     reference="BO, Proposition 5.2, on measured singular values (errata E-6)",
     formula=r"\delta\text{-good};\quad B\le c(\alpha+1/L)\beta;\quad"
     r"\mathcal L(t)<\mathcal L(0)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)}"
@@ -199,22 +177,23 @@ def convergence(context: Interpolation) -> list[Check]:
     """All its parts; part 2 as it is true, over the subsets of layers with the first (E-19)."""
     context.require_identity_middle()
     conditions = _start_conditions(context)
-    flow = context.under_flow() | conditions
-    alpha, beta = context.scales
-    size = ((alpha + 1 / context.depth) * beta)[None]
+    flow, start = context.under_flow() | conditions, _start_of_the_loss(context)
+    bound, size = context.bound_with_first[-1], _printed_bound(context)
     parts = [
         _decay(context, conditions),
-        with_constant(
-            context, _start_of_the_loss(context)[None], 1.0, "3. ℒ(0)", hypotheses=conditions
-        ),
-        with_constant(
-            context, context.bound_with_first[-1:], size, "2. B with layer 1", hypotheses=flow
-        ),
+        context.with_constant(start, 1.0, "3. ℒ(0)", hypotheses=conditions),
+        context.with_constant(bound, size, "2. B with layer 1", hypotheses=flow),
     ]
     if "width" not in context.run.evidence:
-        spread = np.max(_spread(context), axis=0)[None]
-        parts.append(with_constant(context, spread, 1.0, "1. good", hypotheses=conditions))
+        spread = np.max(_spread(context), axis=0)
+        parts.append(context.with_constant(spread, 1.0, "1. good", hypotheses=conditions))
     return parts
+
+
+def _printed_bound(context: Interpolation) -> np.ndarray:
+    """(α + 1/L)β, (batch,)."""
+    alpha, beta = context.scales
+    return (alpha + 1 / context.depth) * beta
 
 
 @statement(
@@ -227,12 +206,11 @@ def convergence(context: Interpolation) -> list[Check]:
 def printed_bound_on_all_subsets(context: Interpolation) -> list[Check]:
     """The c it needs, about L for small α, since the last layer alone has norm β."""
     context.require_identity_middle()
-    alpha, beta = context.scales
-    size = ((alpha + 1 / context.depth) * beta)[None]
+    size = _printed_bound(context)
     flow = context.under_flow() | _start_conditions(context)
     with np.errstate(divide="ignore", invalid="ignore"):
-        narrower = context.bound_with_first[-1:] / size
+        narrower = context.bound_with_first[-1] / size
     return [
-        with_constant(context, context.bound[-1:], size, "all subsets", hypotheses=flow),
+        context.with_constant(context.bound[-1], size, "all subsets", hypotheses=flow),
         value(narrower, "with layer 1: smallest c", hypotheses=flow),
     ]

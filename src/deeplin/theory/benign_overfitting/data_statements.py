@@ -6,31 +6,14 @@ import numpy as np
 
 from deeplin.problems.population import Factored
 from deeplin.theory.benign_overfitting import noise_cost
-from deeplin.theory.benign_overfitting.effective_ranks import (
-    effective_index,
-    effective_ranks,
-    spike,
-)
+from deeplin.theory.benign_overfitting.effective_ranks import effective_ranks
 from deeplin.theory.benign_overfitting.interpolation import Interpolation
 from deeplin.theory.registry import Check, NotApplicable, by_construction, statement, value
-
-
-def with_constant(context: Interpolation, left, right, part: str = "", **details) -> Check:
-    """left ≤ c·right: judged with the caller's c; without one the smallest c is measured."""
-    c = context.constants.c
-    if c is not None:
-        return Check(left, c * np.asarray(right), f"{part} with c = {c:g}".lstrip(), **details)
-    left, right = np.asarray(left, float), np.asarray(right, float)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        smallest = np.where(left == 0, 0.0, left / right)
-    return value(smallest, f"{part}: smallest c" if part else "smallest c", **details)
 
 
 @statement(
     "BO-D2.1",
     title="effective ranks of the population",
-    kind="definition",
-    reference="BO, Definition 2.1",
     formula=r"s_j=\sum_{i>j}\lambda_i,\; r_j=s_j/\lambda_{j+1},\; R_j=s_j^2/\sum_{i>j}\lambda_i^2",
 )
 def ranks(context: Interpolation) -> list[Check]:
@@ -42,24 +25,11 @@ def ranks(context: Interpolation) -> list[Check]:
 
 
 @statement(
-    "BO-D2.2",
-    title="where the tail of the spectrum begins",
-    kind="definition",
-    reference="BO, Definition 2.2",
-    formula=r"k=\min\{j\ge0: r_j\ge bn\}",
+    "BO-D2.2", title="where the tail of the spectrum begins", formula=r"k=\min\{j\ge0: r_j\ge bn\}"
 )
 def tail_index(context: Interpolation) -> Check:
     """k, for the caller's b."""
-    return value(finite_index(context), "k")
-
-
-def finite_index(context: Interpolation) -> float:
-    """k (BO-D2.2), where it is finite."""
-    population, b = context.require_population(), context.constants.b
-    k = effective_index(population.spectrum, context.problem.samples, b)
-    if np.isinf(k):
-        raise NotApplicable(f"no effective rank r_j reaches bn (b = {b:g}): k is infinite")
-    return k
+    return value(context.require_tail().k, "k")
 
 
 def _only_a_distribution(id: str, title: str, formula: str) -> None:
@@ -87,7 +57,6 @@ _only_a_distribution(
 @statement(
     "BO-A5",
     title="X keeps rank n without any one eigenvector of Σ",
-    kind="assumption",
     reference="BO, Section 2.2",
     formula=r"\mathrm{rank}\,X(I-vv^\top)=n,\quad d>n,\quad XX^\top\ \text{invertible}",
 )
@@ -104,10 +73,8 @@ def full_rank(context: Interpolation) -> list[Check]:
     ]
     population = context.population
     if population is not None:
-        vectors = _eigenvectors(population.covariance)
-        inside = (
-            problem.spectrum.vectors if vectors is None else vectors.T @ problem.spectrum.vectors
-        )
+        inside, vectors = problem.spectrum.vectors, _eigenvectors(population.covariance)
+        inside = inside if vectors is None else vectors.T @ inside
         share = float(np.max(np.sum(inside**2, axis=1)))
         checks.append(Check(share, 1 - 1e-9, "no eigenvector among the rows"))
     return checks
@@ -124,11 +91,7 @@ def _eigenvectors(covariance) -> np.ndarray | None:
 
 
 @statement(
-    "BO-D2.5",
-    title="minimum-norm interpolant",
-    kind="definition",
-    reference="BO, Definition 2.5",
-    formula=r"\Theta_{\min}=X^\top(XX^\top)^{-1}Y",
+    "BO-D2.5", title="minimum-norm interpolant", formula=r"\Theta_{\min}=X^\top(XX^\top)^{-1}Y"
 )
 def interpolant(context: Interpolation) -> Check:
     """It interpolates: XΘ_min = Y."""
@@ -138,45 +101,29 @@ def interpolant(context: Interpolation) -> Check:
     return Check(residual, 0.0, scale=np.linalg.norm(Y))
 
 
-@statement(
-    "BO-L4.3",
-    title="operator norm of the data",
-    kind="lemma",
-    reference="BO, Lemma 4.3",
-    formula=r"\|X\|_2\le c\sqrt{\lambda_1 n}",
-)
+@statement("BO-L4.3", title="operator norm of the data", formula=r"\|X\|_2\le c\sqrt{\lambda_1 n}")
 def input_norm(context: Interpolation) -> Check:
     """The measured constant."""
     largest = context.require_population().spectrum[0]
-    return with_constant(context, context.input_norm, np.sqrt(largest * context.problem.samples))
+    return context.with_constant(context.input_norm, np.sqrt(largest * context.problem.samples))
 
 
-@statement(
-    "BO-L5.6",
-    title="Frobenius norm of the data",
-    kind="lemma",
-    reference="BO, Lemma 5.6",
-    formula=r"\|X\|_F\le c\sqrt{n s_0}",
-)
+@statement("BO-L5.6", title="Frobenius norm of the data", formula=r"\|X\|_F\le c\sqrt{n s_0}")
 def input_frobenius(context: Interpolation) -> Check:
     """The measured constant."""
     total = np.sum(context.require_population().spectrum)
-    return with_constant(context, context.input_frobenius, np.sqrt(total * context.problem.samples))
+    return context.with_constant(context.input_frobenius, np.sqrt(total * context.problem.samples))
 
 
 @statement(
-    "BO-L5.7",
-    title="norm of the targets",
-    kind="lemma",
-    reference="BO, Lemma 5.7",
-    formula=r"\|Y\|_F\le c(\|X\|_2\|\Theta^*\|+\sqrt{qn})",
+    "BO-L5.7", title="norm of the targets", formula=r"\|Y\|_F\le c(\|X\|_2\|\Theta^*\|+\sqrt{qn})"
 )
 def target_norm(context: Interpolation) -> Check:
     """The measured constant."""
     problem = context.problem
     truth = np.linalg.norm(context.require_population().optimum)
     noise = np.sqrt(problem.outputs * problem.samples)
-    return with_constant(context, context.target_norm, context.input_norm * truth + noise)
+    return context.with_constant(context.target_norm, context.input_norm * truth + noise)
 
 
 @statement(
@@ -189,10 +136,7 @@ def target_norm(context: Interpolation) -> Check:
 def smallest_singular_value(context: Interpolation) -> Check:
     """√s_k ≤ c σ_min(X): the measured constant."""
     context.require_wide_data()
-    tail = effective_ranks(context.require_population().spectrum).tail_sums
-    return with_constant(
-        context, np.sqrt(tail[int(finite_index(context))]), context.smallest_singular
-    )
+    return context.with_constant(np.sqrt(context.require_tail().sum), context.smallest_singular)
 
 
 @statement(
@@ -206,22 +150,19 @@ def noise_trace(context: Interpolation) -> Check:
     """The measured constant."""
     population = context.require_population()
     context.require_wide_data()
-    k, n = finite_index(context), context.problem.samples
-    rank = effective_ranks(population.spectrum).large[int(k)]
-    return with_constant(context, noise_cost(context.problem, population), k / n + n / rank)
+    n, k, _, rank = context.require_tail()
+    return context.with_constant(noise_cost(context.problem, population), k / n + n / rank)
 
 
 @statement(
     "BO-D3.3",
     title="(k, ε)-spike",
-    kind="definition",
-    reference="BO, Definition 3.3",
     formula=r"r_0=k+\varepsilon(d-k),\quad s_k=\varepsilon(d-k),\quad R_k=d-k",
 )
 def spiked(context: Interpolation) -> list[Check]:
     """Its effective ranks in closed form."""
     population = context.require_population()
-    k, epsilon = require_spike(population.spectrum)
+    k, epsilon = context.require_spike()
     found, tail = effective_ranks(population.spectrum), population.dimension - k
     checks = [
         Check(found.small[0], k + epsilon * tail, "r_0", equality=True),
@@ -230,11 +171,3 @@ def spiked(context: Interpolation) -> list[Check]:
     if epsilon > 0:
         checks.append(Check(found.large[k], float(tail), "R_k", equality=True))
     return checks
-
-
-def require_spike(spectrum: np.ndarray) -> tuple[int, float]:
-    """(k, ε), where the population is a spike."""
-    found = spike(spectrum)
-    if found is None:
-        raise NotApplicable("for a (k, ε)-spike: k eigenvalues 1, all others ε < 1")
-    return found

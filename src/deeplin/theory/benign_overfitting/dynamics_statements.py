@@ -13,26 +13,23 @@ from deeplin.theory.registry import Check, NotApplicable, statement, value
 @statement(
     "BO-D2.3",
     title="random first and last layer, identity in between",
-    kind="definition",
-    reference="BO, Definition 2.3",
     formula=r"W_1\sim N(0,\alpha^2),\;W_L\sim N(0,\beta^2),\;W_2=\dots=W_{L-1}=I",
 )
 def random_start(context: Interpolation) -> Check:
     """β measured on the last layer, in the caller's normalisation."""
     context.require_identity_middle()
-    return value(context.scales[1][None], "β")
+    return value(context.scales[1], "β")
 
 
 @statement(
     "BO-D2.4",
     title="training is perpetually B-bounded",
-    kind="definition",
-    reference="BO, Definition 2.4",
     formula=r"\sup_t\prod_j\max(1,\|W_j(t)\|_2)\le B",
+    hypotheses=Interpolation.stays_finite,
 )
 def perpetual_bound(context: Interpolation) -> Check:
     """The smallest B over the records."""
-    return value(context.bound[-1:], "B", hypotheses=context.stays_finite())
+    return value(context.bound[-1], "B")
 
 
 def _product_rate(quadratic, network):
@@ -52,10 +49,10 @@ _product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
 @statement(
     "BO-L4.4",
     title="how the product moves under gradient flow",
-    kind="lemma",
     reference="BO, Lemma 4.4, with the factor 2 of the gradient (errata E-5)",
     formula=r"\dot\Theta=-2\sum_j A_j^\top A_jX^\top(X\Theta-Y)B_j^\top B_j,\quad "
     r"A_j=W_{j-1}\cdots W_1,\ B_j=(W_L\cdots W_{j+1})^\top",
+    hypotheses=Interpolation.stays_finite,
 )
 def product_rate(context: Interpolation) -> Check:
     """The formula against automatic differentiation, at the start and at the end."""
@@ -68,7 +65,7 @@ def product_rate(context: Interpolation) -> Check:
         norms = context.singular_values[record]
         others = [np.prod(np.delete(norms, k, axis=-1), axis=-1) for k in range(context.depth)]
         sizes.append(n * np.sum(context.gradient_scale[record] * np.stack(others, -1), axis=-1))
-    return Check(np.stack(errors), 0.0, scale=np.stack(sizes), hypotheses=context.stays_finite())
+    return Check(np.stack(errors), 0.0, scale=np.stack(sizes))
 
 
 def _pulled_back(context: Interpolation, record: int) -> np.ndarray:
@@ -76,19 +73,17 @@ def _pulled_back(context: Interpolation, record: int) -> np.ndarray:
     total = 0.0
     for j in range(context.depth, 0, -1):
         above = context.backward[j][record if len(context.backward[j]) > 1 else 0]
-        gram = np.swapaxes(above, -1, -2) @ above
-        total = total + context.forward[j - 1][record] @ gram
+        total = total + context.forward[j - 1][record] @ (above.mT @ above)
         if j > 1:
-            total = np.swapaxes(context.weights[j - 2][record], -1, -2) @ total
+            total = context.weights[j - 2][record].mT @ total
     return np.asarray(total)
 
 
 @statement(
     "BO-L4.5",
     title="growth of Θ_⊥ under gradient flow",
-    kind="lemma",
-    reference="BO, Lemma 4.5",
     formula=r"\|\Theta_\perp(t)\|\le\|\Theta_\perp(0)\|+(L-1)B^2\|X\|_2\int_0^t\sqrt{\mathcal L}",
+    hypotheses=Interpolation.under_flow,
 )
 def perpendicular_growth(context: Interpolation) -> Check:
     """At every record, with B and the integral up to it.
@@ -109,14 +104,8 @@ def _growth(context: Interpolation, factor) -> Check:
 def _perpendicular_below(context: Interpolation, right, where=True) -> Check:
     """‖Θ_⊥(t)‖ ≤ right along a gradient flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
     size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
-    return Check(
-        context.perpendicular_norm,
-        right,
-        hypotheses=context.under_flow(),
-        where=context.later & where,
-        slack=context.flow_tolerance,
-        scale=size,
-    )
+    after, slack = context.later & where, context.flow_tolerance
+    return Check(context.perpendicular_norm, right, where=after, slack=slack, scale=size)
 
 
 @statement(
@@ -125,6 +114,7 @@ def _perpendicular_below(context: Interpolation, right, where=True) -> Check:
     kind="erratum",
     reference="BO, Theorem 3.1 and Lemma 4.5, first case; see X-6 for the correct condition",
     formula=r"\|\Theta_\perp(0)\|=0\;\Rightarrow\;\|\Theta_\perp(t)\|=0",
+    hypotheses=Interpolation.under_flow,
 )
 def printed_zero_case(context: Interpolation) -> Check:
     """The printed claim, judged: it is false for β = 0 with a random first layer."""
@@ -138,49 +128,39 @@ def printed_zero_case(context: Interpolation) -> Check:
 @statement(
     "BO-L5.3",
     title="Θ_⊥ comes from the first layer beside the data",
-    kind="lemma",
-    reference="BO, Lemma 5.3",
     formula=r"\Theta_\perp=(W_L\cdots W_2W_1(I-P_X))^\top",
+    hypotheses=Interpolation.stays_finite,
 )
 def perpendicular_from_first_layer(context: Interpolation) -> Check:
     """Projecting the product, or the first layer before multiplying."""
     context.require_wide_data()
-    first = context.problem.spectrum.beside(np.swapaxes(context.weights[0], -1, -2))
+    first = context.problem.spectrum.beside(context.weights[0].mT)
     difference = context.perpendicular - first @ context.backward[1]
-    return Check(
-        np.linalg.norm(difference, axis=(-1, -2)),
-        0.0,
-        scale=np.sqrt(context.problem.outputs) * np.prod(context.singular_values, axis=-1),
-        hypotheses=context.stays_finite(),
-    )
+    scale = np.sqrt(context.problem.outputs) * np.prod(context.singular_values, axis=-1)
+    return Check(np.linalg.norm(difference, axis=(-1, -2)), 0.0, scale=scale)
 
 
 @statement(
     "BO-L5.4",
     title="the first layer never changes beside the data",
-    kind="lemma",
-    reference="BO, Lemma 5.4",
     formula=r"W_1(t)(I-P_X)=W_1(0)(I-P_X)",
+    hypotheses=Interpolation.stays_finite,
 )
 def first_layer_beside_data(context: Interpolation) -> Check:
     """For descent as for flow: its gradients have their rows in the span of the data."""
     context.require_wide_data()
-    change = np.swapaxes(context.weights[0] - context.initial[0], -1, -2)
-    return Check(
-        np.linalg.norm(context.problem.spectrum.beside(change), axis=(-1, -2)),
-        0.0,
-        scale=np.maximum(context.layer_norms[..., 0], context.layer_norms[:1, :, 0]),
-        hypotheses=context.stays_finite(),
-    )
+    change = context.problem.spectrum.beside((context.weights[0] - context.initial[0]).mT)
+    sizes = context.layer_norms[..., 0]
+    return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=np.maximum(sizes, sizes[:1]))
 
 
 @statement(
     "BO-L5.5",
     title="growth of Θ_⊥ from a small first layer",
-    kind="lemma",
     reference="BO, Lemma 5.5, with the factor 2 of the gradient (errata E-5)",
     formula=r"\|\Theta_\perp(t)\|\le\|\Theta_\perp(0)\|+"
     r"2(L-1)\|W_1(0)\|_2\|X\|_2B^2\int_0^t\sqrt{\mathcal L}",
+    hypotheses=Interpolation.under_flow,
 )
 def perpendicular_growth_from_first_layer(context: Interpolation) -> Check:
     """At every record, with B and the integral up to it."""

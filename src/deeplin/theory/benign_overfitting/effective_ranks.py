@@ -44,6 +44,27 @@ def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
     return float(found[0]) if len(found) else float("inf")
 
 
+class Tail(NamedTuple):
+    """The part of a spectrum that n samples do not tell apart."""
+
+    n: int
+    k: float
+    """Where it begins (BO-D2.2); infinite where no tail is flat enough."""
+    sum: float
+    """s_k."""
+    rank: float
+    """R_k."""
+
+
+def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
+    """n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
+    n, k = whole_number("samples", samples), effective_index(spectrum, samples, b)
+    if np.isinf(k):
+        return Tail(n, k, np.inf, np.nan)
+    ranks = effective_ranks(spectrum)
+    return Tail(n, k, float(ranks.tail_sums[int(k)]), float(ranks.large[int(k)]))
+
+
 def spike(spectrum: ArrayLike) -> tuple[int, float] | None:
     """(k, ε) if the spectrum is a (k, ε)-spike, k eigenvalues 1 and the others ε < 1 (BO-D3.3)."""
     eigenvalues = _descending(spectrum)

@@ -13,8 +13,9 @@ from deeplin.dynamics.run import Run
 from deeplin.kernels.singular_values import values_of_layers
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
+from deeplin.theory.benign_overfitting.effective_ranks import Tail, flat_tail, spike
 from deeplin.theory.context import Context
-from deeplin.theory.registry import NotApplicable
+from deeplin.theory.registry import Check, NotApplicable, value
 
 INTERPOLATES = 1e-3
 """A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖ (a mean loss of 1e-7 is).
@@ -96,6 +97,21 @@ class Interpolation(Context):
             if layer.shape[-1] != layer.shape[-2] or np.any(layer != np.eye(layer.shape[-1])):
                 raise NotApplicable("for middle layers that start at the identity")
 
+    def require_tail(self) -> Tail:
+        """Where the tail of the population begins, where it is finite (BO-D2.2)."""
+        b = self.constants.b
+        tail = flat_tail(self.require_population().spectrum, self.problem.samples, b)
+        if np.isinf(tail.k):
+            raise NotApplicable(f"no effective rank r_j reaches bn (b = {b:g}): k is infinite")
+        return tail
+
+    def require_spike(self) -> tuple[int, float]:
+        """(k, ε), where the population is a spike."""
+        found = spike(self.require_population().spectrum)
+        if found is None:
+            raise NotApplicable("for a (k, ε)-spike: k eigenvalues 1, all others ε < 1")
+        return found
+
     def interpolates(self) -> dict[str, Any]:
         """The hypothesis Y = XΘ at the end."""
         small = self.loss[-1] <= INTERPOLATES**2 * self.target_norm**2
@@ -105,31 +121,37 @@ class Interpolation(Context):
         """The hypothesis of BO's dynamics."""
         return {"gradient flow": self.flow} | self.stays_finite()
 
+    def with_constant(self, left: Any, right: Any, part: str = "", **details: Any) -> Check:
+        """left ≤ c·right: judged with the caller's c; without one the smallest c is measured."""
+        c = self.constants.c
+        if c is not None:
+            return Check(left, c * np.asarray(right), f"{part} with c = {c:g}".lstrip(), **details)
+        left, right = np.asarray(left, float), np.asarray(right, float)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            smallest = np.where(left == 0, 0.0, left / right)
+        return value(smallest, f"{part}: smallest c" if part else "smallest c", **details)
+
     # --- the data ----------------------------------------------------------------------------
 
     @cached_property
     def input_norm(self) -> float:
         """‖X‖_2."""
-        return float(np.sqrt(self.problem.samples * self._eigenvalues[0]))
+        return float(np.sqrt(self.problem.samples * self.problem.largest_eigenvalue))
 
     @cached_property
     def input_frobenius(self) -> float:
         """‖X‖_F."""
-        return float(np.sqrt(self.problem.samples * np.sum(self._eigenvalues)))
+        return float(np.sqrt(self.problem.samples * np.sum(self.problem.spectrum.eigenvalues)))
 
     @cached_property
     def smallest_singular(self) -> float:
         """σ_min(X), the smallest nonzero one."""
-        return float(np.sqrt(self.problem.samples * self._eigenvalues[-1]))
+        return float(np.sqrt(self.problem.samples * self.problem.smallest_eigenvalue))
 
     @cached_property
     def target_norm(self) -> float:
         """‖Y‖_F."""
         return float(np.sqrt(self.problem.samples * self.problem.target_moment))
-
-    @property
-    def _eigenvalues(self) -> np.ndarray:
-        return self.problem.spectrum.eigenvalues
 
     # --- along the run -----------------------------------------------------------------------
 
@@ -182,7 +204,8 @@ class Interpolation(Context):
     @cached_property
     def time(self) -> np.ndarray:
         """BO's time of each record, (records, batch)."""
-        scale = np.ones(self.batch) if self.is_flow else self._step_size
+        trained = self.run.learning_rate is not None and not self.is_flow
+        scale = self.learning_rate if trained else np.full(self.batch, float(self.is_flow))
         return self.moments[:, None] * scale / self.problem.samples
 
     @cached_property
@@ -198,12 +221,6 @@ class Interpolation(Context):
             return np.broadcast_to(path.reshape(len(path), -1), (len(path), self.batch))
         pieces = np.sqrt(self.loss[:-1]) * np.diff(self.time, axis=0)
         return np.concatenate([np.zeros_like(self.loss[:1]), np.cumsum(pieces, axis=0)])
-
-    @property
-    def _step_size(self) -> np.ndarray:
-        if self.run.learning_rate is None:
-            return np.zeros(self.batch)
-        return self.learning_rate
 
     # --- the initialisation ------------------------------------------------------------------
 

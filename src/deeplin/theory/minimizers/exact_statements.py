@@ -15,27 +15,20 @@ from deeplin.theory.registry import Check, NotApplicable, statement
 @statement(
     "X-1",
     title="sharpness at a minimiser from a d×d matrix",
-    kind="exact result",
-    reference="exact results, X-1",
     formula=r"S = \lambda_{\max}\big(2\hat\Sigma^{1/2}\textstyle\sum_k\|v_k\|^2A_k^\top A_k"
     r"\hat\Sigma^{1/2}\big)",
+    hypotheses=Context.minimizer_hypotheses,
 )
 def exact_sharpness(context: Context) -> Check:
     """Against certified Lanczos on the full Hessian, at the end of the run."""
     exact, other = context.exact_sharpness, context.certified_sharpness
-    return Check(
-        np.abs(exact.value - other.value)[None],
-        np.add(exact.error, other.error)[None],
-        scale=np.abs(other.value)[None],
-        hypotheses=context.minimizer_hypotheses(),
-    )
+    apart, error = np.abs(exact.value - other.value), np.add(exact.error, other.error)
+    return Check(apart, error, scale=np.abs(other.value))
 
 
 @statement(
     "X-2",
     title="exact minimal sharpness",
-    kind="exact result",
-    reference="exact results, X-2",
     formula=r"S_{\min} = \min_{t>0}\lambda_{\max}\big(2\hat\Sigma^{1/2}[t^2I+"
     r"(L-1)(\|p\|/t)^{2/(L-1)}w^*w^{*\top}]\hat\Sigma^{1/2}\big)",
 )
@@ -44,20 +37,16 @@ def exact_minimal_sharpness(context: Context) -> list[Check]:
     context.require_vector()
     minimal = context.minimal
     attained = sharpness(context.problem, minimal.attaining(hidden=1), method="exact").value
-    run = context.minimizer_hypotheses()
-    least = (minimal.exact * context.minimal_scale)[None]
-    reached = context.final_sharpness[None]
+    least = minimal.exact * context.minimal_scale
     return [
         Check(attained, minimal.exact, "attained", equality=True),
-        Check(least, reached, "S_min ≤ S", slack=4 * context.slack, hypotheses=run),
+        context.at_minimizer(least, context.final_sharpness, "S_min ≤ S"),
     ]
 
 
 @statement(
     "X-3",
     title="sharpness in the limit of a vanishing start",
-    kind="exact result",
-    reference="exact results, X-3",
     formula=r"S_{\mathrm{bal}} = \lambda_{\max}\big(2\|w^*\|^{2-2/L}\|p\|^{2/L}(\hat\Sigma+"
     r"(L-1)\hat\Sigma^{1/2}\hat w\hat w^\top\hat\Sigma^{1/2})\big) \ge S_{\min}",
 )
@@ -66,7 +55,8 @@ def balanced_limit(context: Context) -> list[Check]:
     context.require_vector()
     problem, L = context.problem, context.depth
     balanced = balanced_sharpness(problem, L)
-    network = initialize.rank_one(problem.optimum.reshape(-1), L, widths=_narrow(context))
+    widths = (problem.dimension, *[1] * L)  # rank-one layers need no more
+    network = initialize.rank_one(problem.optimum.reshape(-1), L, widths=widths)
     measured = sharpness(problem, network, method="exact").value
     return [
         Check(measured, balanced, "balanced minimiser", equality=True),
@@ -74,16 +64,9 @@ def balanced_limit(context: Context) -> list[Check]:
     ]
 
 
-def _narrow(context: Context) -> tuple[int, ...]:
-    """Widths of the smallest network of this depth: rank-one layers need no more."""
-    return (context.problem.dimension, *([1] * context.depth))
-
-
 @statement(
     "X-7",
     title="exact minimal sharpness for any number of outputs",
-    kind="exact result",
-    reference="exact results, X-7",
     formula=r"S_{\min} = \min_{t>0}2\lambda_{\max}\big(\hat\Sigma^{1/2}[t^2I+"
     r"(L-1)t^{-2/(L-1)}\Theta^{*\top}\Theta^*]\hat\Sigma^{1/2}\big)",
 )
@@ -94,21 +77,17 @@ def minimal_sharpness_of_several(context: Context) -> list[Check]:
     _require_solution(context)
     minimal = context.minimal
     attained = sharpness(context.problem, _narrowest(context), method="exact").value
-    run = context.minimizer_hypotheses()
-    reached = context.final_sharpness[None]
     return [
         Check(attained, minimal.exact, "attained", equality=True),
         Check(minimal.lower, minimal.exact, "lower bound"),
         Check(minimal.exact, minimal.upper, "upper bound"),
-        Check(minimal.exact, reached, "S_min ≤ S", slack=4 * context.slack, hypotheses=run),
+        context.at_minimizer(minimal.exact, context.final_sharpness, "S_min ≤ S"),
     ]
 
 
 @statement(
     "X-8",
     title="minimal trace of the Hessian",
-    kind="exact result",
-    reference="exact results, X-8",
     formula=r"\min\operatorname{tr}\nabla^2R = 2L(q\operatorname{tr}\hat\Sigma)^{1/L}"
     r"\|\Theta^*\hat\Sigma^{1/2}\|_*^{2(L-1)/L}",
 )
@@ -119,25 +98,15 @@ def least_trace(context: Context) -> list[Check]:
     network = minimal.attaining(hidden=len(minimal.values))
     attained, _ = blocks(context.problem, network.with_batch())
     reached, _ = blocks(context.problem, context.final_network)
-    least = (minimal.exact * context.minimal_scale)[None]
-    run = context.minimizer_hypotheses()
     return [
         Check(np.asarray(attained), minimal.exact, "attained", equality=True),
-        Check(
-            least,
-            np.asarray(reached)[None],
-            "least ≤ trace",
-            slack=4 * context.slack,
-            hypotheses=run,
-        ),
+        context.at_minimizer(minimal.exact * context.minimal_scale, reached, "least ≤ trace"),
     ]
 
 
 @statement(
     "X-11",
     title="of layer-wise learning rates only the geometric mean counts",
-    kind="exact result",
-    reference="exact results, X-11",
     formula=r"\min\lambda_{\max}\big(D_\eta^{1/2}\nabla^2R\,D_\eta^{1/2}\big) = "
     r"(\eta_1\cdots\eta_L)^{1/L}S_{\min}",
 )

@@ -49,29 +49,18 @@ def fastest_change(context: Context) -> list[Check]:
     sides = (context.problem.quadratic, context.final_network)
     change = _gradient_along(*sides, step) - _gradient_along(*sides, -step)
     quotient = np.linalg.norm(np.asarray(change), axis=1) / (2e-5 * size)
+    value, slack = np.abs(top.value), 1e-6 + top.error / np.abs(top.value)
+    finite, at_minimum = context.stays_finite(), context.minimizer_hypotheses()
+    part = "along the top eigenvector"
     return [
-        Check(
-            quotient[None],
-            np.abs(top.value)[None],
-            "along the top eigenvector",
-            equality=True,
-            slack=1e-6 + top.error / np.abs(top.value),
-            hypotheses=context.stays_finite(),
-        ),
-        Check(
-            np.asarray(exact.error)[None],
-            np.asarray(top.value)[None],
-            "no eigenvalue of larger modulus",
-            hypotheses=context.minimizer_hypotheses(),
-        ),
+        Check(quotient, value, part, equality=True, slack=slack, hypotheses=finite),
+        Check(exact.error, top.value, "no eigenvalue of larger modulus", hypotheses=at_minimum),
     ]
 
 
 @statement(
     "FM-T1",
     title="minimal sharpness grows linearly with depth",
-    kind="theorem",
-    reference="FM, Theorem 1",
     formula=r"2\|w^*\|^{2-2/L}La \le S_{\min} \le"
     r"2\|w^*\|^{2-2/L}\sqrt{(2L-1)\Lambda^2+(L-1)^2a^2}",
 )
@@ -88,7 +77,6 @@ def minimal_sharpness_bracket(context: Context) -> list[Check]:
 @statement(
     "FM-T2",
     title="sharpness of every minimiser, with a read-out",
-    kind="theorem",
     reference="FM, Theorem 2, with erratum E-8",
     formula=r"S(W) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}\sum_k 1/\|W_k\|_F,\quad "
     r"S(W) \ge 2\|w^*\|^{2-2/L}\|p\|^{2/L}La",
@@ -96,17 +84,14 @@ def minimal_sharpness_bracket(context: Context) -> list[Check]:
 def sharpness_of_minimizers(context: Context) -> list[Check]:
     """Both lower bounds at the end of the run, and the bracket of FM-T1 scaled by ‖p‖^{2/L}."""
     context.require_vector()
-    minimal, scale = context.minimal, context.minimal_scale[None]
-    at_minimum = context.minimizer_hypotheses()
-    measured = context.final_sharpness[None]
+    minimal, scale = context.minimal, context.minimal_scale
     own = minimizer_lower_bound(context.problem, context.layer_norms[-1])
     own = own * context.readout_norm ** (1 / context.depth)
-    slack = 4 * context.slack
     return [
         Check(minimal.lower * scale, minimal.exact * scale, "lower bound"),
         Check(minimal.exact * scale, minimal.upper * scale, "upper bound"),
-        Check(own[None], measured, "Σ1/‖W_k‖", slack=slack, hypotheses=at_minimum),
-        Check(minimal.lower * scale, measured, "uniform", slack=slack, hypotheses=at_minimum),
+        context.at_minimizer(own, context.final_sharpness, "Σ1/‖W_k‖"),
+        context.at_minimizer(minimal.lower * scale, context.final_sharpness, "uniform"),
     ]
 
 
@@ -130,15 +115,7 @@ def rescaled_minimizers(context: Context) -> list[Check]:
     for C in STRETCHES:
         stretched = Network((C * first, second / C, *rest), network.readout)
         measured = sharpness(context.problem, stretched, method="exact").value
-        checks.append(
-            Check(
-                C * bound[None],
-                np.asarray(measured)[None],
-                f"C = {C:g}",
-                slack=4 * context.slack,
-                hypotheses=context.minimizer_hypotheses(),
-            )
-        )
+        checks.append(context.at_minimizer(C * bound, measured, f"C = {C:g}"))
     return checks
 
 
@@ -155,15 +132,14 @@ def settled_sharpness(context: Context) -> list[Check]:
     if context.run.learning_rate is None:
         raise NotApplicable("for gradient descent")
     threshold = (2 + 2 * context.run.momentum) / context.learning_rate
-    measured = context.final_sharpness
-    slack = 4 * context.slack
+    measured, slack = context.final_sharpness, 4 * context.slack
     hypotheses = context.minimizer_hypotheses()
     doubtful = context.bounded & (context.slack <= NEAR) & (measured > threshold * (1 + slack))
     hypotheses["the run stayed there long enough to be thrown out"] = ~doubtful | _settled(context)
     minimal = context.minimal.exact * context.minimal_scale
     return [
-        Check(minimal[None], measured[None], "S_min ≤ S", slack=slack, hypotheses=hypotheses),
-        Check(measured[None], threshold[None], "S ≤ 2/η", slack=slack, hypotheses=hypotheses),
+        Check(minimal, measured, "S_min ≤ S", slack=slack, hypotheses=hypotheses),
+        Check(measured, threshold, "S ≤ 2/η", slack=slack, hypotheses=hypotheses),
     ]
 
 
@@ -180,8 +156,7 @@ def _settled(context: Context) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
         needed = np.log(NEAR / np.finfo(float).eps) / growth
-    near = np.logical_and.accumulate((context.gap <= NEAR**2 * context.problem.zero_gap)[::-1])[
-        ::-1
-    ]
+    near = context.gap <= NEAR**2 * context.problem.zero_gap
+    near = np.logical_and.accumulate(near[::-1])[::-1]
     since = np.where(near, context.moments[:, None], np.inf).min(axis=0)
     return (context.moments[-1] - since >= needed) & (context.gap[-1] > 0)

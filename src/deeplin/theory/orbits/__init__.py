@@ -136,8 +136,6 @@ def _scaled_rate(u: float, L: int) -> float:
 @statement(
     "X-12",
     title="the period-two orbit of a balanced mode beyond the edge of stability",
-    kind="exact result",
-    reference="exact results, X-12",
     formula=r"a = 1+\eta(\sigma-x^L)x^{L-2},\quad \sigma = x^L\frac{1+a^{2L-1}}{1+a^{L-1}}",
 )
 def orbit_of_a_mode(context: Context) -> list[Check]:

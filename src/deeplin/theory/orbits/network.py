@@ -8,8 +8,8 @@ steps with the damping ‖F‖² converge quadratically all the same (Yamashita 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -104,36 +104,29 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     def network(theta: np.ndarray) -> Network:
         return Network(unravel(jnp.asarray(theta)), net.readout, net.activation)
 
-    descent = _Descent(risk, data, network, rate)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return _found(descent, *_newton(descent, np.asarray(flat)))
-
-
-@dataclass(frozen=True)
-class _Descent:
-    """Gradient descent as a map of flat weights."""
-
-    risk: Any
-    data: Any
-    network: Any
-    rate: float
-
-    def __call__(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def descend(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """T(θ) and DT(θ)."""
-        here = self.network(theta).with_batch()
-        slope, hessian = (np.asarray(f(self.risk, self.data, here))[0] for f in (gradients, dense))
-        return theta - self.rate * slope, np.eye(len(theta)) - self.rate * hessian
+        here = network(theta).with_batch()
+        slope, hessian = (np.asarray(f(risk, data, here))[0] for f in (gradients, dense))
+        return theta - rate * slope, np.eye(len(theta)) - rate * hessian
 
-    def twice(self, theta: np.ndarray):
+    def twice(theta: np.ndarray):
         """T(θ), F(θ) = T(T(θ)) − θ and DT²(θ)."""
-        there, first = self(theta)
-        back, second = self(there)
+        there, first = descend(theta)
+        back, second = descend(there)
         return there, back - theta, second @ first
 
+    with np.errstate(over="ignore", invalid="ignore"):
+        theta, there, error, slope = _newton(twice, np.asarray(flat))
+        pair = network(theta), network(there)
+        risks = [float(risk(data, point)) for point in pair]
+        residual = float(np.linalg.norm(error) / np.linalg.norm(theta))
+        return _found(pair, risks, residual, slope)
 
-def _newton(descent: _Descent, theta: np.ndarray):
+
+def _newton(twice: Callable, theta: np.ndarray):
     """A zero of F: θ, Tθ, F and DT² there."""
-    there, error, slope = descent.twice(theta)
+    there, error, slope = twice(theta)
     if not (np.isfinite(slope).all() and np.isfinite(error).all()):
         raise InputError(
             "two steps of descent from net are not finite at this learning_rate; pass a network "
@@ -147,7 +140,7 @@ def _newton(descent: _Descent, theta: np.ndarray):
         jacobian = slope - np.eye(len(theta))
         square = jacobian.T @ jacobian + damping * size**2 * np.eye(len(theta))
         step = np.linalg.lstsq(square, jacobian.T @ error)[0]
-        trial = descent.twice(theta - step)
+        trial = twice(theta - step)
         if np.linalg.norm(trial[1]) < size:
             theta, (there, error, slope), damping = theta - step, trial, max(damping / 10, 1e-6)
         elif damping < 1e12:
@@ -157,15 +150,12 @@ def _newton(descent: _Descent, theta: np.ndarray):
     return theta, there, error, slope
 
 
-def _found(descent: _Descent, theta, there, error, slope) -> NetworkOrbit:
+def _found(pair: tuple, risks: list[float], residual: float, slope: np.ndarray) -> NetworkOrbit:
     """The orbit with its evidence, the point of smaller risk first."""
-    pair = descent.network(theta), descent.network(there)
-    risks = [float(descent.risk(descent.data, network)) for network in pair]
     first, second = (0, 1) if risks[0] <= risks[1] else (1, 0)
     maps = [np.asarray(products.product(network.weights, network.readout)) for network in pair]
     eigenvalues = np.linalg.eigvals(slope)
     neutral = np.abs(eigenvalues - 1) <= NEUTRAL
-    residual = float(np.linalg.norm(error) / np.linalg.norm(theta))
     return NetworkOrbit(
         (pair[first], pair[second]),
         (risks[first], risks[second]),

@@ -32,11 +32,11 @@ def _sandwich(context: Context) -> list[Check]:
     largest = context.suffix_values[..., 0] * context.prefix_values[..., 0]
     smallest = context.suffix_values[..., 1] * context.prefix_values[..., 1]
     gap = (4 * context.readout_norm**2 * context.gap)[..., None]
-    finite = context.stays_finite()
-    squares = context.gradient_squares
+    low, high = problem.smallest_eigenvalue * smallest**2, problem.largest_eigenvalue * largest**2
+    squares, finite = context.gradient_squares, context.stays_finite()
     return [
-        Check(problem.smallest_eigenvalue * smallest**2 * gap, squares, "lower", hypotheses=finite),
-        Check(squares, problem.largest_eigenvalue * largest**2 * gap, "upper", hypotheses=finite),
+        Check(low * gap, squares, "lower", hypotheses=finite),
+        Check(squares, high * gap, "upper", hypotheses=finite),
     ]
 
 
@@ -82,11 +82,6 @@ def kolmogorov_bound(samples: int, probability: float) -> float:
     return float(np.sqrt(np.log(2 / probability) / (2 * samples)))
 
 
-def _constants(context: Context, scale: np.ndarray) -> list[ResidualConstants | None]:
-    """The constants of FM-T4 of each run."""
-    return [residual_constants(s, context.widths[0], context.depth) for s in scale.tolist()]
-
-
 def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
     """One constant of each run, NaN where there are none."""
     return np.array([np.nan if c is None else getattr(c, name) for c in constants])
@@ -95,7 +90,6 @@ def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
 @statement(
     "FM-L3",
     title="singular values of products of residual layers",
-    kind="lemma",
     reference="FM, Lemma 3, with errata E-1 and E-2",
     formula=r"\|\Pi_{k:1}\|_2 \le 4e^{s^2/2+u},\quad \sigma_{\min}(\Pi_{k:1}) \ge"
     r"\tfrac14e^{-2s^2/d-u}\quad\text{if }\|\theta_k\|_2 \le \tfrac1{64}e^{-2s^2-4u}",
@@ -136,8 +130,6 @@ def _gaussian_statistics(width: int) -> tuple[int, float, float]:
 @statement(
     "FM-L6",
     title="a Gaussian matrix applied to a vector",
-    kind="lemma",
-    reference="FM, Lemma 6",
     formula=r"\|Nh\|^2/\|h\|^2 \sim \chi^2(d),\quad h^\top Nh/\|h\|^2 \sim \mathcal N(0,1)",
 )
 def gaussian_image(context: Context) -> list[Check]:
@@ -150,10 +142,9 @@ def gaussian_image(context: Context) -> list[Check]:
 @statement(
     "FM-L9",
     title="singular values of products under perturbation",
-    kind="lemma",
-    reference="FM, Lemma 9",
     formula=r"\|\theta_k\|_2 \le \tfrac{m^2}{4M^2} \Rightarrow \|\tilde\Pi_{k:1}\|_2 \le 2M,"
     r"\ \sigma_{\min}(\tilde\Pi_{k:1}) \ge m/2",
+    hypotheses=Context.stays_finite,
 )
 def perturbed_products(context: Context) -> list[Check]:
     """With M and m measured at the start, wherever training has moved little enough.
@@ -165,11 +156,10 @@ def perturbed_products(context: Context) -> list[Check]:
     M = np.maximum(np.max(start[..., 0], axis=-1), 1)
     m = np.minimum(np.min(start[..., 1], axis=-1), 1 - 1e-12)
     near = (np.max(context.displacement_norms, axis=-1) <= m**2 / (4 * M**2))[..., None]
-    finite = context.stays_finite()
     through = context.product_values
     return [
-        Check(through[..., 0], 2 * M[:, None], "‖Π_{k:1}‖", where=near, hypotheses=finite),
-        Check(m[:, None] / 2, through[..., 1], "σ_min(Π_{k:1})", where=near, hypotheses=finite),
+        Check(through[..., 0], 2 * M[:, None], "‖Π_{k:1}‖", where=near),
+        Check(m[:, None] / 2, through[..., 1], "σ_min(Π_{k:1})", where=near),
     ]
 
 
@@ -180,28 +170,21 @@ def _convergence(context: Context) -> list[Check]:
     rate = _field(constants, "rate") * size
     decay = context.gap[0] * np.exp(-rate * context.moments[:, None])
     later = (context.moments[:, None] > 0) & context.moving
+    slack = context.gap_error / np.maximum(context.gap, decay)
     squares = np.sum(context.gradient_squares, axis=-1)
-    radius = _field(constants, "radius")[:, None]
-    moved = context.displacement_norms
+    moved, radius = context.displacement_norms, _field(constants, "radius")[:, None]
     return [
         Check(moved, radius, "‖θ_k‖_F ≤ C_5", hypotheses=hypotheses),
         Check(rate * context.gap, squares, "Polyak-Łojasiewicz", hypotheses=hypotheses),
-        Check(
-            context.gap,
-            decay,
-            "convergence",
-            where=later,
-            slack=context.gap_error / np.maximum(context.gap, decay),
-            hypotheses=hypotheses,
-        ),
+        Check(context.gap, decay, "convergence", where=later, slack=slack, hypotheses=hypotheses),
     ]
 
 
 def _convergence_hypotheses(context: Context):
     """The constants of each run and the hypotheses of FM-T4."""
     scale, hypotheses = _residual_start(context)
-    constants = _constants(context, scale)
-    problem = context.problem
+    d, L, problem = context.widths[0], context.depth, context.problem
+    constants = [residual_constants(s, d, L) for s in scale.tolist()]
     ratio = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
     allowed = _field(constants, "gap") * ratio * context.readout_norm**2
     hypotheses["gradient flow"] = context.flow
@@ -213,7 +196,6 @@ def _convergence_hypotheses(context: Context):
 @statement(
     "FM-T4",
     title="convergence of the flow from a residual start",
-    kind="theorem",
     reference="FM, Theorem 4 and Appendix B.7",
     formula=r"R(W(0))-R_{\min} \le C_4\lambda^2\|p\|^2/\Lambda \Rightarrow \|\theta_k\|_F \le C_5,"
     r"\ R(t)-R_{\min} \le (R(0)-R_{\min})e^{-\mu t}",
@@ -229,7 +211,6 @@ def residual_convergence(context: Context) -> list[Check]:
 @statement(
     "FM-T5",
     title="the same for multivariate regression",
-    kind="theorem",
     reference="FM, Theorem 5 and Appendix B.7",
     formula=r"4\lambda\sigma_{\min}^2(\Pi_{L:k+1})\sigma_{\min}^2(\Pi_{k-1:1})(R-R_{\min})"
     r"\le\|\nabla_kR\|_F^2\le4\Lambda\|\Pi_{L:k+1}\|^2\|\Pi_{k-1:1}\|^2(R-R_{\min})",
@@ -245,7 +226,6 @@ def multivariate_convergence(context: Context) -> list[Check]:
 @statement(
     "FM-C3",
     title="the flow from a residual start ends in a flat minimum",
-    kind="corollary",
     reference="FM, Corollary 3 and Appendix B.9",
     formula=r"1 \le S/S_{\min} \le C\Lambda/\lambda",
 )
@@ -257,19 +237,17 @@ def residual_flat_minimum(context: Context) -> list[Check]:
     constants, hypotheses = _convergence_hypotheses(context)
     full = context.problem.rank == context.problem.dimension
     hypotheses |= {"Σ̂ has full rank": full} | context.minimizer_hypotheses()
-    ratio = (context.final_sharpness / (context.minimal.exact * context.minimal_scale))[None]
+    ratio = context.final_sharpness / (context.minimal.exact * context.minimal_scale)
     bound = _field(constants, "sharpness_ratio") * context.problem.condition_number
     return [
         Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
-        Check(ratio, bound[None], "S/S_min ≤ CΛ/λ", hypotheses=hypotheses),
+        Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=hypotheses),
     ]
 
 
 @statement(
     "FM-L4",
     title="powers near one",
-    kind="lemma",
-    reference="FM, Lemma 4",
     formula=r"(1-x)^\alpha\ge1-2\alpha x\ (0\le x\le\tfrac12),\quad"
     r"(1+x)^\alpha\le1+2\alpha x\ (\alpha x\le1)",
 )
@@ -278,17 +256,15 @@ def powers_near_one(context: Context) -> list[Check]:
     depth = float(context.depth)
     alpha = np.array([1 / depth, 1.0, depth])[:, None]
     low, high = GRID / 2, GRID / alpha
-    shape = (1, 1, -1)
     return [
-        Check((1 - 2 * alpha * low).reshape(shape), ((1 - low) ** alpha).reshape(shape), "1 − x"),
-        Check(((1 + high) ** alpha).reshape(shape), (1 + 2 * alpha * high).reshape(shape), "1 + x"),
+        Check((1 - 2 * alpha * low)[None, None], ((1 - low) ** alpha)[None, None], "1 − x"),
+        Check(((1 + high) ** alpha)[None, None], (1 + 2 * alpha * high)[None, None], "1 + x"),
     ]
 
 
 @statement(
     "FM-L5",
     title="a factor L against an exponential in √L",
-    kind="lemma",
     reference="FM, Lemma 5, where C = 1 suffices",
     formula=r"Le^{-\sqrt Lx}\le4e^{-x}\quad(x\ge1)",
 )

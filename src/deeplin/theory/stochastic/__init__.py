@@ -19,8 +19,13 @@ from deeplin.problems import Problem
 from deeplin.theory.context import Context
 from deeplin.theory.minimizers.minimal_sharpness import flattest_network, minimal_sharpness
 from deeplin.theory.registry import Check, NotApplicable, statement
-from deeplin.theory.stochastic.envelope import AlignedFamily, flattest
-from deeplin.theory.stochastic.second_moment import DENSE, SecondMoment, noise_share
+from deeplin.theory.stochastic.second_moment import (
+    DENSE,
+    AlignedFamily,
+    SecondMoment,
+    flattest,
+    noise_share,
+)
 
 INTERPOLATES = 1e-8
 """‖residual‖/‖y‖ up to which the data count as interpolated."""
@@ -203,8 +208,8 @@ def minimal_stochastic_sharpness(
     else:
         eigenvalues, _, coordinates = problem.spectrum
         family = AlignedFamily(_rows(problem), eigenvalues, coordinates[:, 0], L, norm, size)
-        found = flattest(family, float(np.log(t)), tolerance)
-        lower, value, upper, t = found.lower, found.value, found.upper, float(np.exp(found.tau))
+        lower, value, upper, tau = flattest(family, float(np.log(t)), tolerance)
+        t = float(np.exp(tau))
     return MinimalStochasticSharpness(
         lower, value, upper, size, L, t, problem.optimum.reshape(-1, 1), full.readout
     )
@@ -257,8 +262,6 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
 @statement(
     "X-10",
     title="mini-batch descent: the least curvature of its second moment",
-    kind="exact result",
-    reference="exact results, X-10",
     formula=r"S_{\min}(B) = \min_tS_B\big(t^2I+(L-1)t^{-2/(L-1)}w^*w^{*\top}\big)",
 )
 def batches(context: Context) -> list[Check]:

@@ -22,11 +22,10 @@ from deeplin.theory.architecture import (
     stability_limit,
 )
 from deeplin.theory.context import Context
-from deeplin.theory.minimizers.balanced import balanced_factors
+from deeplin.theory.minimizers import balanced_factors
 from deeplin.theory.registry import Check, statement
 from deeplin.theory.secular import largest_eigenvalue_of_arrow
-from deeplin.theory.weight_decay.path import RidgePath
-from deeplin.theory.weight_decay.several import collapse_of_several, decayed_several
+from deeplin.theory.weight_decay.minima import RidgePath, collapse_of_several, decayed_several
 
 
 @dataclass(frozen=True)
@@ -206,8 +205,6 @@ def _curvature_of_risk(
 @statement(
     "X-9",
     title="the global minimiser with weight decay and its unique sharpness",
-    kind="exact result",
-    reference="exact results, X-9",
     formula=r"w = (\hat\Sigma+\mu I)^{-1}\hat\Sigma w^*,\quad \mu = \lambda\|w\|^{2/L-2}",
 )
 def decayed(context: Context) -> list[Check]:
