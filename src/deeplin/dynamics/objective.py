@@ -93,7 +93,7 @@ class ClosedForm:
 
 
 def _taken(data: Data, rows: Any) -> Data:
-    return Data(data.inputs[rows], data.targets[rows], data.minimal_risk)
+    return Data(data.inputs[rows], data.targets[rows])
 
 
 def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = None) -> Objective:
