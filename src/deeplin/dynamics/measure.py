@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from deeplin.checks import InputError, shown
-from deeplin.dynamics.flow_limit import flow_sharpness
+from deeplin.dynamics.flow_steps import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.recording import Piece
 from deeplin.kernels.singular_values import extreme_singular
