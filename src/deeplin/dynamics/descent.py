@@ -12,10 +12,16 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
 from deeplin.dynamics.backends import choose
 from deeplin.dynamics.batches import Batches
-from deeplin.dynamics.finish import CLOSE, end_evidence, finish
 from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_rows
-from deeplin.dynamics.recording import Recorder, Watch, steps_to_record
+from deeplin.dynamics.recording import (
+    CLOSE,
+    Recorder,
+    Watch,
+    end_evidence,
+    finish,
+    steps_to_record,
+)
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Rates, Update, update_of

@@ -13,7 +13,6 @@ import numpy as np
 
 from deeplin.checks import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.door import door
-from deeplin.dynamics.finish import CLOSE, end_evidence, finish
 from deeplin.dynamics.flow_steps import (
     CHUNK,
     EXPLICIT,
@@ -26,7 +25,7 @@ from deeplin.dynamics.flow_steps import (
 )
 from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
-from deeplin.dynamics.recording import Recorder
+from deeplin.dynamics.recording import CLOSE, Recorder, end_evidence, finish
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, StopByStop, drive
 from deeplin.interrupt import hearing

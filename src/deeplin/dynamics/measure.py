@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,6 @@ from jaxtyping import Array, PyTree
 from deeplin.checks import InputError, shown
 from deeplin.dynamics.flow_steps import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.recording import Piece
 from deeplin.kernels.singular_values import extreme_singular
 from deeplin.networks import Layout, Network, products
 from deeplin.sharpness import SharpnessTracker, spectrum_along
@@ -36,6 +35,17 @@ QUANTITIES = (
 ON_REQUEST = ("eigenvalues", "product_singular_values", "flow_sharpness")
 TOP = 5
 """Eigenvalues of the Hessian in a record."""
+
+
+class Piece(NamedTuple):
+    """Some records that follow one another."""
+
+    weights: tuple[np.ndarray, ...]
+    """The trained arrays, with axes for records and runs first."""
+    memory: tuple[Any, ...] = ()
+    """What the dynamics carried besides at each record, if it says so."""
+    values: np.ndarray | None = None
+    """R − floor (see `Objective`), if the dynamics knows it."""
 
 
 def applicable(objective: Objective, network: PyTree) -> tuple[str, ...]:

@@ -16,9 +16,10 @@ from deeplin.door import door
 from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
+from deeplin.dynamics.measure import Piece
 from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.rank_steps import Memory, RankSteps, Target
-from deeplin.dynamics.recording import Piece, Recorder, steps_to_record
+from deeplin.dynamics.recording import Recorder, steps_to_record
 from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import DIVERGED, STATUS, Run
