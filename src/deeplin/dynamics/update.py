@@ -206,11 +206,6 @@ class Update:
     schedule: Float[np.ndarray, " steps"] | None = None
     batches: Batches | None = None
 
-    @property
-    def layered(self) -> bool:
-        """Whether layers have different rates."""
-        return bool(np.any(self.learning_rate != self.learning_rate[:, :1]))
-
     @cached_property
     def variant(self) -> str:
         """What it is besides plain descent with momentum, in words."""
@@ -218,7 +213,7 @@ class Update:
             "optimizer": self.method.optimizer is not None,
             "nesterov": self.method.nesterov,
             "schedule": self.schedule is not None,
-            "layers": self.layered,
+            "layers": bool(np.any(self.learning_rate != self.learning_rate[:, :1])),
         }
         return " ".join(name for name, there in named.items() if there) or "plain"
 
