@@ -17,6 +17,7 @@ from deeplin.dynamics.flow_steps import (
     CHUNK,
     EXPLICIT,
     HIGH_ORDER,
+    HORIZON,
     IMPLICIT,
     MOST_IMPLICIT,
     Solver,
@@ -37,8 +38,6 @@ from deeplin.sharpness import sharpness
 NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
 and order 5 takes longer ones for its cost than order 8."""
-HORIZON = 1e15
-"""A flow that gets this far in time without reaching its gap has nowhere to go."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
 
 
@@ -117,9 +116,8 @@ def gradient_flow(
     tolerances = (positive_number("rtol", rtol), positive_number("atol", atol, zero_allowed=True))
     limit = whole_number("max_steps", max_steps)
     measured = Quantities(problem, objective, ensemble, record)
-    recorder = Recorder(
-        ensemble, None if times is None else measured, keep_weights=keep_weights, unit="time"
-    )
+    measured = None if times is None else measured
+    recorder = Recorder(ensemble, measured, keep_weights=keep_weights, unit="time")
     flow = FlowSteps(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
     stops = _up_to(times or iter([end]), end)
     state = drive(flow, flow.start(), stops, recorder)
@@ -150,10 +148,8 @@ class FlowSteps(StopByStop):
     def advance(self, state: State, until: float) -> State:
         """Take every run on its way towards the time `until`, by at most CHUNK steps."""
         if self.near is not None:
-            far = state.running & ~(
-                _gaps(self.objective, self.ensemble, state.weights) <= self.near
-            )
-            if np.any(far & (self.clock(state) < until)):
+            gaps = _gaps(self.objective, self.ensemble, state.weights)
+            if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
                 return self._far(state, until)
         after = move(self.solver, self.objective, self.ensemble.fixed, state, until, self.goal)
         if self.may_switch and self._stiff(state, after):
@@ -179,13 +175,9 @@ class FlowSteps(StopByStop):
         if not slow.any() or self.ensemble.numbers > MOST_IMPLICIT * self.ensemble.size:
             return False
         step = (self.clock(after) - self.clock(before)) / np.maximum(taken, 1)
-        stiffness = self._sharpness(after)
+        networks = self.ensemble.result(after.weights)
+        stiffness = np.atleast_1d(sharpness(self.problem, networks, tolerance=1e-2).value)
         return bool(np.any(slow & (step * stiffness > 1)))
-
-    def _sharpness(self, state: State) -> np.ndarray:
-        tree = self.ensemble.result(state.weights)
-        value = sharpness(self.problem, tree, tolerance=1e-2).value
-        return np.atleast_1d(np.asarray(value))
 
 
 def _up_to(times: Iterable[float], end: float) -> Iterator[float]:
@@ -205,9 +197,8 @@ def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarra
 
 def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
     """The time to stop at and the gap to stop at (the unused one out of reach)."""
-    if isinstance(until, dict) and len(until) == 1 and next(iter(until)) in ("time", "gap"):
-        kind, value = next(iter(until.items()))
-        until = Gap(value) if kind == "gap" else value
+    if isinstance(until, dict) and set(until) in ({"time"}, {"gap"}):
+        until = Gap(until["gap"]) if "gap" in until else until["time"]
     given = [item for item in (until, time, gap) if item is not None]
     if len(given) != 1:
         raise InputError(
@@ -246,14 +237,12 @@ def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Ru
     """The run with its evidence."""
     ensemble, objective = flow.ensemble, flow.objective
     arrived = state.outcome == REACHED if end == HORIZON else flow.clock(state) >= end
-    messages = [_message(flow, state, end, int(index)) for index in np.flatnonzero(~arrived)]
-    message = np.full(ensemble.size, "", dtype=object)
-    message[~arrived] = messages
+    messages = ["" if ok else _message(flow, state, end, run) for run, ok in enumerate(arrived)]
     evidence = {
         "time": state.memory.time,
         "evaluations": state.memory.evaluations,
         "rejected": state.memory.rejected,
-        "message": message.astype(str),
+        "message": np.array(messages),
     }
     if ensemble.layout.network:
         drift, relative = _drift(ensemble.tree(state.weights), ensemble.tree(ensemble.weights))

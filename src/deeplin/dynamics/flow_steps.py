@@ -48,7 +48,8 @@ NEAR = 1e-14
 """Share of R(0) − R_min of the zero map below which the rest is one step of length 1e-7; its square
 is what that leaves out."""
 HORIZON, LIMIT = 1e15, 20_000
-"""The longest time and the most steps of a flow."""
+"""The most time of a flow to a minimiser: one that gets this far has nowhere to go. And its most
+steps."""
 
 
 class Times(NamedTuple):

@@ -27,9 +27,9 @@ from deeplin.sharpness.operators import (
     extent,
     has_reduced_hessian,
     hessian_of,
+    power_iteration,
     surface,
 )
-from deeplin.sharpness.power import power_iteration
 from deeplin.sharpness.result import Sharpness
 
 DENSE_LIMIT = 100
