@@ -19,7 +19,7 @@ from jaxtyping import Array
 from deeplin.checks import InputError
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, StopByStop
-from deeplin.dynamics.update import Numbers, Update
+from deeplin.dynamics.update import Update
 from deeplin.networks import Network
 from deeplin.problems import Problem
 
@@ -131,15 +131,6 @@ class _Members(NamedTuple):
     """Rows of its mini-batches from step `origin` on, or None."""
 
 
-class _Shared(NamedTuple):
-    """What is the same for all runs."""
-
-    data: tuple[Any, ...]
-    numbers: Numbers
-    origin: int
-    """The step of the first mini-batch at hand."""
-
-
 class JaxSteps(StopByStop):
     """Descent of a batch by any `Update`, as a dynamics."""
 
@@ -187,14 +178,14 @@ class JaxSteps(StopByStop):
 
     def _block(self, members: _Members, clock: int, until: int) -> State:
         kind = (self.objective.value_and_gradient, self.update.method)
-        shared = _Shared(self.objective.data, self.numbers, clock)
+        shared = (self.objective.data, self.numbers, clock)
         alone = len(jax.devices()) == 1 or len(members.limit) == 1
         move = _advance if alone else _on_all_devices
         moved = move(kind, shared, members, clock, until)
         return moved._replace(outcome=np.asarray(moved.outcome), steps=np.asarray(moved.steps))
 
 
-def _loop(kind, shared: _Shared, members: _Members, clock, until) -> State:
+def _loop(kind, shared: tuple, members: _Members, clock, until) -> State:
     """Value and gradient at W_t, stopping rules, then the step to W_{t+1}, for every member.
 
     At `until` the rules are applied but no step is taken, so every state that leaves here has
@@ -202,26 +193,26 @@ def _loop(kind, shared: _Shared, members: _Members, clock, until) -> State:
     may be no number, and its weights count for nothing.
     """
     value_and_gradient, method = kind
+    data, numbers, origin = shared  # the last is the step of the first mini-batch at hand
 
     def one(clock, members: _Members) -> State:
         state, fixed, rules = members[:3]
-        rows = None if members.rows is None else members.rows[clock - shared.origin]
+        rows = None if members.rows is None else members.rows[clock - origin]
 
         def risk(weights) -> Array:
             """R − floor, for optimisers that evaluate it themselves."""
-            return value_and_gradient(shared.data, weights, fixed, rows)[0]
+            return value_and_gradient(data, weights, fixed, rows)[0]
 
-        value, gradient = value_and_gradient(shared.data, state.weights, fixed, rows)
+        value, gradient = value_and_gradient(data, state.weights, fixed, rows)
         running = state.outcome == RUNNING
         diverged = running & ~(abs(value) <= rules.ceiling)  # overflow may come out as −∞
         reached = running & ~diverged & (value <= rules.goal)
         moving = running & ~reached & ~diverged & (clock < members.limit)
         rates = members.rates
-        if shared.numbers.schedule is not None:
-            rates = rates * shared.numbers.schedule[clock]
-        weights, memory = method(
-            shared.numbers, rates, moving, state.weights, state.memory, (value, gradient, risk)
-        )
+        if numbers.schedule is not None:
+            rates = rates * numbers.schedule[clock]
+        descent = (value, gradient, risk)
+        weights, memory = method(numbers, rates, moving, state.weights, state.memory, descent)
         found = jnp.where(reached, REACHED, jnp.where(diverged, LOST, state.outcome))
         outcome: Any = found.astype(jnp.int32)  # inside the loop a JAX array
         return State(weights, memory, outcome, state.steps + moving)
@@ -250,7 +241,7 @@ def _choose(members: np.ndarray, yes, no):
 _advance = jax.jit(_loop, static_argnums=0)
 
 
-def _on_all_devices(kind, shared: _Shared, members: _Members, clock: int, until: int) -> State:
+def _on_all_devices(kind, shared: tuple, members: _Members, clock: int, until: int) -> State:
     """The same with the batch spread over all devices."""
     batch, devices = len(members.limit), len(jax.devices())
     padding = -batch % devices

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, takewhile
 from typing import Any
 
 import jax
@@ -110,16 +110,15 @@ def gradient_flow(
     with explained(problem, network):
         abs(end_evidence(objective, ensemble, ensemble.weights)["risk"])  # a number, that is
     end, goal = _until(until, time, gap, objective)
-    times = _times(record_every, at, end)
+    stops = _stops(record_every, at, end)
     if solver not in SOLVERS:
         raise InputError(f"solver is {solver!r}; pass one of {', '.join(SOLVERS)}.")
     tolerances = (positive_number("rtol", rtol), positive_number("atol", atol, zero_allowed=True))
     limit = whole_number("max_steps", max_steps)
     measured = Quantities(problem, objective, ensemble, record)
-    measured = None if times is None else measured
+    measured = None if record_every is None and at is None else measured
     recorder = Recorder(ensemble, measured, keep_weights=keep_weights, unit="time")
     flow = FlowSteps(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
-    stops = _up_to(times or iter([end]), end)
     state = drive(flow, flow.start(), stops, recorder)
     return _finish(flow, recorder, state, end)
 
@@ -180,14 +179,6 @@ class FlowSteps(StopByStop):
         return bool(np.any(slow & (step * stiffness > 1)))
 
 
-def _up_to(times: Iterable[float], end: float) -> Iterator[float]:
-    """The times up to `end`, which comes last."""
-    for moment in times:
-        yield min(moment, end)
-        if moment >= end:
-            return
-
-
 def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
     """R − R_min of each run; −∞ where it is not known, so that nothing is above it."""
     if not objective.has_gap:
@@ -216,19 +207,20 @@ def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
     return HORIZON, positive_number("gap", gap)
 
 
-def _times(every, at, end: float) -> Iterator[float] | None:
-    """The times to record at, ending at `end` or with the goal; None to record nothing."""
+def _stops(every, at, end: float) -> Iterator[float]:
+    """The times to stop at: those to record at, and `end` as the last one."""
     if every is not None and at is not None:
         raise InputError("received both record_every and at; pass one of them.")
     if every is not None:
         interval = positive_number("record_every", every)
-        return (interval * index for index in count())
+        times = (interval * index for index in count())
+        return chain(takewhile(lambda time: time < end, times), [end])
     if at is None:
-        return None
+        return iter([end])
     asked = finite_array("at", list(at), (1,))
     if asked[0] < 0 or np.any(np.diff(asked) <= 0):
         raise InputError(f"at is {asked.tolist()}; pass increasing times from 0 on.")
-    if end < HORIZON and asked[-1] > end:
+    if asked[-1] > end:
         raise InputError(f"at goes to {asked[-1]:g}, beyond the end of the flow at {end:g}.")
     return iter([*asked.tolist(), *([end] if asked[-1] < end else [])])
 

@@ -164,30 +164,27 @@ def _rate(value: Any) -> np.ndarray:
     return rates
 
 
-def _one_by_one(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
-    try:
-        return np.asarray([schedule(step) for step in range(steps)])
-    except Exception as error:  # the caller's own function: whatever it raises
-        raise InputError(
-            f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a step; "
-            "pass a number, or a function of the step that returns one."
-        ) from error
-
-
 def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
     """η at each step: all at once if the schedule can be traced, else one by one."""
     try:
         values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(steps)))
     except (TypeError, ValueError, jax.errors.JAXTypeError):
-        values = _one_by_one(schedule, steps)
+        try:
+            values = np.asarray([schedule(step) for step in range(steps)])
+        except Exception as error:  # the caller's own function: whatever it raises
+            raise InputError(
+                f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a "
+                "step; pass a number, or a function of the step that returns one."
+            ) from error
     if values.shape != (steps,):
         raise InputError(
             f"the schedule returns shape {values.shape[1:]}; pass a function of the step that "
             "returns one number."
         )
     values = np.asarray(values, np.float64)
-    if not np.all(np.isfinite(values) & (values >= 0)):
-        step = int(np.argmin(np.isfinite(values) & (values >= 0)))
+    good = np.isfinite(values) & (values >= 0)
+    if not good.all():
+        step = int(np.argmin(good))
         raise InputError(
             f"the schedule gives {values[step]:g} at step {step}; pass one with finite rates of "
             "at least 0."

@@ -146,15 +146,13 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
 
 def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
     """The reduced layers of all runs; zeros, which training keeps, pad those of smaller width."""
-    width = max(len(layers[0]) for layers in members)
-    last = len(members[0]) - 1
-
-    def padded(layer: np.ndarray, k: int) -> np.ndarray:
-        rows = width if k < last else len(layer)
-        columns = width if k > 0 else layer.shape[1]
-        return np.pad(layer, ((0, rows - len(layer)), (0, columns - layer.shape[1])))
-
-    return tuple(np.stack([padded(layers[k], k) for layers in members]) for k in range(last + 1))
+    stacked = []
+    for layers in zip(*members, strict=True):
+        whole = np.zeros((len(layers), *np.max([layer.shape for layer in layers], axis=0)))
+        for place, layer in zip(whole, layers, strict=True):
+            place[: len(layer), : layer.shape[1]] = layer
+        stacked.append(whole)
+    return tuple(stacked)
 
 
 def _flow(cases: Cases, orders: _Orders) -> WideRun:

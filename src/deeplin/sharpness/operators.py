@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import equinox as eqx
 import jax
@@ -175,21 +175,25 @@ Hessian = AutodiffHessian | ReducedHessian
 
 def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
     """The Hessian of each tree of a batch (leading axes), in the form that is cheapest to apply."""
-    if isinstance(problem, Problem) and has_reduced_hessian(problem, trees):
+    if has_reduced_hessian(problem, trees):
         return ReducedHessian(problem, trees)
     return AutodiffHessian(problem, trees)
 
 
-def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> bool:
+def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
+    """Whether these are linear networks on a Problem, where closed forms apply."""
+    known = isinstance(problem, Problem) and isinstance(tree, Network)
+    return known and tree.activation == "linear"
+
+
+def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:
     """Whether these are linear networks with one output on a Problem, and zero is an eigenvalue.
 
     The Hessian has a kernel as soon as a layer has more than one row and more than one column; then
     the directions of eigenvalue zero that reduced coordinates add change nothing.
     """
-    known = isinstance(problem, Problem) and isinstance(networks, Network)
-    if not known or networks.activation != "linear" or networks.outputs != 1:
-        return False
-    return any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
+    one_output = is_linear(problem, networks) and networks.outputs == 1
+    return one_output and any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
 
 
 def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:

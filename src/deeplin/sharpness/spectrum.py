@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, TypeGuard
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -26,6 +26,7 @@ from deeplin.sharpness.operators import (
     gradients,
     has_reduced_hessian,
     hessian_of,
+    is_linear,
     parameters,
     surface,
 )
@@ -98,16 +99,12 @@ def spectra(
     return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
 
 
-def _linear(problem: Problem | Loss, trees: PyTree) -> TypeGuard[Problem]:
-    return isinstance(problem, Problem) and trees.activation == "linear"
-
-
 # --- eigenvalues -----------------------------------------------------------------------------
 
 
 def _at_minimizers(problem, trees, count: int, tolerance: float):
     """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimiser."""
-    if not _linear(problem, trees):
+    if not is_linear(problem, trees):
         return None
     rank, outputs = problem.spectrum.coordinates.shape
     if count > rank * outputs:
@@ -214,7 +211,7 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
-    if not _linear(problem, trees):
+    if not is_linear(problem, trees):
         return np.asarray(gradients(*surface(problem, trees), trees))
     weights, readout = host_arrays(trees)
     backward = products.backward_products(weights, readout)
@@ -229,7 +226,7 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
 
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
     """
-    if _linear(problem, trees):
+    if is_linear(problem, trees):
         tangent = Tangent.of(problem, *host_arrays(trees))
         pairs = list(zip(tangent.backward[1:], tangent.forward, strict=True))
         squares, tops = (
