@@ -101,7 +101,8 @@ def _by_kernel(solver, allowed, objective, fixed, state: State, until, goals) ->
     """`move` in compiled code."""
     networks = objective.layout.tree(state.weights, fixed)
     quadratic = objective.data[0]
-    integration = Integration(pair_of(solver.method), *allowed, CHUNK, float(until))
+    rtol, atol = allowed
+    integration = Integration(pair_of(solver.method), rtol, atol, CHUNK, float(until))
     weights, time, counts = flow_batch(
         quadratic[:2], networks, integration, goals, state.memory.time, state.outcome
     )

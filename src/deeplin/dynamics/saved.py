@@ -251,9 +251,9 @@ def _records(parts: Any, batch: int | None) -> Records:
 
 def _check_outcome(parts: Mapping[str, Any], batch: int | None) -> None:
     """What became of each run."""
-    status, evidence = parts.get("status"), parts.get("evidence", {})
+    status, evidence = np.asarray(parts.get("status")), parts.get("evidence", {})
     each = () if batch is None else (batch,)
-    if not np.isin(status, STATUSES).all() or np.shape(status) != each:
+    if not np.isin(status, STATUSES).all() or status.shape != each:
         raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
     _check_numbers("steps", parts.get("steps"), batch, "iu")
     if not isinstance(evidence, dict):

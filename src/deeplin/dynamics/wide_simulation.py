@@ -165,9 +165,9 @@ def _flow(cases: Cases, orders: _Orders) -> WideRun:
     kept = np.array(sorted({*range(0, length, orders.record_every or length), length - 1}))
     pairs = zip(runs, cases.starts, strict=True)
     columns = zip(*(_observed(run, start.layers, kept) for run, start in pairs), strict=True)
-    times, records, *others = columns
-    when, risk, path = (np.stack(column, 1) for column in (times, *others))
-    layers = [_together(members) for members in zip(*records, strict=True)]
+    members, *others = columns
+    when, risk, path = (np.stack(column, 1) for column in others)
+    layers = [_together(at_one_record) for at_one_record in zip(*members, strict=True)]
     # In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), ∫√ℒ is 1/√n of ∫√R dt.
     path = path / np.sqrt(cases.starts[0].problem.samples)
     each = {
@@ -196,7 +196,7 @@ def _flow_of(start: ReducedStart, orders: _Orders, times: list[float]) -> Run:
 
 
 def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> tuple:
-    """Time, layers, R and ∫√R dt of a flow at the records that are kept.
+    """Layers, time, R and ∫√R dt of a flow at the records that are kept.
 
     A flow that stopped earlier repeats its end.
     """
@@ -206,7 +206,7 @@ def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> tupl
     layers = [start, tuple(map(np.asarray, run.network.weights))]
     if run.trajectory is not None:
         layers = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in at]
-    return times[at], layers, risks[at], path[at]
+    return layers, times[at], risks[at], path[at]
 
 
 def _on_all_cores(function: Callable, items: Sequence[Any]) -> list[Any]:
