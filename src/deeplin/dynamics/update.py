@@ -132,19 +132,18 @@ class Rates:
     def matrix(self, ensemble: Ensemble) -> np.ndarray:
         """η of each run and layer, (batch, layers); ones where a schedule says it all."""
         layers = len(ensemble.weights)
-        dtype = ensemble.weights[0].dtype
-        if self.each is None:
-            return np.ones((ensemble.size, layers), dtype)
-        if not isinstance(self.each, tuple):
-            matrix = np.empty((ensemble.size, layers), dtype)
+        matrix = np.ones((ensemble.size, layers), ensemble.weights[0].dtype)
+        if isinstance(self.each, tuple):
+            if len(self.each) != layers:
+                raise InputError(
+                    f"learning_rate is a tuple of {len(self.each)} for {layers} trained arrays; "
+                    "pass one for each layer (or a list, with one for each run)."
+                )
+            for column, rate in zip(matrix.T, self.each, strict=True):
+                column[:] = rate
+        elif self.each is not None:
             matrix.T[:] = self.each
-            return matrix
-        if len(self.each) != layers:
-            raise InputError(
-                f"learning_rate is a tuple of {len(self.each)} for {layers} trained arrays; pass "
-                "one for each layer (or a list, with one for each run)."
-            )
-        return np.stack([np.broadcast_to(e, ensemble.size) for e in self.each], 1).astype(dtype)
+        return matrix
 
     def given(self, matrix: np.ndarray, single: bool) -> Any:
         """What `run.learning_rate` says, of these rates of each run and layer."""

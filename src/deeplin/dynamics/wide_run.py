@@ -159,11 +159,9 @@ class WideRun(Run):
         )
 
     def __repr__(self) -> str:
-        kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
-        outcome = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
         widths = sorted({start.width for start in self.starts})
         note = f"; {self.message}" if self.message else ""
-        return f"WideRun({outcome} by {self.dynamics}; reduced width {widths}{note})"
+        return f"WideRun({self._outcome} by {self.dynamics}; reduced width {widths}{note})"
 
     # --- as a run of networks ----------------------------------------------------------------
 
@@ -204,8 +202,11 @@ class WideRun(Run):
         (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats
         its end.
         """
-        when, _, risk, path = self.observed
-        runs = [_measured(start, self._along(run)) for run, start in enumerate(self.starts)]
+        when, along, risk, path = self.observed
+        runs = [
+            _measured(start, [self._member(run, layers) for layers in along])
+            for run, start in enumerate(self.starts)
+        ]
         columns = {"risk": risk, "loss": risk / self._outputs, "path": path}
         columns |= {name: np.stack([r[name] for r in runs], axis=1) for name in runs[0]}
         if self.single:
@@ -239,9 +240,6 @@ class WideRun(Run):
         """The layers of one run at its own width."""
         pairs = zip(layers, self.starts[run].layers, strict=True)
         return tuple(layer[run][: len(own), : own.shape[1]] for layer, own in pairs)
-
-    def _along(self, run: int) -> list[tuple[np.ndarray, ...]]:
-        return [self._member(run, layers) for layers in self.observed.layers]
 
     def _networks(self, layers: Layers) -> Network:
         """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are."""

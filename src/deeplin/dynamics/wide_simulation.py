@@ -149,8 +149,8 @@ def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
     stacked = []
     for layers in zip(*members, strict=True):
         whole = np.zeros((len(layers), *np.max([layer.shape for layer in layers], axis=0)))
-        for place, layer in zip(whole, layers, strict=True):
-            place[: len(layer), : layer.shape[1]] = layer
+        for run, layer in enumerate(layers):
+            whole[run, : len(layer), : layer.shape[1]] = layer
         stacked.append(whole)
     return tuple(stacked)
 
