@@ -160,9 +160,7 @@ class Trajectory(eqx.Module):
         return (self[k] for k in range(len(self)))
 
     weights = _of_networks("weights", "W_1 … W_L at every record.")
-    readout = _of_networks(
-        "readout", "The read-out at every record (it is never trained)."
-    )
+    readout = _of_networks("readout", "The read-out at every record (it is never trained).")
     activation = _of_networks("activation", "Name of the activation.")
     widths = _of_networks("widths", "d_0, …, d_L.")
     depth = _of_networks("depth", "Number of layers L.")
