@@ -75,7 +75,7 @@ class Method:
         value, gradient, risk = descent
         slopes, parameters = map(self.layout.parameters, (gradient, weights))
 
-        def of_tree(tree):
+        def of_tree(tree, grad_fn=None):  # line searches refuse what this does not take
             return risk(tuple(jax.tree.leaves(tree)))
 
         update = self._transformation(rate).update
@@ -149,7 +149,7 @@ class Rates:
         """What `run.learning_rate` says, of these rates of each run and layer."""
         if self.each is None:
             return self.schedule
-        rates = matrix if isinstance(self.each, tuple) else matrix[:, 0]
+        rates = matrix if np.any(matrix != matrix[:, :1]) else matrix[:, 0]
         member = rates[0] if single else rates
         return member.item() if member.ndim == 0 else member
 
