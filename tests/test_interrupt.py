@@ -88,7 +88,7 @@ def test_descent_hears_it_at_its_next_look_not_only_at_its_end(problem, monkeypa
         lose_an_interrupt()
         return arguments[1]
 
-    monkeypatch.setattr("deeplin.dynamics.jax_steps.JaxSteps.advance", advance)
+    monkeypatch.setattr("deeplin.dynamics.backends.JaxSteps.advance", advance)
     with pytest.raises(KeyboardInterrupt):
         dl.gradient_descent(problem, net, 1e-3, 10**6, backend="jax")
     assert len(taken) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics import jax_steps, rank_steps
+from deeplin.dynamics import backends, rank_steps
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.networks import data_risk, landscape
 
@@ -305,8 +305,8 @@ def test_new_steps_and_rates_do_not_trace_again(problem):
 
 def test_the_kernel_is_chosen_for_small_networks_and_jax_for_the_rest(problem, monkeypatch):
     calls = []
-    chosen = jax_steps.JaxSteps.advance
-    monkeypatch.setattr(jax_steps.JaxSteps, "advance", lambda *a: calls.append("jax") or chosen(*a))
+    chosen = backends.JaxSteps.advance
+    monkeypatch.setattr(backends.JaxSteps, "advance", lambda *a: calls.append("jax") or chosen(*a))
     gradient_descent(problem, gaussian(), 0.01, 2)
     assert calls == []
     gradient_descent(lambda net: jnp.sum(net.product**2), gaussian(), 0.01, 2)

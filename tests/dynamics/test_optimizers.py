@@ -257,6 +257,21 @@ def test_sharpness_aware_minimization_gets_its_second_gradient(rows):
         np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-12)
 
 
+def test_a_line_search_gets_the_risk_it_searches_along(rows):
+    run = dl.gradient_descent(
+        dl.Problem.from_data(*rows), networks(), steps=60, optimizer=optax.lbfgs()
+    )
+    assert np.all(run.status == "converged")
+
+
+def test_a_tuple_of_equal_rates_is_one_rate(rows):
+    problem = dl.Problem.from_data(*rows)
+    run = dl.gradient_descent(problem, networks(), (0.01, 0.01, 0.01), 3)
+    assert run.variant == "plain"
+    np.testing.assert_array_equal(run.learning_rate, [0.01] * 3)
+    assert dl.gradient_descent(problem, networks(), (0.01, 0.01, 0.02), 3).learning_rate.ndim == 2
+
+
 # --- what is refused -------------------------------------------------------------------------
 
 

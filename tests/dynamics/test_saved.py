@@ -64,6 +64,12 @@ def test_a_single_run_keeps_plain_values_and_moments_suffice(tmp_path, problem):
     assert again_problem.minimal_risk == known.minimal_risk
 
 
+def test_a_run_whose_layers_have_equal_rates_can_be_read_again(tmp_path, problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 1), 0.3)
+    run = dl.gradient_descent(problem, net, (0.01, 0.01), 3)
+    assert load_run(save_run(tmp_path / "one.npz", problem, run))[1].learning_rate == 0.01
+
+
 def test_the_manifest_describes_the_run(tmp_path, problem):
     save_run(tmp_path / "run.npz", problem, _batch_run(), notes={"data": "table.csv"})
     manifest = json.loads((tmp_path / "run.json").read_text())

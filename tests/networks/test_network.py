@@ -55,7 +55,7 @@ def test_product_and_risk_are_those_of_the_written_out_network(case):
 @given(cases)
 def test_closed_form_gradient_is_that_of_autodiff_on_the_rows(case):
     problem, net = draw(case)
-    data = Data(*map(jnp.asarray, (problem.inputs, problem.targets, problem.minimal_risk)))
+    data = Data(*map(jnp.asarray, (problem.inputs, problem.targets)))
     for closed, auto in zip(*gradients_of(problem.quadratic, data, net), strict=True):
         scale = max(1.0, float(jnp.abs(auto).max()))
         np.testing.assert_allclose(closed, auto, atol=1e-9 * scale)

@@ -6,7 +6,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.networks import initialize
-from deeplin.networks.starts import STARTS, start_by_name
+from deeplin.networks.initialize import STARTS, start_by_name
 
 KEY = jax.random.key(3)
 

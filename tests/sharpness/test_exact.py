@@ -94,9 +94,8 @@ def test_kernel_and_matrices_give_the_same_value_and_error(problem, widths, coun
     readout = None if widths[-1] == 1 else np.random.default_rng(0).normal(size=(count, 2))
     nets = dl.Network(dl.initialize.gaussian(keys, widths, 0.7).weights, readout)
     weights = [np.asarray(weight) for weight in nets.weights]
-    factors = exact.Factors.of(problem)
-    by_matrices = exact._by_matrices(factors, weights, readout, "largest")
-    np.testing.assert_allclose(exact._in_lanes(factors, weights, readout), by_matrices, rtol=1e-11)
+    by_matrices = exact._by_matrices(exact.Tangent.of(problem, weights, readout), "largest")
+    np.testing.assert_allclose(exact._in_lanes(problem, weights, readout), by_matrices, rtol=1e-11)
 
 
 def test_equal_eigenvalues_at_the_top_are_exact(rng):

@@ -153,7 +153,7 @@ def test_errata_E10_at_alpha_zero_the_relu_network_is_dead():
     data = synthetic.relu_teacher(0, samples=40)
     linear = dl.initialize.identity_middle(jax.random.key(0), 10, 50, 3, 3, 0.0, 1.0)
     network = dl.Network(linear.weights, activation="relu")
-    rows = Data(*map(jnp.asarray, (data.problem.inputs, data.problem.targets, 0.0)))
+    rows = Data(*map(jnp.asarray, (data.problem.inputs, data.problem.targets)))
     gradient = jax.jit(jax.grad(data_risk, argnums=1))
     slope = gradient(rows, network)
     assert all(np.all(np.asarray(weight) == 0) for weight in slope.weights)

@@ -66,7 +66,7 @@ def _fresh(depth: int, start: str, learning_rate: float | None, seed: int):
     import jax
 
     from deeplin.dynamics import gradient_descent, gradient_flow
-    from deeplin.networks.starts import start_by_name
+    from deeplin.networks.initialize import start_by_name
     from deeplin.problems import synthetic
 
     L = whole_number("depth", depth)

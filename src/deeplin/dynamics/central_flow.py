@@ -23,8 +23,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from deeplin.checks import InputError, positive_number, require_float64, whole_number
-from deeplin.dynamics.finish import CLOSE
 from deeplin.dynamics.objective import objective_of
+from deeplin.dynamics.recording import CLOSE
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.interrupt import check_interrupt, hearing
 from deeplin.networks import Network

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 import jax
@@ -12,13 +12,12 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
 from deeplin.dynamics.backends import choose
 from deeplin.dynamics.batches import Batches
-from deeplin.dynamics.finish import CLOSE, end_evidence, finish
 from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_rows
-from deeplin.dynamics.recording import Recorder, Watch, steps_to_record
+from deeplin.dynamics.recording import CLOSE, Recorder, Watch, end_evidence, finish, steps_to_record
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import Rules, drive
-from deeplin.dynamics.update import Rates, Update, update_of
+from deeplin.dynamics.update import Rates, update_of
 from deeplin.interrupt import hearing
 from deeplin.networks import Loss, Network, explained, products
 from deeplin.problems import Problem
@@ -107,26 +106,29 @@ def gradient_descent(
         before = end_evidence(objective, ensemble, ensemble.weights)
         ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
-    rules = Rules(
-        np.full_like(before["risk"], -np.inf if goal is None else goal),
-        ceiling,
-    )
+    rules = Rules(np.full_like(before["risk"], -np.inf if goal is None else goal), ceiling)
     batches = Batches.of(problem, batch_size, key, None if ensemble.single else ensemble.size)
     if batches is not None and isinstance(problem, Problem):
         objective = with_rows(objective, problem, goal is not None)
     update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
     measured = Quantities(problem, objective, ensemble, record)
-    recorder = Recorder(
-        ensemble,
-        None if record_every is None else measured,
-        keep_weights=keep_weights,
-        watch=watch,
-    )
+    measured = None if record_every is None else measured
+    recorder = Recorder(ensemble, measured, keep_weights=keep_weights, watch=watch)
     dynamics = choose(backend, problem, objective, ensemble, rules, update)
     stops = steps_to_record(record_every, steps)
     state = drive(dynamics, dynamics.start(), stops, recorder)
     close = CLOSE * before["gap"] if goal is None and objective.has_gap else None
-    return finish(objective, recorder, state, close, **_rule(update, rates, ensemble))
+    return finish(
+        objective,
+        recorder,
+        state,
+        close,
+        learning_rate=rates.given(update.learning_rate, ensemble.single),
+        momentum=update.momentum,
+        variant=update.variant,
+        weight_decay=update.weight_decay,
+        batch_size=None if batches is None else batches.size,
+    )
 
 
 def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
@@ -178,14 +180,3 @@ def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
         return products.gap(covariance, optimum) + np.asarray(quadratic.minimal_risk)
     zero = jax.tree.map(np.zeros_like, ensemble.weights)
     return end_evidence(objective, ensemble, zero)["risk"]
-
-
-def _rule(update: Update, rates: Rates, ensemble: Ensemble) -> Mapping[str, Any]:
-    """What the run says about how it was trained."""
-    return {
-        "learning_rate": rates.given(update.learning_rate, ensemble.single),
-        "momentum": update.momentum,
-        "variant": update.variant,
-        "weight_decay": update.weight_decay,
-        "batch_size": None if update.batches is None else update.batches.size,
-    }

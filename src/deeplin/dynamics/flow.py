@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count, takewhile
 from typing import Any
 
 import jax
@@ -13,11 +13,11 @@ import numpy as np
 
 from deeplin.checks import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.door import door
-from deeplin.dynamics.finish import CLOSE, end_evidence, finish
 from deeplin.dynamics.flow_steps import (
     CHUNK,
     EXPLICIT,
     HIGH_ORDER,
+    HORIZON,
     IMPLICIT,
     MOST_IMPLICIT,
     Solver,
@@ -26,7 +26,7 @@ from deeplin.dynamics.flow_steps import (
 )
 from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
-from deeplin.dynamics.recording import Recorder
+from deeplin.dynamics.recording import CLOSE, Recorder, end_evidence, finish
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, StopByStop, drive
 from deeplin.interrupt import hearing
@@ -38,8 +38,6 @@ from deeplin.sharpness import sharpness
 NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
 and order 5 takes longer ones for its cost than order 8."""
-HORIZON = 1e15
-"""A flow that gets this far in time without reaching its gap has nowhere to go."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
 
 
@@ -112,17 +110,15 @@ def gradient_flow(
     with explained(problem, network):
         abs(end_evidence(objective, ensemble, ensemble.weights)["risk"])  # a number, that is
     end, goal = _until(until, time, gap, objective)
-    times = _times(record_every, at, end)
+    stops = _stops(record_every, at, end)
     if solver not in SOLVERS:
         raise InputError(f"solver is {solver!r}; pass one of {', '.join(SOLVERS)}.")
     tolerances = (positive_number("rtol", rtol), positive_number("atol", atol, zero_allowed=True))
     limit = whole_number("max_steps", max_steps)
     measured = Quantities(problem, objective, ensemble, record)
-    recorder = Recorder(
-        ensemble, None if times is None else measured, keep_weights=keep_weights, unit="time"
-    )
+    measured = None if record_every is None and at is None else measured
+    recorder = Recorder(ensemble, measured, keep_weights=keep_weights, unit="time")
     flow = FlowSteps(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
-    stops = _up_to(times or iter([end]), end)
     state = drive(flow, flow.start(), stops, recorder)
     return _finish(flow, recorder, state, end)
 
@@ -151,10 +147,8 @@ class FlowSteps(StopByStop):
     def advance(self, state: State, until: float) -> State:
         """Take every run on its way towards the time `until`, by at most CHUNK steps."""
         if self.near is not None:
-            far = state.running & ~(
-                _gaps(self.objective, self.ensemble, state.weights) <= self.near
-            )
-            if np.any(far & (self.clock(state) < until)):
+            gaps = _gaps(self.objective, self.ensemble, state.weights)
+            if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
                 return self._far(state, until)
         after = move(self.solver, self.objective, self.ensemble.fixed, state, until, self.goal)
         if self.may_switch and self._stiff(state, after):
@@ -180,21 +174,9 @@ class FlowSteps(StopByStop):
         if not slow.any() or self.ensemble.numbers > MOST_IMPLICIT * self.ensemble.size:
             return False
         step = (self.clock(after) - self.clock(before)) / np.maximum(taken, 1)
-        stiffness = self._sharpness(after)
+        networks = self.ensemble.result(after.weights)
+        stiffness = np.atleast_1d(sharpness(self.problem, networks, tolerance=1e-2).value)
         return bool(np.any(slow & (step * stiffness > 1)))
-
-    def _sharpness(self, state: State) -> np.ndarray:
-        tree = self.ensemble.result(state.weights)
-        value = sharpness(self.problem, tree, tolerance=1e-2).value
-        return np.atleast_1d(np.asarray(value))
-
-
-def _up_to(times: Iterable[float], end: float) -> Iterator[float]:
-    """The times up to `end`, which comes last."""
-    for moment in times:
-        yield min(moment, end)
-        if moment >= end:
-            return
 
 
 def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
@@ -206,9 +188,8 @@ def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarra
 
 def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
     """The time to stop at and the gap to stop at (the unused one out of reach)."""
-    if isinstance(until, dict) and len(until) == 1 and next(iter(until)) in ("time", "gap"):
-        kind, value = next(iter(until.items()))
-        until = Gap(value) if kind == "gap" else value
+    if isinstance(until, dict) and set(until) in ({"time"}, {"gap"}):
+        until = Gap(until["gap"]) if "gap" in until else until["time"]
     given = [item for item in (until, time, gap) if item is not None]
     if len(given) != 1:
         raise InputError(
@@ -226,19 +207,20 @@ def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
     return HORIZON, positive_number("gap", gap)
 
 
-def _times(every, at, end: float) -> Iterator[float] | None:
-    """The times to record at, ending at `end` or with the goal; None to record nothing."""
+def _stops(every, at, end: float) -> Iterator[float]:
+    """The times to stop at: those to record at, and `end` as the last one."""
     if every is not None and at is not None:
         raise InputError("received both record_every and at; pass one of them.")
     if every is not None:
         interval = positive_number("record_every", every)
-        return (interval * index for index in count())
+        times = (interval * index for index in count())
+        return chain(takewhile(lambda time: time < end, times), [end])
     if at is None:
-        return None
+        return iter([end])
     asked = finite_array("at", list(at), (1,))
     if asked[0] < 0 or np.any(np.diff(asked) <= 0):
         raise InputError(f"at is {asked.tolist()}; pass increasing times from 0 on.")
-    if end < HORIZON and asked[-1] > end:
+    if asked[-1] > end:
         raise InputError(f"at goes to {asked[-1]:g}, beyond the end of the flow at {end:g}.")
     return iter([*asked.tolist(), *([end] if asked[-1] < end else [])])
 
@@ -247,14 +229,12 @@ def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Ru
     """The run with its evidence."""
     ensemble, objective = flow.ensemble, flow.objective
     arrived = state.outcome == REACHED if end == HORIZON else flow.clock(state) >= end
-    messages = [_message(flow, state, end, int(index)) for index in np.flatnonzero(~arrived)]
-    message = np.full(ensemble.size, "", dtype=object)
-    message[~arrived] = messages
+    messages = ["" if ok else _message(flow, state, end, run) for run, ok in enumerate(arrived)]
     evidence = {
         "time": state.memory.time,
         "evaluations": state.memory.evaluations,
         "rejected": state.memory.rejected,
-        "message": message.astype(str),
+        "message": np.array(messages),
     }
     if ensemble.layout.network:
         drift, relative = _drift(ensemble.tree(state.weights), ensemble.tree(ensemble.weights))

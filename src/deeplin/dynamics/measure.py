@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,12 @@ import numpy as np
 from jaxtyping import Array, PyTree
 
 from deeplin.checks import InputError, shown
-from deeplin.dynamics.flow_limit import flow_sharpness
+from deeplin.dynamics.flow_steps import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.recording import Piece
 from deeplin.kernels.singular_values import extreme_singular
 from deeplin.networks import Layout, Network, products
 from deeplin.sharpness import SharpnessTracker, spectrum_along
 
-AGAINST_OPTIMUM = ("gap", "distance")
-BETWEEN_LAYERS = ("alignment", "conservation")
 QUANTITIES = (
     "risk",
     "gap",
@@ -38,17 +35,15 @@ TOP = 5
 """Eigenvalues of the Hessian in a record."""
 
 
-def applicable(objective: Objective, network: PyTree) -> tuple[str, ...]:
-    """The quantities that have a meaning here.
+class Piece(NamedTuple):
+    """Some records that follow one another."""
 
-    `gap` and `distance` refer to the least-squares optimum, the minimiser of a linear network
-    only; `alignment` and `conservation` compare neighbouring layers of a network.
-    """
-    if not objective.layout.network:
-        return ("risk", "sharpness")
-    missing = () if objective.has_gap else AGAINST_OPTIMUM
-    missing += () if network.depth > 1 else BETWEEN_LAYERS
-    return tuple(name for name in QUANTITIES if name not in missing)
+    weights: tuple[np.ndarray, ...]
+    """The trained arrays, with axes for records and runs first."""
+    memory: tuple[Any, ...] = ()
+    """What the dynamics carried besides at each record, if it says so."""
+    values: np.ndarray | None = None
+    """R − floor (see `Objective`), if the dynamics knows it."""
 
 
 def _split(record: Any) -> tuple[Any, dict[str, Callable[[PyTree], Any]]]:
@@ -65,21 +60,27 @@ def _split(record: Any) -> tuple[Any, dict[str, Callable[[PyTree], Any]]]:
     return tuple(part for part in parts if not isinstance(part, Mapping)), own
 
 
-def check_quantities(
-    names: Iterable[str] | None, objective: Objective, network: PyTree
-) -> tuple[str, ...]:
-    """The names to record: all applicable ones by default, else the given ones once checked."""
-    possible = applicable(objective, network)
+def _checked(names: Any, objective: Objective, network: PyTree) -> tuple[str, ...]:
+    """The names to record: all that have a meaning here by default, else the given ones.
+
+    `gap` and `distance` refer to the least-squares optimum, the minimiser of a linear network
+    only; `alignment` and `conservation` compare neighbouring layers of a network.
+    """
+    usual, more = ("risk", "sharpness"), ON_REQUEST[:1]
+    if objective.layout.network:
+        missing = () if objective.has_gap else ("gap", "distance", "flow_sharpness")
+        missing += () if network.depth > 1 else ("alignment", "conservation")
+        usual, more = (
+            tuple(name for name in kind if name not in missing) for kind in (QUANTITIES, ON_REQUEST)
+        )
     if names is None:
-        return possible
-    of_networks = ON_REQUEST if objective.has_gap else ON_REQUEST[:-1]
-    possible += of_networks if objective.layout.network else ON_REQUEST[:1]
+        return usual
     chosen = (names,) if isinstance(names, str) else tuple(names)
     for name in chosen:
-        if not isinstance(name, str) or name not in possible:
+        if not isinstance(name, str) or name not in usual + more:
             raise InputError(
                 f"record holds {shown(name)}, which cannot be measured here; pass names out of "
-                f"{', '.join(possible)}."
+                f"{', '.join(usual + more)}."
             )
     return chosen
 
@@ -95,9 +96,8 @@ def measure(
     near = not objective.layout.network or isinstance(networks.weights[0], np.ndarray)
     host = networks if near else jax.tree.map(np.asarray, networks)
     with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
-        return {
-            name: _MEASURES[name](objective, host, initial) for name in names if name in _MEASURES
-        }
+        known = (name for name in names if name in _MEASURES)
+        return {name: _MEASURES[name](objective, host, initial) for name in known}
 
 
 def _risk(objective, networks, _initial) -> np.ndarray:
@@ -123,7 +123,7 @@ class Quantities:
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
         self.initial = ensemble.tree(ensemble.weights)
         names, self.own = _split(names)
-        self.names = check_quantities(names, objective, self.initial)
+        self.names = _checked(names, objective, self.initial)
         self.tracker = SharpnessTracker(problem)
 
     def __call__(self, piece: Piece) -> dict[str, np.ndarray]:
@@ -142,8 +142,7 @@ class Quantities:
             tracked = self.tracker.along(tree)
             found |= {"sharpness": tracked.value, "sharpness_error": tracked.error}
         if "eigenvalues" in self.names:
-            size = sum(leaf[0].size for leaf in self.ensemble.weights)
-            count = min(TOP, size)
+            count = min(TOP, sum(leaf[0].size for leaf in self.ensemble.weights))
             found["eigenvalues"] = spectrum_along(self.problem, tree, count=count).values
         if "flow_sharpness" in self.names:
             found |= self._flow_sharpness(tree)
@@ -185,8 +184,7 @@ class Quantities:
     def _own(self, function: Callable[[PyTree], Any], tree: PyTree) -> np.ndarray:
         """A quantity of the caller's, for all records and runs in one call."""
         layout = self.ensemble.layout
-        values = _mapped_twice(function, layout, layout.split(tree))
-        return np.asarray(values)
+        return np.asarray(_mapped_twice(function, layout, layout.split(tree)))
 
 
 @partial(jax.jit, static_argnums=(0, 1))

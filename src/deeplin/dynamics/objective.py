@@ -63,7 +63,7 @@ class Autodiff:
 
     def __call__(self, data: tuple, weights: Weights, fixed: tuple, rows: Rows = None):
         """R and its gradient, on these rows if some are given."""
-        taken = data if rows is None else (_taken(data[0], rows),)
+        taken = data if rows is None else (Data(*(matrix[rows] for matrix in data[0])),)
         value, gradient = jax.value_and_grad(partial(self._risk, taken, fixed))(weights)
         if self.whole and rows is not None:
             value = self._risk(data, fixed, weights)
@@ -90,10 +90,6 @@ class ClosedForm:
         slope = 2 / len(rows) * inputs.T @ (inputs @ backward[0] - targets)
         forward = products.forward_products(network.weights, slope)
         return value, tuple(products.layer_gradients(backward, forward))
-
-
-def _taken(data: Data, rows: Any) -> Data:
-    return Data(data.inputs[rows], data.targets[rows], data.minimal_risk)
 
 
 def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = None) -> Objective:

@@ -1,35 +1,26 @@
-"""Records along a dynamics: which steps, which quantities, and the weights there."""
+"""Records along a dynamics: which steps, which quantities, the weights there, and the run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from deeplin.checks import whole_number
-from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.run import Records
+from deeplin.dynamics.measure import Piece, measure
+from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.dynamics.run import CONVERGED, STATUS, STOPPED, Records, Run
 from deeplin.dynamics.state import State
 from deeplin.networks import Trajectory
-
-
-class Piece(NamedTuple):
-    """Some records that follow one another."""
-
-    weights: tuple[np.ndarray, ...]
-    """The trained arrays, with axes for records and runs first."""
-    memory: tuple[Any, ...] = ()
-    """What the dynamics carried besides at each record, if it says so."""
-    values: np.ndarray | None = None
-    """R − floor (see `Objective`), if the dynamics knows it."""
-
 
 Measure = Callable[[Piece], Mapping[str, np.ndarray]]
 """The quantities of some records, each with axes for records and runs first."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
 """Told of every record: its step or time, and its quantities."""
+CLOSE = 1e-8
+"""Without a goal, a run that has shrunk its initial gap by this factor is called converged."""
 TOGETHER, HELD = 256, 2**26
 """Records measured together, unless someone watches, and the most numbers they may hold."""
 
@@ -128,3 +119,50 @@ def steps_to_record(every: int | None, steps: int) -> Iterator[int]:
     if every is not None:
         yield from range(0, steps, whole_number("record_every", every))
     yield steps
+
+
+# --- at the end -------------------------------------------------------------------------------
+
+
+def end_evidence(
+    objective: Objective, ensemble: Ensemble, weights: tuple[Any, ...]
+) -> dict[str, np.ndarray]:
+    """Risk, and gap where it has a meaning, of every run."""
+    tree = ensemble.tree(weights)
+    if not objective.has_gap:
+        return measure(objective, tree, tree, ("risk",))
+    gap = measure(objective, tree, tree, ("gap",))["gap"]
+    return {"risk": gap + objective.data[0].minimal_risk.item(), "gap": gap}
+
+
+def finish(
+    objective: Objective,
+    recorder: Recorder,
+    state: State,
+    close: np.ndarray | None = None,
+    evidence: Mapping[str, Any] | None = None,
+    **rule: Any,
+) -> Run:
+    """Put together the run; plain values for a single network.
+
+    A run that stopped is converged if its gap is at most `close`.
+    """
+    ensemble = recorder.ensemble
+    after = end_evidence(objective, ensemble, state.weights)
+    status = np.array([STATUS[int(outcome)] for outcome in state.outcome])
+    if close is not None:
+        status = np.where((status == STOPPED) & (after["gap"] <= close), CONVERGED, status)
+    if rule.get("weight_decay"):
+        squares = [np.sum(np.square(np.asarray(w)).reshape(len(w), -1), 1) for w in state.weights]
+        after["objective"] = after["risk"] + rule["weight_decay"] * sum(squares)
+    after |= evidence or {}
+    return Run(
+        network=ensemble.result(state.weights),
+        initial=ensemble.initial,
+        status=ensemble.members(status),
+        steps=ensemble.members(state.steps),
+        records=recorder.records(),
+        trajectory=recorder.trajectory(),
+        evidence={name: ensemble.members(values) for name, values in after.items()},
+        **rule,
+    )

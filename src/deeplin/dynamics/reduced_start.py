@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -104,6 +105,10 @@ class Cases(NamedTuple):
     rates: np.ndarray
     """Steps on the mean loss."""
 
+    def one_or_all(self, values: Sequence[Any]) -> Any:
+        """A plain value for one run, an array for a batch."""
+        return values[0] if self.single else np.array(values)
+
 
 def cases_of(problem, words, population, depth, **values) -> Cases:
     """One case for each run, after checking what was passed."""
@@ -119,14 +124,13 @@ def cases_of(problem, words, population, depth, **values) -> Cases:
     problems = _spread("problem", problems, runs)
     keys = _spread("key", list(keys), runs)
     populations = _populations(population, problems)
-    widths = [whole_number("width", m) for m in _spread("width", values["width"], runs)]
+    each = {name: _spread(name, given, runs) for name, given in values.items()}
+    widths = [whole_number("width", m) for m in each["width"]]
     alphas, betas = (
-        [positive_number(name, v, zero_allowed=True) for v in _spread(name, values[name], runs)]
+        [positive_number(name, v, zero_allowed=True) for v in each[name]]
         for name in ("alpha", "beta")
     )
-    rates = [
-        positive_number("learning_rate", v) for v in _spread("learning_rate", values["rate"], runs)
-    ]
+    rates = [positive_number("learning_rate", v) for v in each["learning_rate"]]
     starts = tuple(
         ReducedStart.draw(p, k, width=m, depth=L, alpha=a, beta=b)
         for p, k, m, a, b in zip(problems, keys, widths, alphas, betas, strict=True)

@@ -153,9 +153,12 @@ class Run:
             values["trajectory"] = Trajectory(arrays, path.layout, batched=False)
         return Run(**values)
 
-    def __repr__(self) -> str:
+    @property
+    def _outcome(self) -> str:
         kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
-        outcome = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
-        if not isinstance(self.network, Network):
-            return f"Run({outcome})"
-        return f"Run({outcome}; depth {self.network.depth}, widths {self.network.widths})"
+        return ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
+
+    def __repr__(self) -> str:
+        net = self.network
+        shape = f"; depth {net.depth}, widths {net.widths}" if isinstance(net, Network) else ""
+        return f"Run({self._outcome}{shape})"

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, readable
+from deeplin.checks import InputError, finite_array, readable, require_float64, shown, whole_number
 from deeplin.door import door
-from deeplin.dynamics.run import Run
-from deeplin.dynamics.saved_parts import known_parts, problem_of, run_of
+from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.files import whole_file
-from deeplin.networks import Network, Trajectory, check_fits
+from deeplin.networks import Layout, Network, Trajectory, check_fits
 from deeplin.problems import Problem
 
 FORMAT = "deeplin run 1"
+SIZES = ("samples", "dimension", "outputs")
+STATUSES = (CONVERGED, DIVERGED, STOPPED)
 
 
 @door
@@ -44,7 +47,8 @@ def save_run(
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
     arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(Run)}))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
-    text = json.dumps(manifest(problem, run) | dict(notes or {}), indent=2, default=_plain)
+    about = manifest(problem, run) | dict(notes or {})
+    text = json.dumps(about, indent=2, default=lambda value: np.asarray(value).tolist())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
@@ -70,8 +74,8 @@ def check_run_path(path: str | Path) -> Path:
 def load_run(path: str | Path) -> tuple[Problem, Run]:
     """Read a run saved by `save_run`; nothing in the file is ever executed.
 
-    Everything is checked before anything is computed: which arrays there are, their types and
-    shapes, that they fit each other, and that they are finite.
+    A file may be damaged or edited: which arrays there are, their types and shapes, that they fit
+    each other and that they are finite is checked here, before anything is computed from them.
     """
     with readable(path), open(path, "rb") as file:  # NumPy would leave a damaged one open
         found = np.load(file, allow_pickle=False)
@@ -87,10 +91,8 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
     if arrays.pop("entries", np.array(0)).tolist() != len(arrays):
         raise InputError(f"{str(path)!r} is incomplete: some of its arrays are missing.")
     try:
-        tree = _unflatten(arrays)
-        known_parts("the file", tree, ("problem", "run"))
-        problem = problem_of(tree.get("problem"))
-        run = run_of(tree.get("run"))
+        tree = _group("the file", _unflatten(arrays), ("problem", "run"))
+        problem, run = _problem(tree.get("problem")), _run(tree.get("run"))
         check_fits(problem, run.network)
     except InputError as error:
         raise InputError(f"{str(path)!r} holds no run that training leaves: {error}") from error
@@ -100,23 +102,14 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
 def manifest(problem: Problem, run: Run) -> dict[str, Any]:
     """What a reader wants to know before opening the arrays."""
     net = run.network
-    return {
-        "format": FORMAT,
-        "deeplin": version("deeplin"),
-        "samples": problem.samples,
-        "dimension": problem.dimension,
-        "outputs": problem.outputs,
-        "depth": net.depth,
-        "widths": net.widths,
-        "activation": net.activation,
-        "dtype": str(net.weights[0].dtype),
-        "runs": net.batch or 1,
-        "learning_rate": run.learning_rate,
-        "momentum": run.momentum,
-        "status": run.status,
-        "steps": run.steps,
-        "evidence": dict(run.evidence),
-    }
+    return (
+        {"format": FORMAT, "deeplin": version("deeplin")}
+        | {name: getattr(problem, name) for name in SIZES}
+        | {name: getattr(net, name) for name in ("depth", "widths", "activation")}
+        | {"dtype": str(net.weights[0].dtype), "runs": net.batch or 1}
+        | {name: getattr(run, name) for name in ("learning_rate", "momentum", "status", "steps")}
+        | {"evidence": dict(run.evidence)}
+    )
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
@@ -152,6 +145,156 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     return tree
 
 
-def _plain(value: Any) -> Any:
-    """NumPy and JAX values as JSON."""
-    return np.asarray(value).tolist()
+def _group(where: str, parts: Any, names: Sequence[str]) -> dict[str, Any]:
+    """`parts` as a dictionary with no other entries than these."""
+    if not isinstance(parts, dict):
+        raise InputError(f"{where} is missing or no group of arrays.")
+    unknown = [name for name in parts if name not in names]
+    if unknown:
+        raise InputError(f"{where} has an entry {unknown[0][:40]!r}; known: {', '.join(names)}.")
+    return parts
+
+
+def _problem(parts: Any) -> Problem:
+    """The problem of saved parts: rows, or second moments of its stated shape."""
+    parts = _group("problem", parts, [field.name for field in fields(Problem)])
+    n, d, q = (whole_number(f"problem/{name}", parts.get(name)) for name in SIZES)
+    single = parts.get("single_target")
+    if not isinstance(single, bool) or (single and q != 1):
+        raise InputError(f"problem/single_target is {shown(single)} for {q} target(s).")
+    if "second_moments" in parts:
+        table = _numbers("problem/second_moments", parts["second_moments"], (d + q, d + q))
+        cross = table[:d, d] if single else table[:d, d:]
+        return Problem.from_moments(table[:d, :d], cross, table[d:, d:], n)
+    inputs = _numbers("problem/inputs", parts.get("inputs"), (n, d))
+    targets = _numbers("problem/targets", parts.get("targets"), (n, q))
+    return Problem.from_data(inputs, targets[:, 0] if single else targets)
+
+
+def _run(parts: Any) -> Run:
+    """The run of saved parts; networks, records and outcomes of one batch."""
+    parts = _group("run", parts, [field.name for field in fields(Run)])
+    network, initial = (_network(f"run/{name}", parts.get(name)) for name in ("network", "initial"))
+    if _shapes(initial) != _shapes(network):
+        raise InputError("run/initial and run/network have different layers.")
+    records = _records(parts.get("records", {}), network.batch)
+    trajectory = _trajectory(parts.get("trajectory"), records, network)
+    _check_outcome(parts, network.batch)
+    _check_rule(parts, network.batch)
+    if parts.get("batch_size") is not None:
+        parts["batch_size"] = whole_number("run/batch_size", parts["batch_size"])
+    made = {"network": network, "initial": initial, "records": records, "trajectory": trajectory}
+    return Run(**(parts | made))
+
+
+def _network(where: str, parts: Any, records: int | None = None) -> Network:
+    """The network of saved parts, with a leading record axis where there are records.
+
+    The constructor accepts at most one leading axis, a trajectory of a batch has two; so a network
+    of zeros without the record axis is checked, and its pytree structure holds the arrays.
+    """
+    parts = _group(where, parts, ("weights", "readout", "activation"))
+    layers = parts.get("weights")
+    if not isinstance(layers, dict) or set(layers) != {f"{k}" for k in range(len(layers))}:
+        raise InputError(f"{where}/weights is missing, or its layers are not numbered 0, 1, ….")
+    leaves = [layers[f"{k}"] for k in range(len(layers))]
+    leaves += [parts["readout"]] if "readout" in parts else []
+    for leaf in leaves:
+        finite_array(where, leaf, (1, 2, 3, 4))
+        if leaf.dtype not in (np.float64, np.float32) or leaf.dtype != leaves[0].dtype:
+            raise InputError(f"{where} holds {leaf.dtype}; pass float64 or float32 throughout.")
+        if records is not None and len(leaf) != records:
+            raise InputError(f"{where} has {len(leaf)} states for {records} records.")
+    zeros = [np.zeros(leaf.shape[records is not None :], leaf.dtype) for leaf in leaves]
+    readout = zeros.pop() if "readout" in parts else None
+    pattern = Network(zeros, readout, str(parts.get("activation")))
+    if leaves[0].dtype == np.float64:  # without x64, JAX would round the weights silently
+        require_float64("a run saved in float64", pattern)
+    return jax.tree.unflatten(jax.tree.structure(pattern), [jnp.asarray(leaf) for leaf in leaves])
+
+
+def _shapes(network: Network) -> tuple:  # what networks of one run have in common
+    return jax.tree.structure(network), [weight.shape for weight in network.weights]
+
+
+def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | None:
+    if parts is None:
+        return None
+    times = records.get("time", records.get("step"))
+    if times is None:
+        raise InputError("run/trajectory has no run/records/step or run/records/time beside it.")
+    states = _network("run/trajectory", parts, len(times))
+    if _shapes(jax.tree.map(lambda leaf: leaf[0], states)) != _shapes(network):
+        raise InputError("run/trajectory and run/network have different layers.")
+    return Trajectory(tuple(jax.tree.leaves(states)), Layout.of(network), network.batch is not None)
+
+
+def _records(parts: Any, batch: int | None) -> Records:
+    """Columns of one length; for a batch the second axis is the run."""
+    if not isinstance(parts, dict):
+        raise InputError("run/records is no group of arrays.")
+    for name, column in parts.items():
+        if not isinstance(column, np.ndarray) or column.dtype.kind not in "biuf":
+            raise InputError(f"run/records/{name} is no array of numbers.")
+        if batch is not None and column.ndim > 1 and column.shape[1] != batch:
+            raise InputError(
+                f"run/records/{name} has shape {column.shape} for a batch of {batch} runs."
+            )
+    if len({len(column) for column in parts.values()}) > 1:
+        raise InputError("the columns of run/records have different lengths.")
+    for name in {"step", "time"} & set(parts):
+        times = finite_array(f"run/records/{name}", parts[name], (1,))
+        if times[0] < 0 or np.any(np.diff(times) <= 0):
+            raise InputError(f"run/records/{name} does not increase from 0 or later.")
+    return Records(parts)
+
+
+def _check_outcome(parts: Mapping[str, Any], batch: int | None) -> None:
+    """What became of each run."""
+    status, evidence = np.asarray(parts.get("status")), parts.get("evidence", {})
+    each = () if batch is None else (batch,)
+    if not np.isin(status, STATUSES).all() or status.shape != each:
+        raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
+    _check_numbers("steps", parts.get("steps"), batch, "iu")
+    if not isinstance(evidence, dict):
+        raise InputError("run/evidence is no group of values.")
+    _check_numbers("evidence/time", evidence.get("time", 0), batch)
+
+
+def _check_rule(parts: Mapping[str, Any], batch: int | None) -> None:
+    """How it was trained: one rate for each run, with `layers` for each layer too, and so on."""
+    variant, dynamics = parts.get("variant", "plain"), parts.get("dynamics", "descent")
+    for name, value in {"variant": variant, "dynamics": dynamics}.items():
+        if not isinstance(value, str):
+            raise InputError(f"run/{name} is {shown(value)}, not text.")
+    if dynamics not in ("descent", "flow"):
+        raise InputError(f"run/dynamics is {dynamics[:40]!r}, not descent or flow.")
+    rate, beta = parts.get("learning_rate"), parts.get("momentum", 0.0)
+    if rate is not None:
+        if variant in ("plain", "nesterov"):
+            _check_numbers("learning_rate", rate, batch)
+        rates = finite_array("run/learning_rate", rate, (0, 1, 2))
+        if np.any(rates < 0) or (np.any(rates == 0) and "schedule" not in variant):
+            raise InputError("run/learning_rate is not above 0.")
+    _check_numbers("momentum", beta)
+    if beta >= 1:
+        raise InputError(f"run/momentum is {beta:g}, not below 1.")
+    _check_numbers("weight_decay", parts.get("weight_decay", 0.0))
+
+
+def _check_numbers(name: str, value: Any, batch: int | None = None, kinds: str = "iuf") -> None:
+    """One finite number of at least 0, or one for each run of a batch."""
+    array = np.asarray(value)
+    allowed = ((),) if batch is None else ((), (batch,))
+    if array.dtype.kind not in kinds or array.shape not in allowed:
+        raise InputError(f"run/{name} has shape {array.shape} and type {array.dtype}.")
+    if not np.all(np.isfinite(array)) or np.any(array < 0):
+        raise InputError(f"run/{name} holds a value that is negative or not finite.")
+
+
+def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A finite float64 array of this shape."""
+    array = finite_array(where, value, (len(shape),))
+    if array.shape != shape or getattr(value, "dtype", None) != np.float64:
+        raise InputError(f"{where} has shape {array.shape}; stated are {shape} float64 numbers.")
+    return array

@@ -75,7 +75,7 @@ class Method:
         value, gradient, risk = descent
         slopes, parameters = map(self.layout.parameters, (gradient, weights))
 
-        def of_tree(tree):
+        def of_tree(tree, grad_fn=None):  # line searches refuse what this does not take
             return risk(tuple(jax.tree.leaves(tree)))
 
         update = self._transformation(rate).update
@@ -132,25 +132,24 @@ class Rates:
     def matrix(self, ensemble: Ensemble) -> np.ndarray:
         """η of each run and layer, (batch, layers); ones where a schedule says it all."""
         layers = len(ensemble.weights)
-        dtype = ensemble.weights[0].dtype
-        if self.each is None:
-            return np.ones((ensemble.size, layers), dtype)
-        if not isinstance(self.each, tuple):
-            matrix = np.empty((ensemble.size, layers), dtype)
+        matrix = np.ones((ensemble.size, layers), ensemble.weights[0].dtype)
+        if isinstance(self.each, tuple):
+            if len(self.each) != layers:
+                raise InputError(
+                    f"learning_rate is a tuple of {len(self.each)} for {layers} trained arrays; "
+                    "pass one for each layer (or a list, with one for each run)."
+                )
+            for column, rate in zip(matrix.T, self.each, strict=True):
+                column[:] = rate
+        elif self.each is not None:
             matrix.T[:] = self.each
-            return matrix
-        if len(self.each) != layers:
-            raise InputError(
-                f"learning_rate is a tuple of {len(self.each)} for {layers} trained arrays; pass "
-                "one for each layer (or a list, with one for each run)."
-            )
-        return np.stack([np.broadcast_to(e, ensemble.size) for e in self.each], 1).astype(dtype)
+        return matrix
 
     def given(self, matrix: np.ndarray, single: bool) -> Any:
         """What `run.learning_rate` says, of these rates of each run and layer."""
         if self.each is None:
             return self.schedule
-        rates = matrix if isinstance(self.each, tuple) else matrix[:, 0]
+        rates = matrix if np.any(matrix != matrix[:, :1]) else matrix[:, 0]
         member = rates[0] if single else rates
         return member.item() if member.ndim == 0 else member
 
@@ -164,30 +163,27 @@ def _rate(value: Any) -> np.ndarray:
     return rates
 
 
-def _one_by_one(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
-    try:
-        return np.asarray([schedule(step) for step in range(steps)])
-    except Exception as error:  # the caller's own function: whatever it raises
-        raise InputError(
-            f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a step; "
-            "pass a number, or a function of the step that returns one."
-        ) from error
-
-
 def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
     """η at each step: all at once if the schedule can be traced, else one by one."""
     try:
         values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(steps)))
     except (TypeError, ValueError, jax.errors.JAXTypeError):
-        values = _one_by_one(schedule, steps)
+        try:
+            values = np.asarray([schedule(step) for step in range(steps)])
+        except Exception as error:  # the caller's own function: whatever it raises
+            raise InputError(
+                f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a "
+                "step; pass a number, or a function of the step that returns one."
+            ) from error
     if values.shape != (steps,):
         raise InputError(
             f"the schedule returns shape {values.shape[1:]}; pass a function of the step that "
             "returns one number."
         )
     values = np.asarray(values, np.float64)
-    if not np.all(np.isfinite(values) & (values >= 0)):
-        step = int(np.argmin(np.isfinite(values) & (values >= 0)))
+    good = np.isfinite(values) & (values >= 0)
+    if not good.all():
+        step = int(np.argmin(good))
         raise InputError(
             f"the schedule gives {values[step]:g} at step {step}; pass one with finite rates of "
             "at least 0."
@@ -206,11 +202,6 @@ class Update:
     schedule: Float[np.ndarray, " steps"] | None = None
     batches: Batches | None = None
 
-    @property
-    def layered(self) -> bool:
-        """Whether layers have different rates."""
-        return bool(np.any(self.learning_rate != self.learning_rate[:, :1]))
-
     @cached_property
     def variant(self) -> str:
         """What it is besides plain descent with momentum, in words."""
@@ -218,7 +209,7 @@ class Update:
             "optimizer": self.method.optimizer is not None,
             "nesterov": self.method.nesterov,
             "schedule": self.schedule is not None,
-            "layers": self.layered,
+            "layers": bool(np.any(self.learning_rate != self.learning_rate[:, :1])),
         }
         return " ".join(name for name, there in named.items() if there) or "plain"
 

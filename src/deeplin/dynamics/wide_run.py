@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Num
 
-from deeplin.dynamics.reduced_start import ReducedStart
+from deeplin.dynamics.reduced_start import Cases, ReducedStart
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, Evidence, Records, Run
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
-from deeplin.problems.population import Population
 from deeplin.sharpness import sharpness
 
 Layers = tuple[Float[np.ndarray, "runs _ _"], ...]
@@ -25,13 +24,9 @@ class UnstableStep(UserWarning):
     """A simulated descent diverged; the text gives the stability number and a step that works."""
 
 
-@dataclass(frozen=True, eq=False)
-class Simulation:
+class Observed(NamedTuple):
     """Wide networks in reduced coordinates at each record, from the start to the end."""
 
-    starts: tuple[ReducedStart, ...]
-    populations: tuple[Population | None, ...]
-    single: bool
     when: Num[np.ndarray, " records"]
     """Step of descent, or time of the flow dW/dt = −∇R."""
     layers: Sequence[Layers]
@@ -40,19 +35,6 @@ class Simulation:
     """R = ‖Y − XΘ‖²/n."""
     path: Float[np.ndarray, "records runs"]
     """∫√ℒ dt along dW/dt = −∇ℒ, ℒ = ‖Y − XΘ‖² (BO); for descent the sum over its steps."""
-
-    def members(self, layers: Layers) -> list[tuple[np.ndarray, ...]]:
-        """The layers of each run at its own width."""
-        result = []
-        for run, start in enumerate(self.starts):
-            shapes = [layer.shape for layer in start.layers]
-            pairs = zip(layers, shapes, strict=True)
-            result.append(tuple(layer[run][: s[0], : s[1]] for layer, s in pairs))
-        return result
-
-    def one_or_all(self, values: Sequence[Any]) -> Any:
-        """A plain value for one run, an array for a batch."""
-        return values[0] if self.single else np.array(values)
 
 
 class WideRun(Run):
@@ -63,14 +45,15 @@ class WideRun(Run):
     statement about deep linear networks applies to them: `certify(problem, wide)`.
     """
 
-    def __init__(self, simulation: Simulation, **values: Any):
-        values = {"dynamics": "descent", "momentum": 0.0, "time": None} | values
-        for name, value in (values | {"simulation": simulation}).items():
-            object.__setattr__(self, name, value)
-
-    simulation: Simulation
-    time: float | Float[np.ndarray, " runs"] | None
+    cases: Cases
+    observed: Observed
+    time: float | Float[np.ndarray, " runs"] | None = None
     """Where a flow ended; None for descent."""
+
+    def __init__(self, cases: Cases, observed: Observed, each: Mapping[str, list], **values: Any):
+        """`each` has an entry for every run; what is left out has the default of a `Run`."""
+        own = {name: cases.one_or_all(entries) for name, entries in each.items()}
+        vars(self).update(values, cases=cases, observed=observed, **own)
 
     # --- the trained map ---------------------------------------------------------------------
 
@@ -103,30 +86,30 @@ class WideRun(Run):
     @cached_property
     def risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)), exact (BO-risk); None unless a population was passed."""
-        sources = self.simulation.populations
+        sources = self.cases.populations
         if sources[0] is None:
             return None
         thetas = [self.theta] if self.single else self.theta
         pairs = zip(sources, thetas, strict=True)
         risks = [float(source.risk(theta)) for source, theta in pairs if source is not None]
-        return self.simulation.one_or_all(risks)
+        return self.cases.one_or_all(risks)
 
     @property
     def starts(self) -> tuple[ReducedStart, ...]:
         """The reduced initial state of each run."""
-        return self.simulation.starts
+        return self.cases.starts
 
     # --- how it got there --------------------------------------------------------------------
 
     @property
     def loss(self) -> float | Float[np.ndarray, " runs"]:
         """Mean squared error over the n·q entries at the end, as the BO authors count it."""
-        return self.simulation.one_or_all(self.simulation.risk[-1] / self._outputs)
+        return self.cases.one_or_all(self.observed.risk[-1] / self._outputs)
 
     @property
     def path(self) -> float | Float[np.ndarray, " runs"]:
         """∫√ℒ dt in the time of BO (BO-L4.5, BO-L5.5)."""
-        return self.simulation.one_or_all(self.simulation.path[-1])
+        return self.cases.one_or_all(self.observed.path[-1])
 
     @cached_property
     def stability(self) -> float | Float[np.ndarray, " runs"]:
@@ -140,7 +123,7 @@ class WideRun(Run):
             problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
             largest = sharpness(problem, Network(start.layers), method="lanczos").value
             values.append(float(rate * largest))
-        return self.simulation.one_or_all(values)
+        return self.cases.one_or_all(values)
 
     @property
     def message(self) -> str:
@@ -176,38 +159,35 @@ class WideRun(Run):
         )
 
     def __repr__(self) -> str:
-        kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
-        outcome = ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
         widths = sorted({start.width for start in self.starts})
         note = f"; {self.message}" if self.message else ""
-        return f"WideRun({outcome} by {self.dynamics}; reduced width {widths}{note})"
+        return f"WideRun({self._outcome} by {self.dynamics}; reduced width {widths}{note})"
 
     # --- as a run of networks ----------------------------------------------------------------
 
     @cached_property
     def network(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The trained networks, at reduced width."""
-        return self._networks(self.simulation.layers[-1])
+        return self._networks(self.observed.layers[-1])
 
     @cached_property
     def initial(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The networks they started from."""
-        return self._networks(self.simulation.layers[0])
+        return self._networks(self.observed.layers[0])
 
     @cached_property
     def trajectory(self) -> Trajectory:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The networks at each record."""
-        records = [self._networks(layers) for layers in self.simulation.layers]
+        records = [self._networks(layers) for layers in self.observed.layers]
         return Trajectory.of(records, batched=not self.single)
 
     @cached_property
     def evidence(self) -> Evidence:  # pyright: ignore[reportIncompatibleVariableOverride]
         """`risk` and `path` at the end, and what the wide network was: `width`, `alpha`, `beta`."""
         widths = {start.full_width for start in self.starts}
-        simulation = self.simulation
         return {
-            "risk": simulation.one_or_all(simulation.risk[-1].tolist()),
-            "path": simulation.one_or_all(simulation.path[-1].tolist()),
+            "risk": self.cases.one_or_all(self.observed.risk[-1].tolist()),
+            "path": self.cases.one_or_all(self.observed.path[-1].tolist()),
             "width": widths.pop() if len(widths) == 1 else self._each(lambda s: s.full_width),
             "alpha": self._each(lambda start: start.alpha),
             "beta": self._each(lambda start: start.beta),
@@ -222,13 +202,16 @@ class WideRun(Run):
         (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats
         its end.
         """
-        simulation, risk = self.simulation, self.simulation.risk
-        runs = [_measured(start, self._along(run)) for run, start in enumerate(self.starts)]
-        columns = {"risk": risk, "loss": risk / self._outputs, "path": simulation.path}
+        when, along, risk, path = self.observed
+        runs = [
+            _measured(start, [self._member(run, layers) for layers in along])
+            for run, start in enumerate(self.starts)
+        ]
+        columns = {"risk": risk, "loss": risk / self._outputs, "path": path}
         columns |= {name: np.stack([r[name] for r in runs], axis=1) for name in runs[0]}
         if self.single:
             columns = {name: values[:, 0] for name, values in columns.items()}
-        return Records({"time" if self.dynamics == "flow" else "step": simulation.when} | columns)
+        return Records({"time" if self.dynamics == "flow" else "step": when} | columns)
 
     def as_run(self, index: int = 0) -> Run:
         """One run as a plain `Run`."""
@@ -243,39 +226,33 @@ class WideRun(Run):
         return self.starts[0].problem.outputs
 
     def _each(self, quantity: Callable[[ReducedStart], Any]) -> Any:
-        return self.simulation.one_or_all([quantity(start) for start in self.starts])
+        return self.cases.one_or_all([quantity(start) for start in self.starts])
 
     def _at_the_end(self, quantity: Callable[[ReducedStart, Any], np.ndarray]) -> np.ndarray:
         """A d×q matrix of each run, in the shape of its targets."""
-        ends = self.simulation.members(self.simulation.layers[-1])
+        ends = [self._member(run, self.observed.layers[-1]) for run in range(len(self.starts))]
         pairs = zip(self.starts, ends, strict=True)
-        return self.simulation.one_or_all(
+        return self.cases.one_or_all(
             [quantity(start, end).reshape(start.problem.optimum.shape) for start, end in pairs]
         )
 
-    def _along(self, run: int) -> list[tuple[np.ndarray, ...]]:
-        return [self.simulation.members(layers)[run] for layers in self.simulation.layers]
+    def _member(self, run: int, layers: Layers) -> tuple[np.ndarray, ...]:
+        """The layers of one run at its own width."""
+        pairs = zip(layers, self.starts[run].layers, strict=True)
+        return tuple(layer[run][: len(own), : own.shape[1]] for layer, own in pairs)
 
     def _networks(self, layers: Layers) -> Network:
         """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are."""
-        first = np.stack(
-            [
-                layers[0][run] @ start.problem.spectrum.vectors.T
-                + _rows(outside, layers[0].shape[1])
-                for run, (start, outside) in enumerate(zip(self.starts, self._outside, strict=True))
-            ]
-        )
+        first = np.zeros((*layers[0].shape[:2], self.starts[0].problem.dimension))
+        for run, (start, outside) in enumerate(zip(self.starts, self._outside, strict=True)):
+            first[run] = layers[0][run] @ start.problem.spectrum.vectors.T
+            first[run, : len(outside)] += outside
         network = (first, *layers[1:])
         return Network([layer[0] for layer in network] if self.single else network)
 
     @cached_property
     def _outside(self) -> list[np.ndarray]:
         return [start.outside() for start in self.starts]
-
-
-def _rows(matrix: np.ndarray, count: int) -> np.ndarray:
-    """The matrix with rows of zeros up to `count`."""
-    return np.pad(matrix, ((0, count - len(matrix)), (0, 0)))
 
 
 def _measured(start: ReducedStart, records: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:

@@ -16,15 +16,16 @@ from deeplin.door import door
 from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
+from deeplin.dynamics.measure import Piece
 from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.rank_steps import Memory, RankSteps, Target
-from deeplin.dynamics.recording import Piece, Recorder, steps_to_record
+from deeplin.dynamics.rank_steps import RankSteps, Target
+from deeplin.dynamics.recording import Recorder, steps_to_record
 from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import DIVERGED, STATUS, Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import check_momentum
-from deeplin.dynamics.wide_run import Layers, Simulation, UnstableStep, WideRun
+from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
 from deeplin.interrupt import hearing
 from deeplin.kernels.compiling import thread_count
 from deeplin.networks import Layout, Network
@@ -82,13 +83,18 @@ def simulate_wide(
     wide.theta, wide.distance, wide.loss, wide.steps, wide.status, wide.stability
     ```
     """
-    words = key_words(key)
-    cases = cases_of(
-        problem, words, population, depth, width=width, alpha=alpha, beta=beta, rate=learning_rate
-    )
+    own = {"width": width, "alpha": alpha, "beta": beta, "learning_rate": learning_rate}
+    cases = cases_of(problem, key_words(key), population, depth, **own)
     if dynamics not in DYNAMICS:
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
-    orders = _orders(dynamics, loss_target, max_steps, momentum, record_every)
+    orders = _Orders(
+        positive_number("loss_target", loss_target, zero_allowed=True),
+        whole_number("max_steps", max_steps),
+        check_momentum(momentum),
+        None if record_every is None else whole_number("record_every", record_every),
+    )
+    if dynamics == "flow" and orders.momentum:
+        raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
     wide = DYNAMICS[dynamics](cases, orders)
     if np.any(np.atleast_1d(np.asarray(wide.status)) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=4)
@@ -102,19 +108,6 @@ class _Orders(NamedTuple):
     max_steps: int
     momentum: float
     record_every: int | None
-
-
-def _orders(dynamics: str, loss_target, max_steps, momentum, record_every) -> _Orders:
-    """What every run is told, after checking it."""
-    orders = _Orders(
-        positive_number("loss_target", loss_target, zero_allowed=True),
-        whole_number("max_steps", max_steps),
-        check_momentum(momentum),
-        None if record_every is None else whole_number("record_every", record_every),
-    )
-    if dynamics == "flow" and orders.momentum:
-        raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
-    return orders
 
 
 def _descend(cases: Cases, orders: _Orders) -> WideRun:
@@ -131,11 +124,9 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
     steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
 
     def measure(piece: Piece) -> dict[str, np.ndarray]:
-        memory: tuple[Memory, ...] = piece.memory
-        return {
-            "risk": np.stack([each.risk for each in memory]),
-            "path": np.stack([each.path for each in memory]),
-        }
+        """Risk and path, which the steps remember."""
+        columns = ("risk", "path")
+        return {name: np.stack([getattr(m, name) for m in piece.memory]) for name in columns}
 
     recorder = Recorder(ensemble, measure)
     stops = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
@@ -144,27 +135,24 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
     path = records["path"] * rates / n * np.sqrt(n)
     layers = list(zip(*recorder.weights(), strict=True))
-    made = Simulation(*cases[:3], records["step"], layers, records["risk"], path)
-    return WideRun(
-        made,
-        status=made.one_or_all([STATUS[int(outcome)] for outcome in end.outcome]),
-        steps=made.one_or_all(end.steps.tolist()),
-        learning_rate=made.one_or_all(rates.tolist()),
-        momentum=orders.momentum,
-    )
+    observed = Observed(records["step"], layers, records["risk"], path)
+    each = {
+        "status": [STATUS[int(outcome)] for outcome in end.outcome],
+        "steps": end.steps.tolist(),
+        "learning_rate": rates.tolist(),
+    }
+    return WideRun(cases, observed, each, momentum=orders.momentum)
 
 
 def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
     """The reduced layers of all runs; zeros, which training keeps, pad those of smaller width."""
-    width = max(len(layers[0]) for layers in members)
-    last = len(members[0]) - 1
-
-    def padded(layer: np.ndarray, k: int) -> np.ndarray:
-        rows = width if k < last else len(layer)
-        columns = width if k > 0 else layer.shape[1]
-        return np.pad(layer, ((0, rows - len(layer)), (0, columns - layer.shape[1])))
-
-    return tuple(np.stack([padded(layers[k], k) for layers in members]) for k in range(last + 1))
+    stacked = []
+    for layers in zip(*members, strict=True):
+        whole = np.zeros((len(layers), *np.max([layer.shape for layer in layers], axis=0)))
+        for run, layer in enumerate(layers):
+            whole[run, : len(layer), : layer.shape[1]] = layer
+        stacked.append(whole)
+    return tuple(stacked)
 
 
 def _flow(cases: Cases, orders: _Orders) -> WideRun:
@@ -175,21 +163,20 @@ def _flow(cases: Cases, orders: _Orders) -> WideRun:
     runs = _on_all_cores(lambda start: _flow_of(start, orders, times), cases.starts)
     length = max(len(run.records["time"]) for run in runs)
     kept = np.array(sorted({*range(0, length, orders.record_every or length), length - 1}))
-    observed = [
-        _observed(run, start.layers, kept) for run, start in zip(runs, cases.starts, strict=True)
-    ]
-    layers = [_together(members) for members in zip(*(o.layers for o in observed), strict=True)]
-    when, risk, path = (np.stack(column, 1) for column in list(zip(*observed, strict=True))[:3])
-    root = np.sqrt(cases.starts[0].problem.samples)
-    made = Simulation(*cases[:3], when.max(axis=1), layers, risk, path / root)
-    return WideRun(
-        made,
-        status=made.one_or_all([run.status for run in runs]),
-        steps=made.one_or_all([run.steps for run in runs]),
-        learning_rate=None,
-        dynamics="flow",
-        time=made.one_or_all(when[-1].tolist()),
-    )
+    pairs = zip(runs, cases.starts, strict=True)
+    columns = zip(*(_observed(run, start.layers, kept) for run, start in pairs), strict=True)
+    members, *others = columns
+    when, risk, path = (np.stack(column, 1) for column in others)
+    layers = [_together(at_one_record) for at_one_record in zip(*members, strict=True)]
+    # In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), ∫√ℒ is 1/√n of ∫√R dt.
+    path = path / np.sqrt(cases.starts[0].problem.samples)
+    each = {
+        "status": [run.status for run in runs],
+        "steps": [run.steps for run in runs],
+        "time": when[-1].tolist(),
+    }
+    observed = Observed(when.max(axis=1), layers, risk, path)
+    return WideRun(cases, observed, each, dynamics="flow")
 
 
 def _flow_of(start: ReducedStart, orders: _Orders, times: list[float]) -> Run:
@@ -208,25 +195,18 @@ def _flow_of(start: ReducedStart, orders: _Orders, times: list[float]) -> Run:
     )
 
 
-class _Observed(NamedTuple):
-    """A flow at the records that are kept; one that stopped earlier repeats its end."""
+def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> tuple:
+    """Layers, time, R and ∫√R dt of a flow at the records that are kept.
 
-    time: np.ndarray
-    risk: np.ndarray
-    path: np.ndarray
-    """∫√R dt. In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), it is 1/√n of that."""
-    layers: list[tuple[np.ndarray, ...]]
-
-
-def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> _Observed:
+    A flow that stopped earlier repeats its end.
+    """
     times, risks = run.records["time"], np.maximum(run.records["gap"], 0.0)
     path = _log_linear_integral(times, np.sqrt(risks))
     at = np.minimum(kept, len(times) - 1)
-    end = tuple(map(np.asarray, run.network.weights))
-    layers = [start, end]
+    layers = [start, tuple(map(np.asarray, run.network.weights))]
     if run.trajectory is not None:
         layers = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in at]
-    return _Observed(times[at], risks[at], path[at], layers)
+    return layers, times[at], risks[at], path[at]
 
 
 def _on_all_cores(function: Callable, items: Sequence[Any]) -> list[Any]:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from deeplin.networks import Network, initialize
-from deeplin.networks.starts import start_by_name
+from deeplin.networks.initialize import start_by_name
 from deeplin.problems.synthetic import Synthetic, flat_minima
 from deeplin.sweep import coordinate_words, run_key, run_keys
 from deeplin.theory import MinimalSharpness, minimal_sharpness

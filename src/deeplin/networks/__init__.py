@@ -15,8 +15,7 @@ from deeplin.networks.risk import (
     linear_gradient,
     linear_risk,
 )
-from deeplin.networks.trajectory import Trajectory
-from deeplin.networks.trees import Layout
+from deeplin.networks.trees import Layout, Trajectory
 
 __all__ = [
     "ACTIVATIONS",

@@ -13,8 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, finite_array, shown
-from deeplin.networks.network import ACTIVATIONS, GIVES_ONE, Network
+from deeplin.networks.network import GIVES_ONE, Network, check_activation
 
+KNOWN = {"ReLU": "relu", "Tanh": "tanh", "GELU none": "gelu_exact", "GELU tanh": "gelu"}
+"""Activations of PyTorch, with what their `approximate` says."""
 HINTS = {
     "Dropout": "Call module.eval() first: without it the network is a random function",
     "BatchNorm1d": "Fold it into the linear layer before it, or leave it out",
@@ -94,20 +96,19 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
     ```
     """
     layers: list[Any] = []
-    between: list[str] = []  # the activation before each layer but the first
-    pending = "linear"
+    after: list[str] = []  # the activation after each layer
     for layer in _layers(module):
-        if type(layer).__name__ == "Linear":
-            between += [pending] if layers else []
+        name = type(layer).__name__
+        if name == "Linear":
             layers.append(layer)
-            pending = "linear"
+            after.append("linear")
             continue
         activation = _activation(layer)
-        if pending != "linear" or not layers:
-            name = type(layer).__name__
+        if not layers or after[-1] != "linear":
             raise InputError(f"{name} does not follow a linear layer; pass one between layers.")
-        pending = activation
-    if pending != "linear":
+        after[-1] = activation
+    *between, last = after or ["linear"]
+    if last != "linear":
         raise InputError("an activation follows the last layer; the output must be linear.")
     if len(set(between)) > 1:
         raise InputError(f"activations differ ({', '.join(between)}); pass one kind everywhere.")
@@ -127,10 +128,7 @@ def _with_constant(
 
     The last row keeps a unit at 1 for the biases that follow; the layer of the last bias has none.
     """
-    if activation not in ACTIVATIONS:
-        raise InputError(
-            f"activation is {shown(activation)}; pass one of {', '.join(ACTIVATIONS)}."
-        )
+    check_activation(activation)
     if len(biases) != len(weights):
         raise InputError(
             f"biases has {len(biases)} entries for {len(weights)} layers; pass one for each, "
@@ -146,13 +144,11 @@ def _with_constant(
         )
     wider = list(weights)
     for k in range(last + 1):
-        column = _bias(k + 1, biases[k], weights[k])
+        wider[k] = np.hstack([weights[k], _bias(k + 1, biases[k], weights[k])])
         if k < last:
-            one = np.zeros((1, weights[k].shape[1] + 1), weights[k].dtype)
+            one = np.zeros_like(wider[k][:1])
             one[0, -1] = GIVES_ONE[activation]
-            wider[k] = np.vstack([np.hstack([weights[k], column]), one])
-        else:
-            wider[k] = np.hstack([weights[k], column])
+            wider[k] = np.vstack([wider[k], one])
     return wider
 
 
@@ -181,10 +177,9 @@ def _layers(module: Any) -> Iterable[Any]:
 
 def _activation(layer: Any) -> str:
     name = type(layer).__name__
-    kind = {"none": "gelu_exact", "tanh": "gelu"} if name == "GELU" else {}
-    known = {"ReLU": "relu", "Tanh": "tanh", "GELU": kind.get(getattr(layer, "approximate", ""))}
-    if known.get(name):
-        return str(known[name])
+    kind = f"{name} {layer.approximate}" if hasattr(layer, "approximate") else name
+    if kind in KNOWN:
+        return KNOWN[kind]
     raise InputError(
         f"{name} is no layer of a network here; pass Linear layers, with ReLU, Tanh or GELU "
         f"between them if they are not linear. {HINTS.get(name, ELSE)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import equinox as eqx
@@ -54,16 +55,16 @@ class Network(eqx.Module):
     def __init__(
         self, weights: Sequence[Any], readout: ArrayLike | None = None, activation: str = "linear"
     ):
-        self.weights = tuple(map(_on_device, _layers(weights)))
+        if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
+            came = shown(weights)
+            raise InputError(f"weights is {came}; pass one matrix for each layer, in a list.")
+        self.weights = tuple(map(_on_device, weights))
         self.readout = None if readout is None else _on_device(readout)
         self.activation = activation
 
     def __check_init__(self):
         _check_shapes(self.weights, self.readout)
-        if not isinstance(self.activation, str) or self.activation not in ACTIVATIONS:
-            raise InputError(
-                f"activation is {shown(self.activation)}; pass one of {', '.join(ACTIVATIONS)}."
-            )
+        check_activation(self.activation)
 
     @property
     def depth(self) -> int:
@@ -113,10 +114,10 @@ class Network(eqx.Module):
         return Network(self.weights, shared, self.activation)
 
 
-def _layers(weights: Any) -> Iterable[Any]:
-    if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
-        raise InputError(f"weights is {shown(weights)}; pass one matrix for each layer, in a list.")
-    return weights
+def check_activation(name: Any) -> None:
+    """Raise unless there is an activation of this name."""
+    if not isinstance(name, str) or name not in ACTIVATIONS:
+        raise InputError(f"activation is {shown(name)}; pass one of {', '.join(ACTIVATIONS)}.")
 
 
 def _on_device(array: Any) -> Array:
@@ -158,20 +159,17 @@ def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
     if dimensions == {3} and len({weight.shape[0] for weight in weights}) != 1:
         sizes = [weight.shape[0] for weight in weights]
         raise InputError(f"batch sizes differ between layers: {sizes}; pass one batch size.")
-    for k in range(1, len(weights)):
-        if weights[k].shape[-1] != weights[k - 1].shape[-2]:
+    for k, (lower, upper) in enumerate(pairwise(weights), start=1):
+        if upper.shape[-1] != lower.shape[-2]:
             raise InputError(
-                f"layers {k} and {k + 1} do not chain: shapes {weights[k - 1].shape} and "
-                f"{weights[k].shape}. Layer {k + 1} needs {weights[k - 1].shape[-2]} columns."
+                f"layers {k} and {k + 1} do not chain: shapes {lower.shape} and {upper.shape}. "
+                f"Layer {k + 1} needs {lower.shape[-2]} columns."
             )
     if any(0 in weight.shape for weight in weights):
         raise InputError("a layer has width 0; pass widths of at least 1.")
-    last = weights[-1]
-    if readout is not None and readout.shape not in (
-        last.shape[-2:-1],
-        (*last.shape[:-2], last.shape[-2]),
-    ):
+    shape = weights[-1].shape[:-1]  # of one read-out for each network, or shared
+    if readout is not None and readout.shape not in (shape, shape[-1:]):
         raise InputError(
-            f"readout has shape {readout.shape}; pass a vector of length {last.shape[-2]}, the "
-            "width of the last layer."
+            f"readout has shape {readout.shape}; pass a vector of length {shape[-1]}, the width "
+            "of the last layer."
         )

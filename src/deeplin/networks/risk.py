@@ -23,11 +23,10 @@ Loss = Callable[[PyTree], Array]
 
 
 class Data(NamedTuple):
-    """What a nonlinear network needs: the rows themselves, and R_min for gaps."""
+    """What a nonlinear network needs: the rows themselves."""
 
     inputs: Float[Array, "n d"]
     targets: Float[Array, "n q"]
-    minimal_risk: Float[Array, ""]
 
 
 def linear_risk(quadratic: Quadratic, network: Network) -> Array:
@@ -85,9 +84,8 @@ def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Networ
         if quadratic.optimum.dtype != dtype:
             quadratic = jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
         return linear_risk, quadratic
-    inputs, targets = problem.require_data(f"a network with {network.activation} activation")
-    rows = Data(inputs, targets, problem.minimal_risk)  # pyright: ignore[reportArgumentType]
-    return data_risk, jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), rows)
+    rows = problem.require_data(f"a network with {network.activation} activation")
+    return data_risk, Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
 
 
 def check_loss(loss: Loss, tree: PyTree) -> None:

@@ -1,8 +1,11 @@
-"""What is trained in a pytree: a network, or any nest of arrays with a loss of its own."""
+"""What is trained in a pytree, and such trees along a run.
+
+A network, or any nest of arrays with a loss of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -10,7 +13,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, PyTree, Shaped
 
 from deeplin.checks import InputError
 from deeplin.networks.network import Network
@@ -88,3 +91,77 @@ def _kind(leaf: Any, trainable: bool) -> int:
 @cache
 def _floating(dtype: Any) -> bool:
     return np.issubdtype(dtype, np.inexact)
+
+
+def _of_networks(name: str, meaning: str) -> Any:
+    """The property of a trajectory that its stacked networks have under this name."""
+
+    def get(trajectory: Trajectory) -> Any:
+        tree = trajectory.stacked
+        if not isinstance(tree, Network):
+            raise AttributeError(f"{name}: this is no trajectory of networks; use trajectory[k]")
+        return getattr(tree, name)
+
+    return property(get, doc=meaning)
+
+
+class Trajectory(eqx.Module):
+    """What a run looked like at each record: `trajectory[k]` is a network, or a batch of them.
+
+    A pytree whose arrays have a leading record axis, before the batch axis if there is one. For
+    networks `weights`, `readout` and `activation` give those arrays by name; a slice of a
+    trajectory is a trajectory.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 2))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(2, 2, 1), scale=0.5)
+    run = dl.gradient_descent(problem, net, 0.05, 10, record_every=5, record=["risk"])
+    run.trajectory[-1].product, len(run.trajectory), run.trajectory.weights[0].shape
+    ```
+    """
+
+    arrays: tuple[Shaped[Array, " ..."], ...]
+    """Trained, then fixed arrays of the trees."""
+    layout: Layout = eqx.field(static=True)
+    batched: bool = eqx.field(static=True)
+    """Whether each record is a batch."""
+
+    @classmethod
+    def of(cls, trees: Sequence[PyTree], batched: bool) -> Trajectory:
+        """The trajectory through trees of one layout."""
+        layout = Layout.of(trees[0])
+        columns = zip(*(sum(layout.split(tree), ()) for tree in trees), strict=True)
+        stacked = (jax.device_put(np.stack([np.asarray(a) for a in column])) for column in columns)
+        return cls(tuple(stacked), layout, batched)
+
+    @property
+    def stacked(self) -> PyTree:
+        """All records in one tree whose arrays have a leading record axis (unchecked)."""
+        trained = self.layout.kinds.count(TRAINED)
+        return self.layout.tree(self.arrays[:trained], self.arrays[trained:])
+
+    def __len__(self) -> int:
+        """Number of records."""
+        return len(self.arrays[0])
+
+    def __getitem__(self, index: Any) -> Any:
+        """One record as a tree, or several as a trajectory."""
+        part = Trajectory(tuple(a[index] for a in self.arrays), self.layout, self.batched)
+        if not isinstance(index, (int, np.integer)):
+            return part
+        tree = part.stacked
+        is_network = isinstance(tree, Network)
+        return Network(tree.weights, tree.readout, tree.activation) if is_network else tree
+
+    def __iter__(self) -> Iterator[Any]:
+        """The records one by one."""
+        return (self[k] for k in range(len(self)))
+
+    weights = _of_networks("weights", "W_1 … W_L at every record.")
+    readout = _of_networks("readout", "The read-out at every record (it is never trained).")
+    activation = _of_networks("activation", "Name of the activation.")
+    widths = _of_networks("widths", "d_0, …, d_L.")
+    depth = _of_networks("depth", "Number of layers L.")
+    outputs = _of_networks("outputs", "Number of outputs.")

@@ -30,21 +30,40 @@ MARGIN = 1e3
 ROUNDING = float(np.finfo(np.float64).eps)
 
 
-class Factors(NamedTuple):
-    """The problem as the formula needs it."""
+class Tangent(NamedTuple):
+    """Linear networks (any leading axes) on a problem, with the letters of the formula."""
 
-    root: np.ndarray
-    """C with Σ̂ = CCᵀ, (d, r)."""
+    weights: list[np.ndarray]
+    backward: list[np.ndarray]
+    """V_0 … V_L."""
+    forward: list[np.ndarray]
+    """B_1 … B_L."""
     goal: np.ndarray
     """CᵀΘ*, (r, q)."""
+    left: np.ndarray
+    """Cᵀ(Θ − Θ*), (…, r, q)."""
 
     @classmethod
-    def of(cls, problem: Problem) -> Factors:
-        """From the spectrum of Σ̂, whose zero part plays no role."""
-        spectrum = problem.spectrum
-        roots = np.sqrt(spectrum.eigenvalues)
-        root = np.ascontiguousarray(spectrum.vectors * roots)
-        return cls(root, spectrum.coordinates * roots[:, None])
+    def of(cls, problem: Problem, weights: list[np.ndarray], readout: np.ndarray | None) -> Tangent:
+        """From the arrays of networks, in double precision."""
+        root, goal = _factors(problem)
+        columns = np.broadcast_to(root, (*weights[0].shape[:-2], *root.shape))
+        backward = products.backward_products(weights, readout)
+        forward = products.forward_products(weights, columns)
+        return cls(weights, backward, forward, goal, root.T @ backward[0] - goal)
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q)."""
+        return products.tangent_kernel(self.backward, self.forward)
+
+
+def _factors(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """C (d, r) and CᵀΘ* (r, q), from the spectrum of Σ̂, whose zero part plays no role."""
+    spectrum = problem.spectrum
+    roots = np.sqrt(spectrum.eigenvalues)
+    root = np.ascontiguousarray(spectrum.vectors * roots)
+    return root, spectrum.coordinates * roots[:, None]
 
 
 def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, np.ndarray]:
@@ -53,11 +72,10 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
     networks only; always in float64.
     """
-    weights, readout = host_arrays(networks)
-    factors = Factors.of(problem)
+    arrays = host_arrays(networks)
     if which == "largest" and has_kernel(problem, networks):
-        return _in_lanes(factors, weights, readout)
-    return _by_matrices(factors, weights, readout, which)
+        return _in_lanes(problem, *arrays)
+    return _by_matrices(Tangent.of(problem, *arrays), which)
 
 
 def has_kernel(problem: Problem, networks: Network) -> bool:
@@ -72,7 +90,7 @@ def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
     √(4 Σ_k (k−1)‖V_k‖²‖u_k‖²); 2 Σ_k ‖V_k‖²‖B_kx‖²/‖x‖² with any x is of the order of its value.
     """
     weights, readout = host_arrays(networks)
-    root, goal = Factors.of(problem)
+    root, goal = _factors(problem)
     backward = products.backward_products(weights, readout)
     start = root @ (root.T @ backward[0] - goal)
     along = np.broadcast_to(root @ goal, start.shape)
@@ -85,8 +103,9 @@ def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
     return bool(np.any(error <= MARGIN * tolerance * value))
 
 
-def _in_lanes(factors: Factors, weights: list[np.ndarray], readout: np.ndarray | None):
+def _in_lanes(problem: Problem, weights: list[np.ndarray], readout: np.ndarray | None):
     """The largest eigenvalue by the compiled kernel; by LAPACK where it is not simple."""
+    root, goal = _factors(problem)
     batch = len(weights[0])
     last = np.ones(1) if readout is None else readout
     last = np.broadcast_to(last, (batch, last.shape[-1]))
@@ -95,22 +114,20 @@ def _in_lanes(factors: Factors, weights: list[np.ndarray], readout: np.ndarray |
     results = np.empty((batch, 3))
     kernel = largest_eigenvalues
     run = kernel if kernel.signatures else partial(call, kernel)  # always the same types
-    run(flat, widths, factors.root, factors.goal[:, 0].copy(), ROUNDING * widths.max(), results)
+    run(flat, widths, root, goal[:, 0].copy(), ROUNDING * widths.max(), results)
     value, error, clear = results.T
     error = error + 2 * widths.max() * ROUNDING * value
     unclear = np.flatnonzero(~(clear >= 1 - CLEAR))
     if len(unclear):
         part = readout if readout is None or readout.ndim == 1 else readout[unclear]
-        rest = [weight[unclear] for weight in weights]
-        value[unclear], error[unclear] = _by_matrices(factors, rest, part, "largest")
+        rest = Tangent.of(problem, [weight[unclear] for weight in weights], part)
+        value[unclear], error[unclear] = _by_matrices(rest, "largest")
     return value, error
 
 
-def _by_matrices(
-    factors: Factors, weights: list[np.ndarray], readout: np.ndarray | None, which: str
-):
+def _by_matrices(tangent: Tangent, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Either extreme eigenvalue of the matrix itself, for any shape."""
-    matrices, error = gauss_newton(factors, weights, readout)
+    matrices, error = gauss_newton(tangent)
     if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
         return np.zeros(len(matrices)), error
     lost = ~np.isfinite(error)
@@ -119,28 +136,21 @@ def _by_matrices(
     if which == "largest":
         value = values[:, -1]
     else:  # as many eigenvalues as parameters; those missing here are zero
-        missing = sum(weight[0].size for weight in weights) - values.shape[1]
+        missing = sum(weight[0].size for weight in tangent.weights) - values.shape[1]
         value = np.zeros(len(values)) if missing > 0 else values[:, -missing]
     return np.where(lost, np.nan, value), np.where(lost, np.inf, error)
 
 
-def gauss_newton(
-    factors: Factors, weights: list[np.ndarray], readout: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each network, and how far the Hessian is from it."""
-    root, goal = factors
-    depth, batch = len(weights), len(weights[0])
-    forward = products.forward_products(weights, np.broadcast_to(root, (batch, *root.shape)))
-    backward = products.backward_products(weights, readout)
-    matrices = 2 * products.tangent_kernel(backward, forward)
-
+def gauss_newton(tangent: Tangent) -> tuple[np.ndarray, np.ndarray]:
+    """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each of a batch, and how far the Hessian is from it."""
+    weights, forward = tangent.weights, tangent.forward
     unit = ROUNDING * max(_widths(weights))
-    layer, b, v = (_norms(items) for items in (weights, forward, backward[1:]))
+    layer, b, v = (_norms(items) for items in (weights, forward, tangent.backward[1:]))
     slips = unit * layer * b  # of W_k B_k
-    miss = unit * (np.sum(layer * b * v, axis=0) + _norms([goal])[0])  # of Cᵀ(w − w*)
-    left = root.T @ backward[0] - goal
-    weight_of_slip = 4 * depth * np.max(b * v, axis=0)
-    return matrices, _rest(weights, forward, left, v, b, miss, slips * weight_of_slip)
+    miss = unit * (np.sum(layer * b * v, axis=0) + _norms([tangent.goal])[0])  # of Cᵀ(w − w*)
+    weight_of_slip = 4 * len(weights) * np.max(b * v, axis=0)
+    error = _rest(weights, forward, tangent.left, v, b, miss, slips * weight_of_slip)
+    return 2 * tangent.kernel, error
 
 
 def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
@@ -160,10 +170,7 @@ def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
     """
     if networks.activation != "linear":
         raise InputError("tangent_kernel is for linear networks; pass one without activation.")
-    weights, readout = host_arrays(getattr(networks, "stacked", networks))
-    backward = products.backward_products(weights, readout)
-    forward = products.forward_products(weights, Factors.of(problem).root)
-    return products.tangent_kernel(backward, forward)
+    return Tangent.of(problem, *host_arrays(getattr(networks, "stacked", networks))).kernel
 
 
 def tangent_kernel_change(problem: Problem, trajectory: Any) -> np.ndarray:

@@ -27,9 +27,10 @@ from deeplin.sharpness.operators import (
     extent,
     has_reduced_hessian,
     hessian_of,
+    is_linear,
+    power_iteration,
     surface,
 )
-from deeplin.sharpness.power import power_iteration
 from deeplin.sharpness.result import Sharpness
 
 DENSE_LIMIT = 100
@@ -83,10 +84,27 @@ def sharpness(
     if method not in METHODS:
         raise InputError(f"method is {method!r}; pass one of {', '.join(METHODS)}.")
     with explained(problem, network):
-        request = _Request.of(problem, network, which, tolerance, start, key, steps, max_products)
+        check_subject(problem, network)
+        trees = as_batch(network)
+        shape, dtype = extent(trees)
+        if which not in ("largest", "smallest"):
+            raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
+        default = float(np.finfo(dtype).eps) ** (2 / 3)
+        request = _Request(
+            problem,
+            trees,
+            shape,
+            dtype,
+            which,
+            positive_number("tolerance", default if tolerance is None else tolerance),
+            _start(start, shape, dtype),
+            0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32)),
+            whole_number("steps", steps),
+            whole_number("max_products", max_products),
+        )
         result = METHODS[method](request)
-        batch = isinstance(network, Network) and network.batch is not None
-        return result if batch else _of_one(result)
+    batch = isinstance(network, Network) and network.batch is not None
+    return result if batch else _of_one(result)
 
 
 def _of_one(result: Sharpness) -> Sharpness:
@@ -113,39 +131,10 @@ class _Request:
     steps: int
     max_products: int
 
-    @classmethod
-    def of(cls, problem, network, which, tolerance, start, key, steps, max_products) -> _Request:
-        """Check what the caller passed."""
-        check_subject(problem, network)
-        trees = as_batch(network)
-        shape, dtype = extent(trees)
-        if which not in ("largest", "smallest"):
-            raise InputError(f"which is {which!r}; pass 'largest' or 'smallest'.")
-        if tolerance is None:
-            tolerance = float(np.finfo(dtype).eps) ** (2 / 3)
-        seed = 0 if key is None else int(jax.random.bits(key, dtype=jnp.uint32))
-        return cls(
-            problem,
-            trees,
-            shape,
-            dtype,
-            which,
-            positive_number("tolerance", tolerance),
-            _start(start, shape, dtype),
-            seed,
-            whole_number("steps", steps),
-            whole_number("max_products", max_products),
-        )
-
     @cached_property
     def surface(self) -> tuple[Callable, Any]:
         """The risk function and its data, made when a method first needs them."""
         return surface(self.problem, self.trees)
-
-    @property
-    def linear(self) -> bool:
-        """Whether this is a linear network on a Problem, where X-1 applies."""
-        return isinstance(self.problem, Problem) and self.trees.activation == "linear"
 
     @property
     def sign(self) -> int:
@@ -160,7 +149,7 @@ class _Request:
 
 
 def _exact(request: _Request) -> Sharpness:
-    if not request.linear:
+    if not is_linear(request.problem, request.trees):
         raise InputError(
             "method 'exact' is for linear networks on a Problem (X-1); pass method='lanczos'."
         )
@@ -232,7 +221,7 @@ def _power(request: _Request) -> Sharpness:
 def _auto(request: _Request) -> Sharpness:
     """Exact where its error allows; the others dense or by Lanczos."""
     general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
-    if not request.linear or not _worth_trying(request):
+    if not is_linear(request.problem, request.trees) or not _worth_trying(request):
         return general(request)
     result = _exact(request)
     members = np.flatnonzero(~np.asarray(result.converged))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import equinox as eqx
 import jax
@@ -55,7 +55,6 @@ def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
 
 def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
     """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
-    check_subject(problem, tree)
     return landscape(problem, tree) if isinstance(problem, Problem) else (PlainLoss(problem), None)
 
 
@@ -176,22 +175,25 @@ Hessian = AutodiffHessian | ReducedHessian
 
 def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
     """The Hessian of each tree of a batch (leading axes), in the form that is cheapest to apply."""
-    check_subject(problem, trees)
-    if isinstance(problem, Problem) and has_reduced_hessian(problem, trees):
+    if has_reduced_hessian(problem, trees):
         return ReducedHessian(problem, trees)
     return AutodiffHessian(problem, trees)
 
 
-def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> bool:
+def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
+    """Whether these are linear networks on a Problem, where closed forms apply."""
+    known = isinstance(problem, Problem) and isinstance(tree, Network)
+    return known and tree.activation == "linear"
+
+
+def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:
     """Whether these are linear networks with one output on a Problem, and zero is an eigenvalue.
 
     The Hessian has a kernel as soon as a layer has more than one row and more than one column; then
     the directions of eigenvalue zero that reduced coordinates add change nothing.
     """
-    known = isinstance(problem, Problem) and isinstance(networks, Network)
-    if not known or networks.activation != "linear" or networks.outputs != 1:
-        return False
-    return any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
+    one_output = is_linear(problem, networks) and networks.outputs == 1
+    return one_output and any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
 
 
 def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:
@@ -236,6 +238,31 @@ def dense(risk: Callable, data: Any, trees: PyTree) -> Array:
         return jax.hessian(lambda x: risk(data, rebuild(unravel(x))))(vector)
 
     return over_batch(matrix)(trees)
+
+
+@eqx.filter_jit
+def power_iteration(
+    risk: Callable, data: Any, trees: PyTree, starts: Array, steps: Array
+) -> tuple[Array, Array, Array]:
+    """Rayleigh quotient, residual ‖Hv − θv‖ and vector after `steps` products for each tree.
+
+    The papers' iteration, for comparison: it approaches the eigenvalue of largest *modulus*, and
+    the residual says only that some eigenvalue is near.
+    """
+
+    def one(tree, start):
+        multiply = linear_operator(risk, data, tree)
+
+        def step(_, pair):
+            image = pair[1]
+            vector = image / jnp.maximum(jnp.linalg.norm(image), jnp.finfo(image.dtype).tiny)
+            return vector, multiply(vector)
+
+        vector, image = jax.lax.fori_loop(0, steps, step, (start, start))
+        value = vector @ image
+        return value, jnp.linalg.norm(image - value * vector), vector
+
+    return over_batch(one)(trees, starts)
 
 
 def over_batch(function: Callable) -> Callable:

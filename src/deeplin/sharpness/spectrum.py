@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, TypeGuard
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -15,7 +15,7 @@ from deeplin.door import door
 from deeplin.networks import Loss, Network, explained, host_arrays, products
 from deeplin.problems import Problem
 from deeplin.sharpness import lanczos
-from deeplin.sharpness.exact import ROUNDING, Factors, gauss_newton
+from deeplin.sharpness.exact import ROUNDING, Tangent, gauss_newton
 from deeplin.sharpness.operators import (
     Hessian,
     ReducedHessian,
@@ -26,6 +26,7 @@ from deeplin.sharpness.operators import (
     gradients,
     has_reduced_hessian,
     hessian_of,
+    is_linear,
     parameters,
     surface,
 )
@@ -98,23 +99,18 @@ def spectra(
     return HessianSpectrum(values, errors, vectors, aligned, trace, layers, method)
 
 
-def _linear(problem: Problem | Loss, trees: PyTree) -> TypeGuard[Problem]:
-    return isinstance(problem, Problem) and trees.activation == "linear"
-
-
 # --- eigenvalues -----------------------------------------------------------------------------
 
 
 def _at_minimizers(problem, trees, count: int, tolerance: float):
     """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimiser."""
-    if not _linear(problem, trees):
+    if not is_linear(problem, trees):
         return None
-    factors = Factors.of(problem)
-    rank, outputs = factors.goal.shape
+    rank, outputs = problem.spectrum.coordinates.shape
     if count > rank * outputs:
         return None
-    weights, readout = host_arrays(trees)
-    matrices, error = gauss_newton(factors, weights, readout)
+    tangent = Tangent.of(problem, *host_arrays(trees))
+    matrices, error = gauss_newton(tangent)
     if not np.all(np.isfinite(error)):
         return None
     values, small = np.linalg.eigh(matrices)
@@ -123,12 +119,8 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
         return None
     values, small = values[:, : -count - 1 : -1], small[:, :, : -count - 1 : -1]
     images = small.mT.reshape(len(values), count, rank, outputs)
-    backward = products.backward_products(weights, readout)
-    forward = products.forward_products(weights, factors.root)
-    layers = [
-        v[:, None] @ images.mT @ b.mT[..., None, :, :]
-        for v, b in zip(backward[1:], forward, strict=True)
-    ]
+    pairs = zip(tangent.backward[1:], tangent.forward, strict=True)
+    layers = [v[:, None] @ images.mT @ b[:, None].mT for v, b in pairs]
     vectors = np.concatenate([layer.reshape(len(values), count, -1) for layer in layers], axis=2)
     vectors /= np.linalg.norm(vectors, axis=2, keepdims=True)
     return values, np.repeat(error[:, None], count, axis=1), vectors, "exact"
@@ -219,7 +211,7 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
-    if not _linear(problem, trees):
+    if not is_linear(problem, trees):
         return np.asarray(gradients(*surface(problem, trees), trees))
     weights, readout = host_arrays(trees)
     backward = products.backward_products(weights, readout)
@@ -234,19 +226,14 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
 
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
     """
-    if _linear(problem, trees):
-        weights, readout = host_arrays(trees)
-        backward = products.backward_products(weights, readout)[1:]
-        forward = products.forward_products(weights, Factors.of(problem).root)
-        pairs = list(zip(backward, forward, strict=True))
-
-        def squares(order):
-            return [
-                2 * np.prod([_norm(m, order) ** 2 for m in pair], axis=0)
-                for pair in ((v, np.broadcast_to(b, (len(v), *b.shape[-2:]))) for v, b in pairs)
-            ]
-
-        return np.sum(squares("fro"), axis=0), np.stack(squares(2), axis=-1)
+    if is_linear(problem, trees):
+        tangent = Tangent.of(problem, *host_arrays(trees))
+        pairs = list(zip(tangent.backward[1:], tangent.forward, strict=True))
+        squares, tops = (
+            [2 * np.prod([_norm(m, order) ** 2 for m in pair], axis=0) for pair in pairs]
+            for order in ("fro", 2)
+        )
+        return np.sum(squares, axis=0), np.stack(tops, axis=-1)
     if extent(trees)[0][1] > DENSE:
         return None, None
     matrices = np.asarray(dense(*surface(problem, trees), trees))

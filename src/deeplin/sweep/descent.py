@@ -15,7 +15,7 @@ import pandas as pd
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, distance_to_optimum, initialize
-from deeplin.networks.starts import start_by_name
+from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem, synthetic
 from deeplin.problems.reading import read_problem
 from deeplin.problems.tables import open_table

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, initialize
-from deeplin.networks.starts import start_by_name
+from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem
 from deeplin.theory import critical_learning_rate, minimal_sharpness
 

@@ -14,7 +14,7 @@ from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.door import door
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network
-from deeplin.networks.starts import STARTS, default_width, start_by_name
+from deeplin.networks.initialize import STARTS, default_width, start_by_name
 from deeplin.problems import Problem
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
@@ -42,8 +42,8 @@ def starting_network(
 ) -> Network:
     """A network for this problem; without a scale, one near the size of the solution.
 
-    The starts of `networks.starts` (`gaussian`, `zero_layer`, `residual`, `identity`) with their
-    defaults, and `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1).
+    The starts by name (`gaussian`, `zero_layer`, `residual`, `identity`) with their defaults, and
+    `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1).
 
     ```python
     import deeplin as dl, jax, numpy as np
