@@ -69,7 +69,7 @@ CRITICAL_RATES = grid_experiment(
     "critical-rates",
     CriticalRates,
     run_depth,
-    {"depth": "depths", "start": STARTS, "steps": "steps", "data_seed": "data_seeds"},
+    {"depth": "depths", "start": tuple(STARTS), "steps": "steps", "data_seed": "data_seeds"},
     runs="starts",
     bucket="depth",
     grid=("depths", "data_seeds"),

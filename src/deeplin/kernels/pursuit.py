@@ -107,4 +107,4 @@ def room(widths: np.ndarray, dtype, lanes: bool) -> Room:
     shapes = *shapes, (ROWS, size), (ROWS, size)
     inner = (LANES,) if lanes else ()
     arrays = (aligned_zeros((*map(int, shape), *inner), dtype) for shape in shapes)
-    return Room(*arrays, np.zeros(SHARED, np.int64))
+    return Room._make([*arrays, np.zeros(SHARED, np.int64)])

@@ -28,9 +28,9 @@ from deeplin.sharpness.operators import (
     has_reduced_hessian,
     hessian_of,
     is_linear,
-    power_iteration,
     surface,
 )
+from deeplin.sharpness.power import power_iteration
 from deeplin.sharpness.result import Sharpness
 
 DENSE_LIMIT = 100
