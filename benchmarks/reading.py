@@ -22,7 +22,8 @@ from threadpoolctl import threadpool_limits
 from deeplin.problems import Problem
 from deeplin.problems.reading import CHUNK, read_problem
 
-COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 100_000, 1_000_000
+COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 50_000, 1_000_000
+# The smaller table has two row groups as well: while one is summed, the next is decoded.
 STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed
 # The kernel's own high-water mark: getrusage would also count the process this one is started from.
 CHILD = """

@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.reduction import reduce
+from deeplin.kernels.compiling import share_compiled_code
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.problems import Problem
@@ -185,6 +186,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def _train(self, problem: Problem) -> Network:
         """Train as asked, keep the evidence, return the network."""
+        share_compiled_code()  # every worker of a search would compile the same programs
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = "converged", 0, 0.0, None
         signal = problem.rank > 0 and problem.optimum_norm > 0
         self._optimizer = Optimizer(weight_decay=self.weight_decay)

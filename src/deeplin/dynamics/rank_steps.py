@@ -65,7 +65,7 @@ class Packed(NamedTuple):
             views[-1][:] = matrix.reshape(views[-1].shape)
         return cls(lanes, views)
 
-    def copy_to(self, layers: Sequence[np.ndarray]) -> None:
+    def copy_to(self, layers: Sequence[Any]) -> None:
         """Write the layers, without what fills them up, to where they belong."""
         for layer, view in zip(layers, self.layers, strict=True):
             groups, rows, blocks, lanes = view.shape

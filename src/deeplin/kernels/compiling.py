@@ -100,7 +100,7 @@ def share_compiled_code() -> None:
     """
     if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
         jax.config.update("jax_compilation_cache_dir", str(compile_cache_folder()))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
 
 
 def compile_cache_folder() -> Path:

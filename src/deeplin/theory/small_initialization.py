@@ -14,6 +14,9 @@ from deeplin.problems import Problem
 from deeplin.theory.context import Context
 from deeplin.theory.registry import Check, NotApplicable, statement, value
 
+FEW = 20
+"""Networks up to which LAPACK is done before a kernel is loaded."""
+
 
 def initialization_scale(network: Network) -> float | np.ndarray:
     """ε = 3 max_k ‖W_k‖_F² + 2 Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2 at the start (FM-ε).
@@ -29,9 +32,10 @@ def initialization_scale(network: Network) -> float | np.ndarray:
     weights, _ = host_arrays(network)
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
     differences = imbalance(weights)  # none, where there is but one layer
-    if network.batch is None and np.isfinite(largest):  # without the time to load a kernel
-        return float(3 * largest + 2 * sum(np.linalg.norm(part, 2) for part in differences))
-    unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
+    if np.size(largest) <= FEW and np.all(np.isfinite(largest)):
+        unequal = sum(np.linalg.norm(part, 2, axis=(-2, -1)) for part in differences)
+    else:
+        unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
     epsilon = 3 * largest + 2 * unequal
     return float(epsilon) if network.batch is None else epsilon
 

@@ -220,8 +220,8 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
     draws = [
         [rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)] for _ in range(DRAWS)
     ]
-    largest = max(float(initialization_scale(Network(layers))) for layers in draws)
-    return 1 / (32 * depth * math.sqrt(largest))
+    networks = Network([np.stack(layers) for layers in zip(*draws, strict=True)])
+    return 1 / (32 * depth * math.sqrt(np.max(initialization_scale(networks))))
 
 
 def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
