@@ -5,7 +5,6 @@ And where the flow from a linear network would end, and how sharp it is there.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -19,7 +18,7 @@ from jaxtyping import Array, Float, Int
 
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.state import GAVE_UP, REACHED, RUNNING, State
-from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.compiling import call, in_threads, thread_count
 from deeplin.kernels.flow import Integration, Pair, flow_members
 from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
@@ -150,12 +149,7 @@ def flow_batch(
     fixed = own, (covariance, optimum), integration, np.array(goals, float), times, counts
     parts = max(1, min(thread_count(), batch))
     spans = [np.array(s) for s in pairwise(np.linspace(0, batch, parts + 1).astype(np.int64))]
-    if parts == 1:
-        call(flow_members, *fixed, spans[0])
-    else:
-        call(flow_members, *fixed, np.zeros(2, np.int64))  # compiled before threads share it
-        with ThreadPoolExecutor(parts) as pool:
-            list(pool.map(lambda span: flow_members(*fixed, span), spans))
+    in_threads(lambda span: call(flow_members, *fixed, span), spans)
     ends = np.cumsum([layer[0].size for layer in layers])[:-1]
     pieces = np.split(flat, ends, axis=1)
     weights = (piece.reshape(layer.shape) for piece, layer in zip(pieces, layers, strict=True))

@@ -7,8 +7,6 @@ many stops in one call.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from threading import local
 from typing import NamedTuple
 
@@ -19,7 +17,7 @@ from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import RUNNING, Observer, Pace, Rules, State
 from deeplin.dynamics.update import Update
 from deeplin.interrupt import check_interrupt
-from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.compiling import call, in_threads
 from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
@@ -89,7 +87,7 @@ class LaneSteps:
             weights, velocity = (np.hstack(parts)[:, running] for parts in arrays)
             self.groups = self._grouped(members[running], (weights, velocity))
         work = (until - clock) * self.numbers
-        spread = _threads().map if len(self.groups) > 1 and work > THREAD else map
+        spread = in_threads if work > THREAD else map
         list(spread(lambda group: group.train(self.descend, path, clock, until), self.groups))
 
     def _grouped(self, members: np.ndarray, columns: Columns) -> list[Group]:
@@ -102,11 +100,6 @@ class LaneSteps:
             group.give(self.update.learning_rate, None if batches is None else batches.seeds)
             groups.append(group)
         return groups
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_count(), "descent")
 
 
 class _Orders(NamedTuple):

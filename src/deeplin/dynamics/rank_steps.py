@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -20,7 +18,7 @@ from jaxtyping import Float
 from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.state import LOST, Pace, Rules, State, StopByStop
 from deeplin.dynamics.update import Update
-from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.compiling import call, in_threads
 from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.wide import ROWS, Diagonal, Motion, Moving, blocks_of, descend, rows_of
 from deeplin.problems import Problem
@@ -91,7 +89,7 @@ class OneByOne(StopByStop):
         def one(run: int) -> None:
             self.take(run, state, after, until)
 
-        list((_threads().map if len(running) > 1 else map)(one, running.tolist()))
+        in_threads(one, running.tolist())
         return after
 
 
@@ -195,8 +193,3 @@ class EigenSteps(StopByStop):
         inner = self.inner.advance(state.memory, until)
         first = self.first + (inner.weights[0] - self.turned) @ self.basis.T
         return State((first, *inner.weights[1:]), inner, inner.outcome, inner.steps)
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_count(), "runs")

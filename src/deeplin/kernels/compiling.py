@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,17 @@ def thread_count() -> int:
     import numba  # slow to import: only where kernels are used
 
     return numba.config.NUMBA_NUM_THREADS  # pyright: ignore
+
+
+def in_threads(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+    """`work` of each item, in the threads a kernel may use; of a single one without them."""
+    items = list(items)
+    return list((_threads().map if len(items) > 1 else map)(work, items))
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_count(), "kernels")
 
 
 def share_compiled_code() -> None:

@@ -9,7 +9,6 @@ direction finds one that has come from far below (see `kernels.tracking`).
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 
 from deeplin.checks import InputError, positive_number, shown, whole_number
 from deeplin.door import door
-from deeplin.kernels.compiling import call, thread_count
+from deeplin.kernels.compiling import call, in_threads, thread_count
 from deeplin.kernels.pursuit import FAR, Pursuit, pursuit, room
 from deeplin.kernels.sharpness_along import Layers, along
 from deeplin.networks import Network, explained
@@ -228,11 +227,7 @@ class _Networks:
         def follow(span: np.ndarray) -> None:
             call(along, *data, room(widths, dtype, lanes), span)
 
-        if threads > 1:
-            with ThreadPoolExecutor(threads) as pool:
-                list(pool.map(follow, spans))
-        else:
-            follow(spans[0])
+        in_threads(follow, spans)
         self.clock += shape[0]
         self.arrays, self.found = arrays, found
         return Tracked(*found)

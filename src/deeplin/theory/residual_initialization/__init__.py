@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -15,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from deeplin.checks import positive_number, whole_number
-from deeplin.kernels.compiling import thread_count
+from deeplin.kernels.compiling import in_threads
 from deeplin.kernels.singular_values import GROUP, values_of_layers
 from deeplin.networks import Network, host_arrays, initialize
 
@@ -202,11 +201,7 @@ def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.nda
     def values(group: list[np.ndarray]) -> np.ndarray:
         return values_of_layers(list(accumulate(group, multiply)))
 
-    if len(groups) == 1:
-        found = values(groups[0])
-    else:
-        with ThreadPoolExecutor(thread_count()) as pool:
-            found = np.concatenate(list(pool.map(values, groups)))
+    found = np.concatenate(in_threads(values, groups))
     return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
 
 
