@@ -29,7 +29,7 @@ def _exact(problem) -> dict:
     keys = jax.random.split(jax.random.key(0), BATCH)
     start = dl.initialize.gaussian(keys, WIDTHS, 0.35)
     nets = dl.gradient_descent(problem, start, learning_rate=0.02, steps=50_000, gap=1e-29).network
-    rows = Data(*map(jnp.asarray, (*problem.require_data("rows"), problem.minimal_risk)))
+    rows = Data(*map(jnp.asarray, problem.require_data("rows")))
     on_rows = _power_iterations(data_risk, rows)
     on_moments = _power_iterations(linear_risk, problem.quadratic)
     exact, by_power, by_moments = interleaved(
@@ -119,7 +119,7 @@ def _records(problem) -> dict:
     nets = dl.initialize.gaussian(keys, WIDTHS, 0.35)
     many = _trajectory(problem, nets, 200)
     alone = _trajectory(problem, jax.tree.map(lambda leaf: leaf[0], nets), 2000)
-    rows = Data(*map(jnp.asarray, (*problem.require_data("rows"), problem.minimal_risk)))
+    rows = Data(*map(jnp.asarray, problem.require_data("rows")))
     on_rows = _power_iterations(data_risk, rows)
     on_moments = _power_iterations(linear_risk, problem.quadratic)
     recorded, stepped, tracked, single, by_power, by_moments = interleaved(
@@ -166,7 +166,10 @@ def _trajectory(problem, nets, steps: int):
 
 
 def _descent(problem, nets, steps: int, record: tuple[str, ...]):
-    return dl.gradient_descent(problem, nets, 0.02, steps, record_every=1, record=record)
+    """A recorded run, all of it: a copy still under way would be charged to the next call."""
+    run = dl.gradient_descent(problem, nets, 0.02, steps, record_every=1, record=record)
+    jax.block_until_ready(run.trajectory)
+    return run
 
 
 def _auto() -> dict:

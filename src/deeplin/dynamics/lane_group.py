@@ -23,7 +23,7 @@ class Path:
 
     def __init__(self, state: State, stops: np.ndarray, dtype: Any):
         sizes = [len(stops) * layer.size for layer in state.weights]
-        memory = np.empty(sum(sizes), dtype)
+        memory = aligned_zeros((sum(sizes),), dtype)  # which JAX takes over without a copy
         self.values = np.empty((len(stops), len(state.steps)), dtype)
         self.snapshots = Snapshots(stops, memory, self.values)
         parts = zip(accumulate(sizes), sizes, state.weights, strict=True)
