@@ -1,6 +1,6 @@
 """Starting: CPU seconds of fresh processes, which no neighbour on the machine changes.
 
-Caches on disk are warm: every command runs once before it is measured.
+Caches on disk are warm, those of bytecode too: every command runs once before it is measured.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import sys
 from turns import in_turns
 
 REPETITIONS = 3
+USUAL = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+"""The environment, in which Python keeps its bytecode as it does unless told otherwise."""
 COMMAND = "import sys; from deeplin.cli import main; sys.argv = {}; main()"
 DATA = """
 import numpy as np
@@ -43,7 +45,10 @@ get_reusable_executor().shutdown(wait=True)
 def processor_seconds(code: str) -> float:
     """CPU seconds of a fresh Python with this code, and of the processes it waited for."""
     process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, "-c", code],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=USUAL,
     )
     _, _, used = os.wait4(process.pid, 0)
     return used.ru_utime + used.ru_stime
@@ -51,7 +56,8 @@ def processor_seconds(code: str) -> float:
 
 def printed(code: str) -> float:
     """The number that a fresh Python prints."""
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    call = [sys.executable, "-c", code]
+    answer = subprocess.run(call, capture_output=True, text=True, env=USUAL)
     return float(answer.stdout)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -13,9 +14,6 @@ from deeplin.networks.products import imbalance, squared_distance
 from deeplin.problems import Problem
 from deeplin.theory.context import Context
 from deeplin.theory.registry import Check, NotApplicable, statement, value
-
-FEW = 20
-"""Networks up to which LAPACK is done before a kernel is loaded."""
 
 
 def initialization_scale(network: Network) -> float | np.ndarray:
@@ -29,15 +27,18 @@ def initialization_scale(network: Network) -> float | np.ndarray:
     epsilon = dl.theory.initialization_scale(net)
     ```
     """
-    weights, _ = host_arrays(network)
+    epsilon = scale_of_layers(host_arrays(network)[0])
+    return float(epsilon) if network.batch is None else epsilon
+
+
+def scale_of_layers(weights: Sequence[np.ndarray]) -> Any:
+    """FM-ε of layers in NumPy; for one network without the time to start JAX or load a kernel."""
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
     differences = imbalance(weights)  # none, where there is but one layer
-    if np.size(largest) <= FEW and np.all(np.isfinite(largest)):
-        unequal = sum(np.linalg.norm(part, 2, axis=(-2, -1)) for part in differences)
-    else:
-        unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
-    epsilon = 3 * largest + 2 * unequal
-    return float(epsilon) if network.batch is None else epsilon
+    if largest.ndim == 0 and np.isfinite(largest):
+        return 3 * largest + 2 * sum(np.linalg.norm(part, 2) for part in differences)
+    unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
+    return 3 * largest + 2 * unequal
 
 
 class LojasiewiczConstant(NamedTuple):

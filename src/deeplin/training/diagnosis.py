@@ -12,10 +12,9 @@ from numpy.typing import ArrayLike
 
 from deeplin.checks import InputError, seed_number, whole_number
 from deeplin.door import door
-from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.theory import balanced_sharpness, minimal_sharpness
-from deeplin.theory.small_initialization import initialization_scale
+from deeplin.theory.small_initialization import scale_of_layers
 from deeplin.training import diagnosis_words as words
 from deeplin.training.advice import Advice, Optimizer, advise
 from deeplin.training.overfitting import Overfitting, estimate_overfitting, r_squared
@@ -220,8 +219,7 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
     draws = [
         [rng.normal(size=(sizes[k + 1], sizes[k])) for k in range(depth)] for _ in range(DRAWS)
     ]
-    networks = Network([np.stack(layers) for layers in zip(*draws, strict=True)])
-    return 1 / (32 * depth * math.sqrt(np.max(initialization_scale(networks))))
+    return 1 / (32 * depth * math.sqrt(max(map(scale_of_layers, draws))))
 
 
 def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
