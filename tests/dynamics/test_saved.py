@@ -184,3 +184,11 @@ def test_moments_that_no_data_have_are_refused(tmp_path, problem):
     path = save_run(tmp_path / "run.npz", known, _batch_run())
     with pytest.raises(dl.InputError, match="no data set has these moments"):
         load_run(_spoil(path, "problem/second_moments", lambda a: -a))
+
+
+def test_a_run_of_a_loss_of_ones_own_is_refused_with_a_sentence(tmp_path):
+    problem = dl.Problem.from_data(np.eye(2), np.ones(2))
+    run = dl.gradient_descent(lambda p: jnp.sum(p["w"] ** 2), {"w": np.ones(2)}, 0.1, 5)
+    with pytest.raises(dl.InputError, match="a loss of your own"):
+        save_run(tmp_path / "run.npz", problem, run)
+    assert not list(tmp_path.iterdir())

@@ -44,6 +44,8 @@ def save_run(
     ```
     """
     path = check_run_path(path)
+    if not isinstance(run.network, Network):
+        raise InputError("run is one of a loss of your own; only runs of networks are saved.")
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
     arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(Run)}))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
@@ -133,8 +135,7 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """The nested dictionaries behind `_flatten`; arrays without axes become plain values."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
-        *folders, name = path.split("/")
-        place = tree
+        (*folders, name), place = path.split("/"), tree
         for folder in folders:
             place = place.setdefault(folder, {})
             if not isinstance(place, dict):
@@ -149,8 +150,7 @@ def _group(where: str, parts: Any, names: Sequence[str]) -> dict[str, Any]:
     """`parts` as a dictionary with no other entries than these."""
     if not isinstance(parts, dict):
         raise InputError(f"{where} is missing or no group of arrays.")
-    unknown = [name for name in parts if name not in names]
-    if unknown:
+    if unknown := [name for name in parts if name not in names]:
         raise InputError(f"{where} has an entry {unknown[0][:40]!r}; known: {', '.join(names)}.")
     return parts
 
