@@ -157,9 +157,7 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
         axes = leaf.shape[: leaf.ndim - 2]
         readout = np.broadcast_to(readout, (*axes, readout.shape[-1]))
     networks = eqx.tree_at(lambda n: n.readout, trajectory, readout, is_leaf=lambda x: x is None)
-    networks = jax.tree.map(
-        np.asarray, networks
-    )  # views; a slice of JAX's takes half a millisecond
+    networks = jax.tree.map(np.asarray, networks)  # views: a slice by JAX takes half a millisecond
     return networks if batched else jax.tree.map(lambda leaf: leaf[:, None], networks), batched
 
 
