@@ -42,7 +42,7 @@ def batch_against_loop(activation: str, networks: int, steps: int, target: float
     keys = jax.random.split(jax.random.key(0), networks)
     nets = dl.initialize.gaussian(keys, widths=(5,) * 10 + (1,), scale=0.4, activation=activation)
     one = jax.tree.map(lambda leaf: leaf[0], nets)
-    loop_steps = 500
+    loop_steps = 5_000  # about as long as a batch: both then meet the same disturbances
 
     def loop() -> None:
         update = partial(plain_update, activation, problem.inputs, problem.targets)

@@ -23,8 +23,9 @@ from deeplin.dynamics.recording import Recorder
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Method, Update
 from deeplin.kernels import rectified
-from deeplin.kernels.activations import activate, power_parts, power_terms
+from deeplin.kernels.activations import activate, power
 from deeplin.kernels.lanes import LANES, any_outside, fill, load, store
+from deeplin.kernels.rows import CACHE, rows_together
 from deeplin.kernels.snapshots import Snapshots, look
 
 PRECISIONS = (np.float64, np.float32)
@@ -40,7 +41,7 @@ def lanes_of(values, dtype):
 @njit
 def powers(x, result):
     for row in range(len(x)):
-        above, below = power_parts(*power_terms(load(x, row)))
+        above, below = power(load(x, row))
         store(result, row, above / below)
 
 
@@ -156,12 +157,23 @@ def test_kernels_follow_autodiff_for_any_shape(widths, readout, activation, rng,
     assert_follows_autodiff(problem, dl.Network(weights, p, activation))
 
 
-@pytest.mark.parametrize("samples", [1, 7, 8, 9, 50])
+@pytest.mark.parametrize("samples", [1, 7, 8, 9, 50, 256, 603])
 def test_gelu_kernel_follows_autodiff_for_any_number_of_rows(rng, samples):
+    block = rows_together(samples, (5, 5, 5, 1), np.dtype(np.float64))
+    assert (block >= samples) == (samples < 256)  # the larger ones take several blocks
     problem = dl.Problem.from_data(rng.normal(size=(samples, 5)), rng.normal(size=samples))
     keys = jax.random.split(jax.random.key(0), 2)
     nets = dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=0.6, activation="gelu")
     assert_follows_autodiff(problem, nets)
+
+
+def test_a_block_of_rows_fits_into_the_cache():
+    assert rows_together(50, (5,) * 10 + (1,), np.dtype(np.float64)) == 50
+    assert rows_together(50, (100,) * 9 + (1,), np.dtype(np.float64)) == 5  # the least there is
+    for rows in (1, 49, 51, 10**6):
+        block = rows_together(rows, (5, 20, 1), np.dtype(np.float32))
+        assert block % 5 == 0
+        assert block == -(-rows // 5) * 5 or 2 * block * 26 * LANES * 4 <= CACHE
 
 
 @pytest.mark.parametrize("widths", [(3, 12, 2), (3, 9, 16, 2), (20, 12, 10, 12, 1)])

@@ -19,7 +19,7 @@ from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Rates, update_of
 from deeplin.interrupt import hearing
-from deeplin.networks import Loss, Network, explained, products
+from deeplin.networks import Loss, Network, data_risk, explained, products
 from deeplin.problems import Problem
 
 BLOW_UP = 1e10
@@ -178,5 +178,8 @@ def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
         quadratic = objective.data[0]
         covariance, optimum = (np.asarray(a) for a in (quadratic.covariance, quadratic.optimum))
         return products.gap(covariance, optimum) + np.asarray(quadratic.minimal_risk)
+    if objective.risk is data_risk:  # f(x; 0) = 0
+        targets = np.asarray(objective.data[0][1])
+        return np.sum(targets**2) / len(targets)
     zero = jax.tree.map(np.zeros_like, ensemble.weights)
     return end_evidence(objective, ensemble, zero)["risk"]

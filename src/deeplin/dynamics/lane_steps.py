@@ -21,7 +21,7 @@ from deeplin.kernels.compiling import call, in_threads
 from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
-from deeplin.kernels.rows import BLOCK, Rows, Scratch, rows_kernel
+from deeplin.kernels.rows import Rows, Scratch, rows_kernel, rows_together
 from deeplin.kernels.snapshots import Snapshots
 from deeplin.networks import Network
 
@@ -152,14 +152,15 @@ def _rows(objective: Objective, orders: _Orders, network: Network, square: int) 
     kernel = rows_kernel(square, network.activation == "gelu", orders.options)
     inputs, targets = (np.asarray(matrix) for matrix in objective.data[0][:2])
     data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
-    total, widest = BLOCK * sum(network.widths), 2 * BLOCK * max(network.widths)
+    b = rows_together(orders.motion.batch_size or len(inputs), network.widths, inputs.dtype)
+    total, widest = b * sum(network.widths), 2 * b * max(network.widths)
     own = local()  # room for a block of rows, made once in each thread
 
     def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
         if not hasattr(own, "scratch"):
-            counts = (total, total, widest, BLOCK * targets.shape[1], len(group.now))
+            counts = (total, total, widest, b * targets.shape[1], len(group.now))
             own.scratch = Scratch(
-                *(aligned_zeros((count, LANES), inputs.dtype) for count in counts)
+                b, *(aligned_zeros((count, LANES), inputs.dtype) for count in counts)
             )
         lanes, motion = group.lanes(), orders.motion
         return call(kernel, lanes, data, motion, own.scratch, snapshots, clock, until)

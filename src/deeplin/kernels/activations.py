@@ -37,73 +37,82 @@ def gelu(values, slopes, first, last):
     slope is s + h·s·(1 − s)(2z)'. With machine precision ε the value is within 2ε|h| of the formula
     and the slope within 4ε. Its cost is that of 14 products, a division, and little else.
 
-    Each lane is begun three rows before it is finished. Taken one by one they would wait: from the
-    first to the last of its operations a GELU takes longer than the machine looks ahead.
+    Each lane is begun five rows before it is finished. Taken one by one they would wait: from the
+    first to the last of its operations a GELU takes longer than the machine looks ahead. What is
+    begun has few registers to wait in, so h is read twice, and (2z)' waits in the slope's place.
     """
-    third = _divide(*_expand(*_exponent(load(values, first))))
-    second = _expand(*_exponent(load(values, min(first + 1, last - 1))))
-    begun = _exponent(load(values, min(first + 2, last - 1)))
+    end = last - 1
+    divided = _divide(*power(_begin(values, slopes, first)))
+    joined = power(_begin(values, slopes, min(first + 1, end)))
+    terms = _expand(*_split(_begin(values, slopes, min(first + 2, end))))
+    parts = _split(_begin(values, slopes, min(first + 3, end)))
+    begun = _begin(values, slopes, min(first + 4, end))
     for row in range(first, last):
-        value, slope = _finish(*third)
-        third, second = _divide(*second), _expand(*begun)
-        begun = _exponent(load(values, min(row + 3, last - 1)))
+        value, slope = _finish(load(values, row), load(slopes, row), *divided)
+        divided, joined = _divide(*joined), _join(*terms)
+        terms, parts = _expand(*parts), _split(begun)
+        begun = _begin(values, slopes, min(row + 5, end))
         store(values, row, value)
         store(slopes, row, slope)
 
 
 @njit(nogil=True, forceinline=True)
-def _exponent(h):
-    """h, h² and −2z/ln 2."""
+def _begin(values, slopes, row):
+    """−2z/ln 2; its derivative (2z)' is put where the slope will be."""
+    h = load(values, row)
     square = h * h
+    store(slopes, row, multiply_add(fill(h, 3 * _CUBE), square, fill(h, _SLOPE)))
     inner = multiply_add(fill(h, -_CUBE * _LOG2_E), square, fill(h, -_SLOPE * _LOG2_E))
-    return h, square, h * inner
+    return h * inner
 
 
 @njit(nogil=True, forceinline=True)
-def _expand(h, square, x):
-    return h, square, power_terms(x)
+def _divide(above, below):
+    return above, below, fill(above, 1.0) / (below + above)
 
 
 @njit(nogil=True, forceinline=True)
-def _divide(h, square, terms):
-    above, below = power_parts(*terms)
-    return h, square, above, below, fill(h, 1.0) / (below + above)
-
-
-@njit(nogil=True, forceinline=True)
-def _finish(h, square, above, below, inverse):
-    """The value and the slope."""
+def _finish(h, turn, above, below, inverse):
+    """The value and the slope, with `turn` = (2z)'."""
     s, complement = below * inverse, above * inverse
     value = h * s
-    turn = multiply_add(fill(h, 3 * _CUBE), square, fill(h, _SLOPE))  # the derivative of 2z
     return value, multiply_add(value, turn * complement, s)
 
 
 @njit(nogil=True, forceinline=True)
-def power_terms(x):
-    """What `power_parts` needs for 2^x, for |x| up to 1000 (100 in float32), the ends beyond.
+def power(x):
+    """Positive lanes A, B with 2^x = A/B, for |x| up to 1000 (100 in float32), the ends beyond.
 
     x = k + f with a whole number k and |f| ≤ ½, both exact, and 2^f = (Q + fP)/(Q − fP), that is
     tanh(½f ln 2) = fP/Q, with polynomials P, Q in f² that make this exact at the zeros of the
     Chebyshev polynomial T₁₁(2f); in between it is accurate to 6·10⁻¹⁸.
     """
+    return _join(*_expand(*_split(x)))
+
+
+@njit(nogil=True, forceinline=True)
+def _split(x):
+    """f, and k in the lowest bits."""
     end = fill(x, by_precision(x, 1000.0, 100.0))
     start = fill(x, by_precision(x, -1000.0, -100.0))
     x = choose_less(x, end, x, end)
     x = choose_less(x, start, start, x)
     k, marked = nearest_whole(x)
-    f = x - k
-    square = f * f
-    P = multiply_add(square + fill(x, _P[0]), square, fill(x, _P[1]))
-    Q = multiply_add(fill(x, _Q[0]), square, fill(x, _Q[1]))
-    return f, square, P, Q, marked
+    return x - k, marked
 
 
 @njit(nogil=True, forceinline=True)
-def power_parts(f, square, P, Q, marked):
-    """Positive lanes A, B with 2^x = A/B."""
-    P = f * P
-    Q = multiply_add(Q, square, fill(f, _Q[2]))
+def _expand(f, marked):
+    """fP, and what Q lacks."""
+    square = f * f
+    P = multiply_add(square + fill(f, _P[0]), square, fill(f, _P[1]))
+    Q = multiply_add(fill(f, _Q[0]), square, fill(f, _Q[1]))
+    return f * P, square, Q, marked
+
+
+@njit(nogil=True, forceinline=True)
+def _join(P, square, Q, marked):
+    Q = multiply_add(Q, square, fill(P, _Q[2]))
     return times_power(Q + P, marked), Q - P
 
 

@@ -1,87 +1,122 @@
 """Products of small matrices of lanes, unrolled so that the result stays in registers.
 
-C_ir ← Σ_j A_ij B_jr for square A of the size of a layer and `ROWS` rows of the data. The size of
-the layer is the length of the tuple `size`: so it is part of a type, and a constant everywhere.
+A layer is square, m×m; m is the length of the tuple `size`: so it is part of a type, and a constant
+everywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 
 from deeplin.kernels.lanes import entry_pointer, intrinsic, vector_function
 
 ROWS = 5
-"""Rows of the data in one product: with width 5, 20 sums and 4 factors for 32 vector registers."""
-
-
-class _Matrix(NamedTuple):
-    """Where entry (i, j) of a matrix is: i·down + j·across after its first row of lanes."""
-
-    down: int
-    across: int
+"""Rows of the data in one product: with width 5, 25 sums and 6 factors for 32 vector registers."""
 
 
 @intrinsic
-def apply_layer(typing_context, C, c, W, w, A, a, size) -> Any:
+def apply_layer(typing_context, H, h, W, w, A, a, size) -> Any:
     """H = W A on `ROWS` rows; entry (i, j) of W is row j·m + i."""
-    m = len(size)
-    return _product((C, c, W, w, A, a, size), m, m, _Matrix(1, m), _Matrix(1, m), False)
+    return _on_rows((H, h, W, w, A, a, size), lambda m, i, j: j * m + i)
 
 
 @intrinsic
 def pull_back(typing_context, C, c, W, w, D, d, S, s, size) -> Any:
     """Wᵀ D ∘ S on `ROWS` rows."""
-    m = len(size)
-    return _product((C, c, W, w, D, d, S, s, size), m, m, _Matrix(m, 1), _Matrix(1, m), False)
+    return _on_rows((C, c, W, w, D, d, S, s, size), lambda m, i, j: i * m + j)
 
 
-@intrinsic
-def add_outer(typing_context, G, g, D, d, A, a, size, rows) -> Any:
-    """G + D Aᵀ, summed over as many rows as the tuple `rows` has entries."""
-    m, n = len(size), len(rows)
-    return _product((G, g, D, d, A, a, size, rows), n, m, _Matrix(1, m), _Matrix(m, 1), True)
-
-
-def _product(kinds, terms: int, m: int, left: _Matrix, right: _Matrix, add: bool):
-    """C (+)= A B with m×`terms` A, times S entry by entry; C and S have entry (i, r) at i + r·m."""
-    columns, scaled = m if add else ROWS, not add and len(kinds) > 7
+def _on_rows(kinds, entry: Callable[[int, int, int], int]):
+    """C_ri ← S_ri Σ_j M_ij B_rj on `ROWS` rows, with M_ij at `entry(m, i, j)`; S may be absent."""
+    m, scaled = len(kinds[-1]), len(kinds) > 7
 
     def build(context, builder, signature, arguments):
-        def place(which: int, offset: int):
-            array, row = arguments[2 * which], arguments[2 * which + 1]
-            row_type = signature.args[2 * which + 1]
-            row = context.cast(builder, row, row_type, types.intp)
-            row = builder.add(row, ir.Constant(row.type, offset))
-            return entry_pointer(context, builder, signature.args[2 * which], array, row)
-
-        align = kinds[0].dtype.bitwidth // 8
-
-        def read(which: int, offset: int):
-            return builder.load(place(which, offset), align=align)
-
-        multiply_add = vector_function("fmuladd")
-        cells = [(i, r) for r in range(columns) for i in range(m)]
+        C, M, B, *S = _arrays(context, builder, signature, arguments[:-1])
         sums: dict[tuple[int, int], Any] = {}
-        for j in range(terms):
-            first = [read(1, i * left.down + j * left.across) for i in range(m)]
-            for r in range(columns):
-                second = read(2, j * right.down + r * right.across)
+        for j in range(m):
+            factors = [M.read(entry(m, i, j)) for i in range(m)]
+            for r in range(ROWS):
+                number = B.read(r * m + j)
                 for i in range(m):
-                    if (i, r) in sums:
-                        factors = (first[i], second, sums[i, r])
-                        sums[i, r] = multiply_add(context, builder, None, factors)
+                    if j:
+                        sums[r, i] = _add_product(context, builder, factors[i], number, sums[r, i])
                     else:
-                        sums[i, r] = builder.fmul(first[i], second)
-        for i, r in cells:
-            entry = sums[i, r]
-            if scaled:
-                entry = builder.fmul(entry, read(3, i + r * m))
-            if add:  # at the end: additions take other units than the products before them
-                entry = builder.fadd(entry, read(0, i + r * m))
-            builder.store(entry, place(0, i + r * m), align=align)
+                        sums[r, i] = builder.fmul(factors[i], number)
+        for (r, i), total in sums.items():
+            C.write(r * m + i, builder.fmul(total, S[0].read(r * m + i)) if scaled else total)
         return context.get_dummy_value()
 
     return types.none(*kinds), build
+
+
+@intrinsic
+def add_outer(typing_context, G, g, D, d, A, a, count, size) -> Any:
+    """G + D Aᵀ, summed over `count` rows.
+
+    A loop over the rows: written out, the compiler reads rows before there are registers for them.
+    """
+    m = len(size)
+
+    def build(context, builder, signature, arguments):
+        sums, left, right = _arrays(context, builder, signature, arguments[:6])
+        held = [cgutils.alloca_once_value(builder, sums.read(entry)) for entry in range(m * m)]
+        count = context.cast(builder, arguments[6], signature.args[6], types.intp)
+        with cgutils.for_range(builder, count) as loop:
+            first = builder.mul(loop.index, ir.Constant(loop.index.type, m))
+            errors = [left.read(i, first) for i in range(m)]
+            for j in range(m):
+                number = right.read(j, first)
+                for error, total in zip(errors, held[j * m : (j + 1) * m], strict=True):
+                    more = _add_product(context, builder, error, number, builder.load(total))
+                    builder.store(more, total)
+        for entry, total in enumerate(held):
+            sums.write(entry, builder.load(total))
+        return context.get_dummy_value()
+
+    return types.none(G, g, D, d, A, a, count, size), build
+
+
+def _add_product(context, builder, a, b, c):
+    return vector_function("fmuladd")(context, builder, None, (a, b, c))
+
+
+class _Lanes(NamedTuple):
+    """Rows of lanes from one on, in code that is being built."""
+
+    context: Any
+    builder: Any
+    kind: Any
+    array: Any
+    first: Any
+
+    def _pointer(self, row: int, after: Any):
+        place = self.builder.add(self.first, ir.Constant(self.first.type, row))
+        if after is not None:
+            place = self.builder.add(place, after)
+        return entry_pointer(self.context, self.builder, self.kind, self.array, place)
+
+    def read(self, row: int, after: Any = None):
+        return self.builder.load(self._pointer(row, after), align=self.kind.dtype.bitwidth // 8)
+
+    def write(self, row: int, lane: Any) -> None:
+        self.builder.store(lane, self._pointer(row, None), align=self.kind.dtype.bitwidth // 8)
+
+
+def _arrays(context, builder, signature, arguments) -> list[_Lanes]:
+    """Arguments that are an array and a row in turn."""
+    kinds = signature.args
+    return [
+        _Lanes(
+            context,
+            builder,
+            kinds[k],
+            arguments[k],
+            context.cast(builder, arguments[k + 1], kinds[k + 1], types.intp),
+        )
+        for k in range(0, len(arguments), 2)
+    ]

@@ -5,7 +5,7 @@ H_k = W_k A_{k−1}, A_k = φ(H_k) for k < L; then D_L = p(f − y), D_{k−1} =
 ∇_k R = (2/n) D_k A_{k−1}ᵀ summed over the rows.
 
 Layouts (every row is a lane): entry (i, j) of layer k, m×n, is row start_k + j·m + i; entry i of
-A_k on row r of a block is row BLOCK·(d_0 + … + d_{k−1}) + r·d_k + i.
+A_k on row r of a block of at most b rows is row b·(d_0 + … + d_{k−1}) + r·d_k + i.
 
 The last block is filled up with rows x = 0, y = 0, which add nothing: f(0) = 0 without biases.
 """
@@ -26,9 +26,18 @@ from deeplin.kernels.moving import Options, coefficients, moved, shrunk
 from deeplin.kernels.products import ROWS, add_outer, apply_layer, pull_back
 from deeplin.kernels.snapshots import look
 
-BLOCK = 2 * ROWS
-"""Rows of the data taken together; the last block may have `ROWS`."""
-_FULL, _HALF = (0,) * BLOCK, (0,) * ROWS
+CACHE = 2**19
+"""Bytes for the activations of a block and their slopes: half of a usual second-level cache."""
+
+
+def rows_together(n: int, widths: tuple[int, ...], dtype: np.dtype) -> int:
+    """Rows of a block: all n if the cache takes them, in a multiple of `ROWS`.
+
+    They need not fit into the first-level cache: activations are read in the order they lie in,
+    and between blocks every layer's gradient is read and written again.
+    """
+    some = 2 * LANES * dtype.itemsize * ROWS * sum(widths)
+    return ROWS * max(1, min(-(-n // ROWS), CACHE // some))
 
 
 class Rows(NamedTuple):
@@ -41,7 +50,9 @@ class Rows(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Room for a block of rows in every lane."""
+    """Room for a block of rows in every lane; b is a multiple of `ROWS`."""
+
+    b: int
 
     A: np.ndarray
     slopes: np.ndarray
@@ -51,10 +62,11 @@ class Scratch(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Where a layer and its activations are."""
+    """Where an m×n layer, the activations below and those above it are."""
 
     start: int
     below: int
+    above: int
     m: int
     n: int
 
@@ -75,23 +87,26 @@ def rows_kernel(square: int, smooth: bool, options: Options):
         """
         now, was, velocity, widths = lanes.now, lanes.was, lanes.velocity, lanes.widths
         n = motion.batch_size if stochastic else len(data.inputs)
+        again = stochastic or n > scratch.b  # else the rows of the only block stay where they are
         batch = np.empty((LANES, n), np.int64)
         order, swaps = np.arange(len(data.inputs)), np.empty(n, np.int64)
         flags = (inertia, nesterov, decayed)
-        due = np.searchsorted(snapshots.steps, clock)
+        due, began = np.searchsorted(snapshots.steps, clock), clock
         while True:
             scratch.gradient[:] = 0.0
             value = fill(now, 0.0)
             if stochastic:
                 for lane in range(LANES):
                     draw(lanes.seeds[lane], clock, order, swaps, batch[lane])
-            for first in range(0, n, BLOCK):
-                count = min(BLOCK, n - first)
-                if stochastic:
-                    _enter_batch(data, scratch, batch, first, count)
-                else:
-                    _enter(data, scratch, first, count)
-                rows = _fill_up(data, scratch, count)
+            for first in range(0, n, scratch.b):
+                count = min(scratch.b, n - first)
+                rows = (count + ROWS - 1) // ROWS * ROWS
+                if again or clock == began:
+                    if stochastic:
+                        _enter_batch(data, scratch, batch, first, count)
+                    else:
+                        _enter(data, scratch, first, count)
+                    _fill_up(data, scratch, count, rows)
                 _forward(now, scratch, widths, rows, size, smooth)
                 value = value + _residual(scratch, lanes.readout, widths, rows, True)
                 _backward(now, scratch, widths, rows, size)
@@ -125,10 +140,11 @@ def rows_kernel(square: int, smooth: bool, options: Options):
 def _risk(weights, data, scratch, readout, widths, kind):
     """Σ (f − y)² over all rows."""
     value = fill(weights, 0.0)
-    for first in range(0, len(data.inputs), BLOCK):
-        count = min(BLOCK, len(data.inputs) - first)
+    for first in range(0, len(data.inputs), scratch.b):
+        count = min(scratch.b, len(data.inputs) - first)
+        rows = (count + ROWS - 1) // ROWS * ROWS
         _enter(data, scratch, first, count)
-        rows = _fill_up(data, scratch, count)
+        _fill_up(data, scratch, count, rows)
         _forward(weights, scratch, widths, rows, kind[0], kind[1])
         value = value + _residual(scratch, readout, widths, rows, False)
     return value
@@ -139,11 +155,11 @@ def _enter(data, scratch, first, count):
     """A_0 and y: the same rows of the data for every network."""
     A, y = scratch.A, scratch.targets
     d, q = data.inputs.shape[1], data.targets.shape[1]
-    for r in range(count):
-        for j in range(d):
-            store(A, r * d + j, fill(A, data.inputs[first + r, j]))
-        for c in range(q):
-            store(y, r * q + c, fill(A, data.targets[first + r, c]))
+    inputs, targets = data.inputs.ravel(), data.targets.ravel()
+    for entry in range(count * d):
+        store(A, entry, fill(A, inputs[first * d + entry]))
+    for entry in range(count * q):
+        store(y, entry, fill(A, targets[first * q + entry]))
 
 
 @njit(nogil=True, forceinline=True)
@@ -161,13 +177,11 @@ def _enter_batch(data, scratch, batch, first, count):
 
 
 @njit(nogil=True, forceinline=True)
-def _fill_up(data, scratch, count):
-    """Rows of zeros after the last, up to a multiple of `ROWS`; returns how many there are then."""
+def _fill_up(data, scratch, count, rows):
+    """Rows of zeros after the last, up to a multiple of `ROWS`."""
     d, q = data.inputs.shape[1], data.targets.shape[1]
-    rows = (count + ROWS - 1) // ROWS * ROWS
     scratch.A[count * d : rows * d] = 0.0
     scratch.targets[count * q : rows * q] = 0.0
-    return rows
 
 
 @njit(nogil=True, forceinline=True)
@@ -178,12 +192,14 @@ def _forward(weights, scratch, widths, count, size, smooth):
     last = len(widths) - 1
     for k in range(1, last + 1):
         m, n = widths[k], widths[k - 1]
-        above = below + BLOCK * n
+        above = below + scratch.b * n
         if m == square and n == square:
             for r in range(0, count, ROWS):
                 apply_layer(A, above + r * m, weights, start, A, below + r * n, size)
+        elif n == square:  # a constant: loops over it are unrolled
+            _apply(weights, A, Layer(start, below, above, m, len(size)), count)
         else:
-            _apply(weights, A, Layer(start, below, m, n), count)
+            _apply(weights, A, Layer(start, below, above, m, n), count)
         if k < last:
             activate(smooth, A, slopes, above, above + count * m)
         start += m * n
@@ -193,8 +209,7 @@ def _forward(weights, scratch, widths, count, size, smooth):
 @njit(nogil=True, forceinline=True)
 def _apply(weights, A, layer, count):
     """H = W A on every row of the block."""
-    start, below, m, n = layer
-    above = below + BLOCK * n
+    start, below, above, m, n = layer
     for r in range(count):
         for i in range(m):
             total = fill(weights, 0.0)
@@ -208,21 +223,18 @@ def _apply(weights, A, layer, count):
 def _residual(scratch, readout, widths, count, keep):
     """D_L = Σ_c p_c (f_c − y_c) with f_c = p_cᵀA_L, if asked for; returns Σ (f − y)²."""
     A, D, y = scratch.A, scratch.D, scratch.targets
-    m, outputs = widths[-1], len(y) // BLOCK
-    top = BLOCK * (widths.sum() - m)
+    m, outputs = widths[-1], len(y) // scratch.b
+    top = scratch.b * (widths.sum() - m)
     value = fill(A, 0.0)
     for r in range(count):
-        for i in range(m):
-            store(D, r * m + i, fill(A, 0.0))
         for c in range(outputs):
             error = fill(A, 0.0) - load(y, r * outputs + c)
             for i in range(m):
                 error = multiply_add(load(readout, c * m + i), load(A, top + r * m + i), error)
             value = multiply_add(error, error, value)
-            if keep:
-                for i in range(m):
-                    row = r * m + i
-                    store(D, row, multiply_add(load(readout, c * m + i), error, load(D, row)))
+            for i in range(m if keep else 0):
+                row, push = r * m + i, load(readout, c * m + i) * error
+                store(D, row, push if c == 0 else load(D, row) + push)
     return value
 
 
@@ -230,32 +242,31 @@ def _residual(scratch, readout, widths, count, keep):
 def _backward(weights, scratch, widths, count, size):
     """Add D_k A_{k−1}ᵀ to the gradient of each layer; D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1})."""
     A, slopes, D, gradient = scratch.A, scratch.slopes, scratch.D, scratch.gradient
-    start, below = len(weights), BLOCK * (widths.sum() - widths[-1])
+    start, above = len(weights), scratch.b * (widths.sum() - widths[-1])
     here, there, square = 0, len(D) // 2, len(size)
     for k in range(len(widths) - 1, 0, -1):
         m, n = widths[k], widths[k - 1]
         start -= m * n
-        below -= BLOCK * n
+        below = above - scratch.b * n
         if m == square and n == square:
-            if count == BLOCK:
-                add_outer(gradient, start, D, here, A, below, size, _FULL)
-            else:
-                add_outer(gradient, start, D, here, A, below, size, _HALF)
+            add_outer(gradient, start, D, here, A, below, count, size)
             for r in range(0, count if k > 1 else 0, ROWS):
                 at = below + r * n
                 pull_back(D, there + r * n, weights, start, D, here + r * m, slopes, at, size)
+        elif n == square:
+            layer = Layer(start, below, above, m, len(size))
+            _back(weights, scratch, here, there, layer, count, k > 1)
         else:
-            layer = Layer(start, below, m, n)
-            _collect(gradient, D, here, A, layer, count)
-            if k > 1:
-                _pull(weights, D, here, there, slopes, layer, count)
-        here, there = there, here
+            layer = Layer(start, below, above, m, n)
+            _back(weights, scratch, here, there, layer, count, k > 1)
+        here, there, above = there, here, below
 
 
 @njit(nogil=True, forceinline=True)
-def _collect(gradient, D, here, A, layer, count):
-    """Add D Aᵀ, summed over the rows of the block."""
-    start, below, m, n = layer
+def _back(weights, scratch, here, there, layer, count, further):
+    """Add D Aᵀ, summed over the rows of the block; then D ← WᵀD ∘ φ'(H) below, if asked for."""
+    A, slopes, D, gradient = scratch.A, scratch.slopes, scratch.D, scratch.gradient
+    start, below, _, m, n = layer
     for j in range(n):
         for i in range(m):
             total = load(gradient, start + j * m + i)
@@ -263,13 +274,7 @@ def _collect(gradient, D, here, A, layer, count):
                 error = load(D, here + r * m + i)
                 total = multiply_add(error, load(A, below + r * n + j), total)
             store(gradient, start + j * m + i, total)
-
-
-@njit(nogil=True, forceinline=True)
-def _pull(weights, D, here, there, slopes, layer, count):
-    """D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1}) on every row of the block."""
-    start, below, m, n = layer
-    for r in range(count):
+    for r in range(count if further else 0):
         for j in range(n):
             total = fill(weights, 0.0)
             for i in range(m):
