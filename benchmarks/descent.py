@@ -125,7 +125,7 @@ SHAPES = {
     (300, 10, 300): (10, 60),
     (300, 50, 300): (2, 12),
     (500, 10, 500): (4, 24),
-    (500, 50, 500): (2, 8),
+    (500, 50, 500): (2, 20),
 }
 """Width, depth and inputs of a single network, and two numbers of steps to tell apart."""
 
