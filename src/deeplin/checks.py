@@ -18,8 +18,13 @@ class InputError(ValueError):
     """The input cannot be used; the message says what was received and what to pass instead."""
 
 
-def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarray:
-    """Return `value` as a finite float64 array with an allowed number of dimensions."""
+def finite_array(
+    name: str, value: Any, dimensions: tuple[int, ...], *, sized: bool = False
+) -> np.ndarray:
+    """Return `value` as a finite float64 array with an allowed number of dimensions.
+
+    With `sized` it must also pass `require_size`, at no more cost: data are read once.
+    """
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "biufO":
@@ -36,13 +41,16 @@ def finite_array(name: str, value: Any, dimensions: tuple[int, ...]) -> np.ndarr
         raise InputError(
             f"{name} is empty (shape {array.shape}); pass at least one row and column."
         )
-    finite = np.isfinite(sum_of_squares(array))  # which means finite numbers, and is quick
+    squares = sum_of_squares(array)  # finite only of finite numbers, and quick
+    finite = np.isfinite(squares)
     wrong = 0 if finite else array.size - int(np.count_nonzero(np.isfinite(array)))
     if wrong:
         raise InputError(
             f"{name} holds {wrong} NaN or infinite value(s) out of {array.size}; "
             "remove or impute them first."
         )
+    if sized:
+        require_size(name, array, squares)
     return array
 
 
@@ -53,9 +61,12 @@ def sum_of_squares(array: np.ndarray) -> float:
         return float(np.dot(flat, flat))
 
 
-def require_size(name: str, array: np.ndarray) -> None:
-    """Refuse data in units so large or small that products of its moments leave float64."""
-    size = (sum_of_squares(array) / array.size) ** 0.5
+def require_size(name: str, array: np.ndarray, squares: float | None = None) -> None:
+    """Refuse data in units so large or small that products of its moments leave float64.
+
+    `squares` is their sum of squares, where it is known.
+    """
+    size = ((sum_of_squares(array) if squares is None else squares) / array.size) ** 0.5
     if not 1 / LARGEST <= size <= LARGEST:
         size = float(np.abs(array).max())
         if size != 0 and not 1 / LARGEST <= size <= LARGEST:

@@ -96,8 +96,11 @@ def interpolate(X, Y, start: Network, iterations: int) -> tuple[Network, float, 
         backward = _backward(weights, layers)
         gram = _gram(layers, backward)
         for _ in range(12):
-            damped = gram + damping * np.eye(len(gram))
-            solved = linalg.solve(damped, residual.ravel(), assume_a="pos", overwrite_a=True)
+            damped = gram.copy()
+            damped.flat[:: len(gram) + 1] += damping
+            # Symmetric: its transpose is the same matrix, in the order LAPACK works in.
+            factor = linalg.cho_factor(damped.T, overwrite_a=True, check_finite=False)
+            solved = linalg.cho_solve(factor, residual.ravel(), check_finite=False)
             moves = _adjoint(layers, backward, solved.reshape(residual.shape))
             tried = [weight - move for weight, move in zip(weights, moves, strict=True)]
             if np.mean(_forward(tried, X, Y)[1] ** 2) < loss:
@@ -133,7 +136,9 @@ def _gram(layers, backward) -> np.ndarray:
     total = np.zeros((n, q, n, q))
     for layer, delta in zip(layers, backward, strict=True):
         rows = delta.reshape(n * q, -1)
-        total += (rows @ rows.T).reshape(total.shape) * (layer @ layer.T)[:, None, :, None]
+        product = (rows @ rows.T).reshape(total.shape)
+        product *= (layer @ layer.T)[:, None, :, None]  # in place: memory is what takes time here
+        total += product
     return total.reshape(n * q, n * q)
 
 

@@ -83,10 +83,8 @@ class Moments:
 
 def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
     """Check one block of rows and return X (n×d) and y (n) or Y (n×q) in float64."""
-    X = finite_array("X", inputs, (2,))
-    Y = finite_array("y", targets, (1, 2))
-    require_size("X", X)
-    require_size("y", Y)
+    X = finite_array("X", inputs, (2,), sized=True)
+    Y = finite_array("y", targets, (1, 2), sized=True)
     if len(X) != len(Y):
         raise InputError(
             f"X has {len(X)} rows and y has {len(Y)}; pass one target for each row of X."
