@@ -115,7 +115,9 @@ class RankSteps(OneByOne):
         self.widths = np.array([weights[0].shape[2], *(w.shape[1] for w in weights)])
         self.targets = [self._diagonal(target, run) for run, target in enumerate(targets)]
         self.packed: dict[int, tuple[Packed, Packed]] = {}
-        self.pace = Pace(ensemble.numbers)
+        # At half a nanosecond for a weight a piece may be longer than others are, and should be:
+        # it ends with copies of all weights, which take as long as several steps.
+        self.pace = Pace(max(1, ensemble.numbers // 8))
 
     def start(self) -> State:
         """The state before the first step."""
