@@ -22,8 +22,7 @@ from threadpoolctl import threadpool_limits
 from deeplin.problems import Problem
 from deeplin.problems.reading import CHUNK, read_problem
 
-COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 50_000, 1_000_000
-# The smaller table has two row groups as well: while one is summed, the next is decoded.
+COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 100_000, 1_000_000
 STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed
 # The kernel's own high-water mark: getrusage would also count the process this one is started from.
 CHILD = """
@@ -40,14 +39,14 @@ print(json.dumps([before, peak()]))
 """
 
 
-def write_table(path: Path, rows: int) -> None:
+def write_table(path: Path, rows: int, group: int = GROUP) -> None:
     """Random columns, a row group at a time."""
     rng = np.random.default_rng(0)
     names = [f"c{k}" for k in range(COLUMNS)]
     schema = pa.schema([(name, pa.float64()) for name in names])
     with pyarrow.parquet.ParquetWriter(path, schema) as writer:
-        for start in range(0, rows, GROUP):
-            block = rng.normal(size=(COLUMNS, min(GROUP, rows - start)))
+        for start in range(0, rows, group):
+            block = rng.normal(size=(COLUMNS, min(group, rows - start)))
             writer.write_table(pa.table(dict(zip(names, block, strict=True)), schema=schema))
 
 
@@ -111,13 +110,15 @@ def measure() -> dict[str, dict]:
         for n, d in ((100_000, 100), (10_000, 1000))
     }
     with tempfile.TemporaryDirectory() as folder:
-        small, large = Path(folder) / "small.parquet", Path(folder) / "large.parquet"
-        write_table(small, ROWS // 4)
-        write_table(large, ROWS)
+        small, large, usual = (Path(folder) / f"{name}.parquet" for name in range(3))
+        # The smaller table has two row groups as well: while one is summed, the next is decoded.
+        write_table(small, ROWS // 4, GROUP // 2)
+        write_table(large, ROWS, GROUP // 2)
+        write_table(usual, ROWS)
         times = [
             (
-                seconds(lambda: only_read(large)),
-                seconds(lambda: read_problem(large, "c0", memory=STREAM)),
+                seconds(lambda: only_read(usual)),
+                seconds(lambda: read_problem(usual, "c0", memory=STREAM)),
             )
             for _ in range(5)
         ]
