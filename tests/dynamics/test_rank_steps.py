@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import deeplin as dl
 from deeplin.dynamics.objective import Ensemble
 from deeplin.dynamics.rank_steps import RankSteps, Target
-from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules
+from deeplin.dynamics.state import LOST, REACHED, RUNNING, Rules
 
 
 def _case(sizes, seed):
@@ -145,8 +145,3 @@ def test_a_broken_run_keeps_the_weights_before_it_broke(rate):
         for a, b in zip(descent.layers, kept, strict=True):
             assert np.allclose(a, b, rtol=1e-9)
     assert descent.advance(2000).outcome == LOST
-
-
-def test_short_pieces_for_large_networks():
-    assert Pace(10**9).next(0, 1000) == 1
-    assert Pace(10**4).next(0, 1000) == 64

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import accumulate
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -87,6 +88,7 @@ class Group:
         self.rules[:2, :count] = [np.asarray(values)[members] for values in rules]
         self.rates = np.zeros((network.depth, LANES), dtype)
         self.seeds = np.zeros(LANES, np.uint64)
+        self.clock, self.lock = 0, Lock()
 
     @property
     def running(self) -> np.ndarray:
@@ -105,34 +107,41 @@ class Group:
         arrays = (self.now, self.was, self.velocity, self.readout, self.rates, self.rules)
         return Lanes(*arrays, self.seeds, self.members, self.widths)
 
-    def train(self, descend: Callable[..., int], path: Path, clock: int, until: int) -> None:
+    def train(self, descend: Callable[..., int], path: Path, until: int) -> None:
         """Call `descend` until every network has stopped or is at step `until`.
 
         The kernel returns where a value leaves (goal, ceiling]; the networks it concerns then
-        leave their lanes and the others go on.
+        leave their lanes and the others go on. One thread at a time does this, in any order:
+        a step that lies behind asks for nothing.
         """
-        inside = False
-        while not inside and self.running.any():
-            began, clock = clock, descend(self, path.snapshots, clock, until)
-            if (clock - began) % 2:  # the kernel swaps the two copies at every step
-                self.now, self.was = self.was, self.now
-            goal, ceiling, value, before = self.rules
-            diverged = self.running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
-            reached = self.running & ~diverged & (value <= goal)
-            inside = not (diverged | reached).any()
-            if not inside:
-                path.outcome[self.members[reached]] = REACHED
-                path.outcome[self.members[diverged]] = LOST
-                self._leave(reached, (self.now, value), path, clock)
-                self._leave(diverged, (self.was, before), path, clock)
-        path.steps[self.members[self.running]] = until
+        with self.lock:
+            inside = until < self.clock
+            while not inside and self.running.any():
+                began, self.clock = self.clock, descend(self, path.snapshots, self.clock, until)
+                if (self.clock - began) % 2:  # the kernel swaps the two copies at every step
+                    self.now, self.was = self.was, self.now
+                inside = not self._let_go(path)
+                path.steps[self.members[self.running]] = self.clock
 
-    def _leave(self, lanes, kept: tuple[np.ndarray, np.ndarray], path: Path, clock: int) -> None:
+    def _let_go(self, path: Path) -> bool:
+        """Take out networks that have reached their goal or diverged; whether there were any."""
+        goal, ceiling, value, before = self.rules
+        diverged = self.running & ~(abs(value) <= ceiling)  # overflow may come out as −∞
+        reached = self.running & ~diverged & (value <= goal)
+        some = bool((diverged | reached).any())
+        if some:
+            path.outcome[self.members[reached]] = REACHED
+            path.outcome[self.members[diverged]] = LOST
+            self._leave(reached, (self.now, value), path)
+            self._leave(diverged, (self.was, before), path)
+        return some
+
+    def _leave(self, lanes, kept: tuple[np.ndarray, np.ndarray], path: Path) -> None:
         """Take networks out, with the weights and values they keep, and leave their lanes idle.
 
         An idle lane (zero weights, zero rate) stays zero and no value stops it.
         """
-        path.leave(self.members[lanes], kept[0][:, lanes], kept[1][lanes], clock)
+        path.leave(self.members[lanes], kept[0][:, lanes], kept[1][lanes], self.clock)
         self.members[lanes] = -1
         for array in (self.now, self.was, self.velocity):
             array[:, lanes] = 0

@@ -17,11 +17,11 @@ from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import RUNNING, Observer, Pace, Rules, State
 from deeplin.dynamics.update import Update
 from deeplin.interrupt import check_interrupt
-from deeplin.kernels.compiling import call, in_threads
+from deeplin.kernels.compiling import call, in_threads, thread_count
 from deeplin.kernels.lanes import LANES, aligned_zeros
 from deeplin.kernels.linear import Quadratic, linear_kernel
 from deeplin.kernels.moving import Motion, Options
-from deeplin.kernels.rows import Rows, Scratch, rows_kernel, rows_together
+from deeplin.kernels.rows import Rows, Scratch, rows_kernel, rows_together, unit
 from deeplin.kernels.snapshots import Snapshots
 from deeplin.networks import Network
 
@@ -79,16 +79,26 @@ class LaneSteps:
                 return path.tell(observer, self.whole)
 
     def _train(self, path: Path, clock: int, until: int) -> None:
-        """All groups from one step to another; first they close up where networks have left."""
+        """All groups from one step to another; first they close up where networks have left.
+
+        If there are more of them than threads, each pauses before the last quarter: threads then
+        end together, whatever the time a group takes.
+        """
         members = np.concatenate([group.members for group in self.groups])
         running = members >= 0
         if np.sum(running) <= LANES * (len(self.groups) - 1):
             arrays = zip(*((group.now, group.velocity) for group in self.groups), strict=True)
             weights, velocity = (np.hstack(parts)[:, running] for parts in arrays)
             self.groups = self._grouped(members[running], (weights, velocity))
-        work = (until - clock) * self.numbers
-        spread = in_threads if work > THREAD else map
-        list(spread(lambda group: group.train(self.descend, path, clock, until), self.groups))
+        spread, stops = map, [until]
+        if (until - clock) * self.numbers > THREAD:
+            spread = in_threads
+            if len(self.groups) > thread_count():
+                stops.insert(0, until - (until - clock) // 4)
+        for group in self.groups:
+            group.clock = clock
+        spans = [(group, stop) for stop in stops for group in self.groups]
+        list(spread(lambda span: span[0].train(self.descend, path, span[1]), spans))
 
     def _grouped(self, members: np.ndarray, columns: Columns) -> list[Group]:
         """Networks in groups of `LANES`."""
@@ -149,16 +159,17 @@ def _linear(objective: Objective, orders: _Orders, network: Network, square: int
 
 def _rows(objective: Objective, orders: _Orders, network: Network, square: int) -> Descend:
     """The kernel for GELU and ReLU networks with its data."""
-    kernel = rows_kernel(square, network.activation == "gelu", orders.options)
-    inputs, targets = (np.asarray(matrix) for matrix in objective.data[0][:2])
+    smooth = network.activation == "gelu"
+    kernel = rows_kernel(square, smooth, orders.options)
+    inputs, targets = (unit(smooth) * np.asarray(matrix) for matrix in objective.data[0][:2])
     data = Rows(inputs, targets, bool(objective.value_and_gradient.whole))
     b = rows_together(orders.motion.batch_size or len(inputs), network.widths, inputs.dtype)
-    total, widest = b * sum(network.widths), 2 * b * max(network.widths)
+    total = b * sum(network.widths)
     own = local()  # room for a block of rows, made once in each thread
 
     def descend(group: Group, snapshots: Snapshots, clock: int, until: int) -> int:
         if not hasattr(own, "scratch"):
-            counts = (total, total, widest, b * targets.shape[1], len(group.now))
+            counts = (total, total, b * targets.shape[1], len(group.now))
             own.scratch = Scratch(
                 b, *(aligned_zeros((count, LANES), inputs.dtype) for count in counts)
             )

@@ -21,8 +21,9 @@ RUNNING, REACHED, LOST, GAVE_UP = range(4)
 PATIENCE = 0.2
 """Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
 FIRST_PIECE, FIRST_WORK = 64, 10**8
-"""Steps before the first such look, and the most weights they may touch; then doubled while they
-take less than that."""
+"""Steps before the first such look, and the most weights they may touch."""
+GROWTH = 8
+"""How many times as many there may be before the next."""
 
 
 class State(NamedTuple):
@@ -112,7 +113,7 @@ class StopByStop(ABC):
 
 
 class Pace:
-    """How many steps to take before looking up: about `PATIENCE` seconds, found by doubling."""
+    """How many steps to take before looking up: what `PATIENCE` seconds are enough for."""
 
     def __init__(self, weights: int, most: int | None = None):
         self.piece, self.most = max(1, min(FIRST_PIECE, FIRST_WORK // weights)), most
@@ -121,15 +122,19 @@ class Pace:
     def next(self, clock: int, until: int) -> int:
         """The step to go to from `clock` before the next look.
 
-        A piece taken in full, and quickly, makes the next one twice as long.
+        A piece taken in full, and quickly, makes the next one up to `GROWTH` times as long.
+        What would be left over is taken along if it is less than half a piece.
         """
         now = time.perf_counter()
-        if self.began and now - self.began < PATIENCE / 2:
-            self.piece *= 2
+        if self.began:
+            longer = PATIENCE / max(now - self.began, PATIENCE / GROWTH)
+            self.piece = max(self.piece, int(self.piece * longer))
         if self.most is not None:
             self.piece = min(self.piece, self.most)
-        self.began = now if clock + self.piece <= until else 0.0
-        return min(clock + self.piece, until)
+        left = until - clock
+        ahead = left if left < 1.5 * self.piece and left <= (self.most or left) else self.piece
+        self.began = now if ahead == self.piece else 0.0
+        return clock + ahead
 
 
 class Rules(NamedTuple):

@@ -95,9 +95,25 @@ def thread_count() -> int:
 
 
 def in_threads(work: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-    """`work` of each item, in the threads a kernel may use; of a single one without them."""
+    """`work` of each item, in the threads a kernel may use; of a single one without them.
+
+    Each thread takes the next item when it is ready for one: a task for every item would cost more
+    than many items do.
+    """
     items = list(items)
-    return list((_threads().map if len(items) > 1 else map)(work, items))
+    if len(items) < 2:
+        return list(map(work, items))
+    results: dict[int, Any] = {}
+    numbered = iter(enumerate(items))  # one for all threads; Python's lock guards it
+
+    def some() -> None:
+        for number, item in numbered:
+            results[number] = work(item)
+
+    tasks = [_threads().submit(some) for _ in range(min(thread_count(), len(items)))]
+    for task in tasks:
+        task.result()
+    return [results[number] for number in range(len(items))]
 
 
 @cache

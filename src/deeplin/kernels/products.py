@@ -1,7 +1,7 @@
 """Products of small matrices of lanes, unrolled so that the result stays in registers.
 
-A layer is square, m×m; m is the length of the tuple `size`: so it is part of a type, and a constant
-everywhere.
+A layer is m×n; m and n are the lengths of the tuples `tall` and `wide`: so they are part of a type,
+and constants everywhere.
 """
 
 from __future__ import annotations
@@ -20,57 +20,59 @@ ROWS = 5
 
 
 @intrinsic
-def apply_layer(typing_context, H, h, W, w, A, a, size) -> Any:
+def apply_layer(typing_context, H, h, W, w, A, a, tall, wide) -> Any:
     """H = W A on `ROWS` rows; entry (i, j) of W is row j·m + i."""
-    return _on_rows((H, h, W, w, A, a, size), lambda m, i, j: j * m + i)
+    m, n = len(tall), len(wide)
+    return _on_rows((H, h, W, w, A, a, tall, wide), (m, n), lambda i, j: j * m + i)
 
 
 @intrinsic
-def pull_back(typing_context, C, c, W, w, D, d, S, s, size) -> Any:
-    """Wᵀ D ∘ S on `ROWS` rows."""
-    return _on_rows((C, c, W, w, D, d, S, s, size), lambda m, i, j: i * m + j)
+def pull_back(typing_context, C, c, W, w, D, d, tall, wide) -> Any:
+    """C ← Wᵀ D ∘ C on `ROWS` rows."""
+    m, n = len(tall), len(wide)
+    return _on_rows((C, c, W, w, D, d, tall, wide), (n, m), lambda i, j: i * m + j, scaled=True)
 
 
-def _on_rows(kinds, entry: Callable[[int, int, int], int]):
-    """C_ri ← S_ri Σ_j M_ij B_rj on `ROWS` rows, with M_ij at `entry(m, i, j)`; S may be absent."""
-    m, scaled = len(kinds[-1]), len(kinds) > 7
+def _on_rows(kinds, shape: tuple[int, int], entry: Callable[[int, int], int], scaled: bool = False):
+    """C_ri ← Σ_j M_ij B_rj on `ROWS` rows, times C_ri if `scaled`, with M_ij at `entry(i, j)`."""
+    m, n = shape
 
     def build(context, builder, signature, arguments):
-        C, M, B, *S = _arrays(context, builder, signature, arguments[:-1])
+        C, M, B = _arrays(context, builder, signature, arguments[:-2])
         sums: dict[tuple[int, int], Any] = {}
-        for j in range(m):
-            factors = [M.read(entry(m, i, j)) for i in range(m)]
+        for j in range(n):
+            factors = [M.read(entry(i, j)) for i in range(m)]
             for r in range(ROWS):
-                number = B.read(r * m + j)
+                number = B.read(r * n + j)
                 for i in range(m):
                     if j:
                         sums[r, i] = _add_product(context, builder, factors[i], number, sums[r, i])
                     else:
                         sums[r, i] = builder.fmul(factors[i], number)
         for (r, i), total in sums.items():
-            C.write(r * m + i, builder.fmul(total, S[0].read(r * m + i)) if scaled else total)
+            C.write(r * m + i, builder.fmul(total, C.read(r * m + i)) if scaled else total)
         return context.get_dummy_value()
 
     return types.none(*kinds), build
 
 
 @intrinsic
-def add_outer(typing_context, G, g, D, d, A, a, count, size) -> Any:
+def add_outer(typing_context, G, g, D, d, A, a, count, tall, wide) -> Any:
     """G + D Aᵀ, summed over `count` rows.
 
     A loop over the rows: written out, the compiler reads rows before there are registers for them.
     """
-    m = len(size)
+    m, n = len(tall), len(wide)
 
     def build(context, builder, signature, arguments):
         sums, left, right = _arrays(context, builder, signature, arguments[:6])
-        held = [cgutils.alloca_once_value(builder, sums.read(entry)) for entry in range(m * m)]
+        held = [cgutils.alloca_once_value(builder, sums.read(entry)) for entry in range(m * n)]
         count = context.cast(builder, arguments[6], signature.args[6], types.intp)
         with cgutils.for_range(builder, count) as loop:
-            first = builder.mul(loop.index, ir.Constant(loop.index.type, m))
-            errors = [left.read(i, first) for i in range(m)]
-            for j in range(m):
-                number = right.read(j, first)
+            above, below = (builder.mul(loop.index, loop.index.type(size)) for size in (m, n))
+            errors = [left.read(i, above) for i in range(m)]
+            for j in range(n):
+                number = right.read(j, below)
                 for error, total in zip(errors, held[j * m : (j + 1) * m], strict=True):
                     more = _add_product(context, builder, error, number, builder.load(total))
                     builder.store(more, total)
@@ -78,7 +80,7 @@ def add_outer(typing_context, G, g, D, d, A, a, count, size) -> Any:
             sums.write(entry, builder.load(total))
         return context.get_dummy_value()
 
-    return types.none(G, g, D, d, A, a, count, size), build
+    return types.none(G, g, D, d, A, a, count, tall, wide), build
 
 
 def _add_product(context, builder, a, b, c):

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from deeplin.kernels.activations import activate
+from deeplin.kernels.activations import UNIT, activate
 from deeplin.kernels.batches import draw
 from deeplin.kernels.compiling import compiled
 from deeplin.kernels.lanes import LANES, fill, load, multiply_add, store
@@ -28,6 +28,10 @@ from deeplin.kernels.snapshots import look
 
 CACHE = 2**19
 """Bytes for the activations of a block and their slopes: half of a usual second-level cache."""
+
+
+ONE = (0,)
+"""The size of a last layer with one output."""
 
 
 def rows_together(n: int, widths: tuple[int, ...], dtype: np.dtype) -> int:
@@ -40,8 +44,13 @@ def rows_together(n: int, widths: tuple[int, ...], dtype: np.dtype) -> int:
     return ROWS * max(1, min(-(-n // ROWS), CACHE // some))
 
 
+def unit(smooth: bool) -> float:
+    """What inputs, targets and activations are multiplied by: `UNIT` for GELU, 1 for ReLU."""
+    return UNIT if smooth else 1.0
+
+
 class Rows(NamedTuple):
-    """The data."""
+    """The data, in units."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -55,8 +64,8 @@ class Scratch(NamedTuple):
     b: int
 
     A: np.ndarray
-    slopes: np.ndarray
     D: np.ndarray
+    """Where D_k will be, φ'(H_k) waits for it."""
     targets: np.ndarray
     gradient: np.ndarray
 
@@ -76,6 +85,7 @@ def rows_kernel(square: int, smooth: bool, options: Options):
     """The compiled function `descend` for square layers of one width (0: any), GELU or ReLU."""
     inertia, nesterov, decayed, stochastic = options
     size = (0,) * square  # its length is part of its type
+    scale = unit(smooth) ** 2  # of squares, and of products of two activations or errors
 
     @compiled
     def descend(lanes, data, motion, scratch, snapshots, clock, until):
@@ -112,16 +122,16 @@ def rows_kernel(square: int, smooth: bool, options: Options):
                 _backward(now, scratch, widths, rows, size)
             if stochastic and data.whole:
                 value = _risk(now, data, scratch, lanes.readout, widths, (size, smooth))
-            value = value / fill(value, len(data.inputs) if data.whole else n)
+            value = value / fill(value, scale * (len(data.inputs) if data.whole else n))
             outside, due = look(now, value, lanes, snapshots, clock, due)
             if clock == until or outside:
                 return clock
-            factor = (motion.schedule[clock] if len(motion.schedule) else 1.0) * 2.0 / n
+            factor = motion.schedule[clock] if len(motion.schedule) else 1.0
             now, was = was, now
             start = 0
             for k in range(1, len(widths)):
-                kept = coefficients(lanes.rates, k - 1, factor * n / 2.0, motion, flags)
-                push = load(lanes.rates, k - 1) * fill(now, factor)
+                kept = coefficients(lanes.rates, k - 1, factor, motion, flags)
+                push = load(lanes.rates, k - 1) * fill(now, factor * 2.0 / (n * scale))
                 stop = start + widths[k] * widths[k - 1]
                 for row in range(start, stop):
                     weight = load(was, row)
@@ -187,7 +197,7 @@ def _fill_up(data, scratch, count, rows):
 @njit(nogil=True, forceinline=True)
 def _forward(weights, scratch, widths, count, size, smooth):
     """A_k = φ(W_k A_{k−1}) with φ', for k < L; A_L = W_L A_{L−1}."""
-    A, slopes, square = scratch.A, scratch.slopes, len(size)
+    A, slopes, square = scratch.A, scratch.D, len(size)
     start = below = 0
     last = len(widths) - 1
     for k in range(1, last + 1):
@@ -195,9 +205,10 @@ def _forward(weights, scratch, widths, count, size, smooth):
         above = below + scratch.b * n
         if m == square and n == square:
             for r in range(0, count, ROWS):
-                apply_layer(A, above + r * m, weights, start, A, below + r * n, size)
-        elif n == square:  # a constant: loops over it are unrolled
-            _apply(weights, A, Layer(start, below, above, m, len(size)), count)
+                apply_layer(A, above + r * m, weights, start, A, below + r * n, size, size)
+        elif m == 1 and n == square:
+            for r in range(0, count, ROWS):
+                apply_layer(A, above + r, weights, start, A, below + r * n, ONE, size)
         else:
             _apply(weights, A, Layer(start, below, above, m, n), count)
         if k < last:
@@ -233,7 +244,7 @@ def _residual(scratch, readout, widths, count, keep):
                 error = multiply_add(load(readout, c * m + i), load(A, top + r * m + i), error)
             value = multiply_add(error, error, value)
             for i in range(m if keep else 0):
-                row, push = r * m + i, load(readout, c * m + i) * error
+                row, push = top + r * m + i, load(readout, c * m + i) * error
                 store(D, row, push if c == 0 else load(D, row) + push)
     return value
 
@@ -241,37 +252,37 @@ def _residual(scratch, readout, widths, count, keep):
 @njit(nogil=True, forceinline=True)
 def _backward(weights, scratch, widths, count, size):
     """Add D_k A_{k−1}ᵀ to the gradient of each layer; D_{k−1} = W_kᵀD_k ∘ φ'(H_{k−1})."""
-    A, slopes, D, gradient = scratch.A, scratch.slopes, scratch.D, scratch.gradient
+    A, D, gradient, square = scratch.A, scratch.D, scratch.gradient, len(size)
     start, above = len(weights), scratch.b * (widths.sum() - widths[-1])
-    here, there, square = 0, len(D) // 2, len(size)
     for k in range(len(widths) - 1, 0, -1):
         m, n = widths[k], widths[k - 1]
         start -= m * n
         below = above - scratch.b * n
+        further = range(0, count if k > 1 else 0, ROWS)
         if m == square and n == square:
-            add_outer(gradient, start, D, here, A, below, count, size)
-            for r in range(0, count if k > 1 else 0, ROWS):
-                at = below + r * n
-                pull_back(D, there + r * n, weights, start, D, here + r * m, slopes, at, size)
-        elif n == square:
-            layer = Layer(start, below, above, m, len(size))
-            _back(weights, scratch, here, there, layer, count, k > 1)
+            add_outer(gradient, start, D, above, A, below, count, size, size)
+            for r in further:
+                pull_back(D, below + r * n, weights, start, D, above + r * m, size, size)
+        elif m == 1 and n == square:
+            add_outer(gradient, start, D, above, A, below, count, ONE, size)
+            for r in further:
+                pull_back(D, below + r * n, weights, start, D, above + r, ONE, size)
         else:
             layer = Layer(start, below, above, m, n)
-            _back(weights, scratch, here, there, layer, count, k > 1)
-        here, there, above = there, here, below
+            _back(weights, scratch, layer, count, k > 1)
+        above = below
 
 
 @njit(nogil=True, forceinline=True)
-def _back(weights, scratch, here, there, layer, count, further):
+def _back(weights, scratch, layer, count, further):
     """Add D Aᵀ, summed over the rows of the block; then D ← WᵀD ∘ φ'(H) below, if asked for."""
-    A, slopes, D, gradient = scratch.A, scratch.slopes, scratch.D, scratch.gradient
-    start, below, _, m, n = layer
+    A, D, gradient = scratch.A, scratch.D, scratch.gradient
+    start, below, above, m, n = layer
     for j in range(n):
         for i in range(m):
             total = load(gradient, start + j * m + i)
             for r in range(count):
-                error = load(D, here + r * m + i)
+                error = load(D, above + r * m + i)
                 total = multiply_add(error, load(A, below + r * n + j), total)
             store(gradient, start + j * m + i, total)
     for r in range(count if further else 0):
@@ -279,5 +290,6 @@ def _back(weights, scratch, here, there, layer, count, further):
             total = fill(weights, 0.0)
             for i in range(m):
                 entry = load(weights, start + j * m + i)
-                total = multiply_add(entry, load(D, here + r * m + i), total)
-            store(D, there + r * n + j, total * load(slopes, below + r * n + j))
+                total = multiply_add(entry, load(D, above + r * m + i), total)
+            row = below + r * n + j
+            store(D, row, total * load(D, row))
