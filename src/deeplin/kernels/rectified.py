@@ -22,6 +22,7 @@ from deeplin.kernels.lanes import LANES
 from deeplin.kernels.units import (
     add_scaled,
     first_of,
+    four_inner,
     inner,
     keep,
     load_units,
@@ -156,9 +157,26 @@ def _backward(layers, room, count, size):
             store_units(D, place, no_units(D, size))
             bits = active[k - 1, r]
             while bits:
-                j = first_of(bits)
-                bits &= bits - _ONE
-                D[place * LANES + j] = inner(d, middle, ((k - 1) * units + j) * wide)
+                some, bits = _four_of(bits)
+                found = four_inner(d, middle, (k - 1) * units * wide, some)
+                for number in range(4):
+                    D[place * LANES + some[number]] = found[number]
+
+
+@njit(nogil=True, forceinline=True)
+def _four_of(bits):
+    """The numbers of the four lowest bits, the last one again if there are fewer; and the rest."""
+    a, bits = first_of(bits), _next(bits)
+    b, bits = first_of(bits), _next(bits)
+    c, bits = first_of(bits), _next(bits)
+    return (a, b, c, first_of(bits)), bits & (bits - _ONE)
+
+
+@njit(nogil=True, forceinline=True)
+def _next(bits):
+    """Without the lowest bit, unless it is the only one."""
+    rest = bits & (bits - _ONE)
+    return rest if rest else bits
 
 
 @njit(nogil=True)

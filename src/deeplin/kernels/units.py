@@ -11,6 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.typing.templates import signature as typed_as
 
 from deeplin.kernels.lanes import LANES, Lane, entry_pointer, intrinsic, vector_function
 
@@ -125,25 +126,76 @@ def keep(typing_context, units, bits) -> Any:
 @intrinsic
 def inner(typing_context, units, array, row) -> Any:
     """Σ over the units of their product with those at `row`."""
-    scalar, align = array.dtype, array.dtype.bitwidth // 8
 
     def build(context, builder, signature, arguments):
-        total = None
-        for k, place in enumerate(_rows(context, builder, signature, arguments, 1, len(units))):
-            factors = (builder.extract_value(arguments[0], k), builder.load(place, align=align))
-            if total is None:
-                total = builder.fmul(*factors)
-            else:
-                total = vector_function("fmuladd")(context, builder, None, (*factors, total))
+        total = _products(context, builder, signature, arguments)
         half = LANES // 2
         while half:  # fold the lane onto its first half until one number is left
-            places = [(k + half) % LANES for k in range(LANES)]
-            other = ir.Constant(ir.VectorType(ir.IntType(32), LANES), places)
-            total = builder.fadd(total, builder.shuffle_vector(total, total, other))
+            total = builder.fadd(total, _entries(builder, total, total, _cycle(half)))
             half //= 2
         return builder.extract_element(total, ir.IntType(32)(0))
 
-    return scalar(units, array, row), build
+    return array.dtype(units, array, row), build
+
+
+@intrinsic
+def four_inner(typing_context, units, array, row, some) -> Any:
+    """`inner` with the units of four numbers, counted from `row`, in less than four times its time.
+
+    Two lanes are folded into one that holds both, then two of those.
+    """
+    four = types.UniTuple(array.dtype, 4)
+
+    def build(context, builder, signature, arguments):
+        start = context.cast(builder, arguments[2], signature.args[2], types.intp)
+        totals = []
+        for k in range(4):
+            number = builder.extract_value(arguments[3], k)
+            place = builder.add(start, builder.mul(number, number.type(len(units))))
+            kind = typed_as(four, units, array, types.intp)
+            totals.append(_products(context, builder, kind, (*arguments[:2], place)))
+        first, second = (_folded(builder, totals[k], totals[k + 1], 1) for k in (0, 2))
+        total = _folded(builder, first, second, 2)
+        total = builder.fadd(total, _entries(builder, total, total, _cycle(LANES // 2)))
+        numbers = [builder.extract_element(total, ir.IntType(32)(k)) for k in range(4)]
+        return context.make_tuple(builder, four, numbers)
+
+    return four(units, array, row, types.UniTuple(types.int64, 4)), build
+
+
+def _products(context, builder, signature, arguments):
+    """The products of units with those at a row of an array, added up to one lane."""
+    units, align = arguments[0], signature.args[1].dtype.bitwidth // 8
+    total = ir.Constant(units.type.element, [0.0] * LANES)
+    places = _rows(context, builder, signature, arguments, 1, len(signature.args[0]))
+    for k, place in enumerate(places):
+        factors = (builder.extract_value(units, k), builder.load(place, align=align))
+        total = vector_function("fmuladd")(context, builder, None, (*factors, total))
+    return total
+
+
+def _folded(builder, a, b, size: int):
+    """A lane of sums: in each half, the first quarter of a lane plus the second.
+
+    Pieces of `size` entries come from a and from b in turns.
+    """
+    quarter = LANES // 4
+    left, right = [], []
+    for start in (0, 2 * quarter):
+        for piece in range(start, start + quarter, size):
+            places = [lane + other for other in (0, LANES) for lane in range(piece, piece + size)]
+            left += places
+            right += [place + quarter for place in places]
+    return builder.fadd(_entries(builder, a, b, left), _entries(builder, a, b, right))
+
+
+def _cycle(by: int) -> list[int]:
+    return [(k + by) % LANES for k in range(LANES)]
+
+
+def _entries(builder, a, b, places: list[int]):
+    """The entries of a and then b at some places."""
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(ir.IntType(32), LANES), places))
 
 
 @intrinsic
