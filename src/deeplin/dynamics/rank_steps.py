@@ -117,7 +117,7 @@ class RankSteps(OneByOne):
         self.packed: dict[int, tuple[Packed, Packed]] = {}
         # At half a nanosecond for a weight a piece may be longer than others are, and should be:
         # it ends with copies of all weights, which take as long as several steps.
-        self.pace = Pace(max(1, ensemble.numbers // 8))
+        self.pace = Pace(ensemble.numbers // 8)
 
     def start(self) -> State:
         """The state before the first step."""

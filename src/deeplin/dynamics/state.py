@@ -21,7 +21,7 @@ RUNNING, REACHED, LOST, GAVE_UP = range(4)
 PATIENCE = 0.2
 """Seconds of compiled work between two looks at the keyboard (Ctrl-C)."""
 FIRST_PIECE, FIRST_WORK = 64, 10**8
-"""Steps before the first such look, and the most weights they may touch."""
+"""Steps before the first such look, where no more is known, and the most weights they touch."""
 GROWTH = 8
 """How many times as many there may be before the next."""
 
@@ -115,8 +115,8 @@ class StopByStop(ABC):
 class Pace:
     """How many steps to take before looking up: what `PATIENCE` seconds are enough for."""
 
-    def __init__(self, weights: int, most: int | None = None):
-        self.piece, self.most = max(1, min(FIRST_PIECE, FIRST_WORK // weights)), most
+    def __init__(self, weights: int, most: int | None = None, first: int = FIRST_PIECE):
+        self.piece, self.most = max(1, min(first, FIRST_WORK // max(1, weights))), most
         self.began = 0.0
 
     def next(self, clock: int, until: int) -> int:
