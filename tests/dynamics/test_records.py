@@ -114,3 +114,17 @@ def test_a_loss_of_ones_own_has_records_of_ones_own():
 def test_what_is_no_function_is_named(problem, nets):
     with pytest.raises(dl.InputError, match="pass a function of the network"):
         descend(problem, nets, {"mine": 3})
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_the_risk_in_evidence_is_that_of_the_network_returned(problem, activation):
+    """Of runs that go on, that reach their goal, and that diverge."""
+    keys = jax.random.split(jax.random.key(1), 11)
+    nets = dl.initialize.gaussian(keys, (5, 4, 4, 1), 0.7, activation=activation)
+    rates = np.geomspace(1e-4, 30, 11)
+    goal = np.median(dl.gradient_descent(problem, nets, rates, 100).evidence["risk"][:6])
+    run = dl.gradient_descent(problem, nets, rates, 300, loss_target=goal)
+    assert {"stopped", "converged", "diverged"} == set(run.status)
+    residual = jax.vmap(lambda net: net(problem.inputs) - problem.targets)(run.network)
+    exact = np.mean(np.square(np.asarray(residual)), axis=(1, 2))
+    np.testing.assert_allclose(run.evidence["risk"], exact, rtol=1e-12)

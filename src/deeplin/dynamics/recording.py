@@ -43,6 +43,8 @@ class Recorder:
         self.parts: list[Mapping[str, np.ndarray]] = []
         self.waiting: list[State] = []
         self.kept: list[tuple[np.ndarray, ...]] = []
+        self.values: np.ndarray | None = None
+        """R − floor of every run at the last record, if the dynamics knows it."""
 
     @property
     def together(self) -> int:
@@ -53,6 +55,7 @@ class Recorder:
 
     def note(self, when: float, state: State) -> None:
         """Take one record; it waits until there are enough to be measured."""
+        self.values = None
         if self.measure is None:
             return
         self.when.append(when)
@@ -62,6 +65,7 @@ class Recorder:
 
     def note_all(self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: Any) -> None:
         """Take several records, which are measured at once."""
+        self.values = None if values is None else values[-1].copy()
         if self.measure is not None:
             self.when.extend(when.tolist())
             self._measure(Piece(weights, values=values))
@@ -125,11 +129,16 @@ def steps_to_record(every: int | None, steps: int) -> Iterator[int]:
 
 
 def end_evidence(
-    objective: Objective, ensemble: Ensemble, weights: tuple[Any, ...]
+    objective: Objective,
+    ensemble: Ensemble,
+    weights: tuple[Any, ...],
+    values: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Risk, and gap where it has a meaning, of every run."""
+    """Risk, and gap where it has a meaning, of every run; without a gap, R − floor may be known."""
     tree = ensemble.tree(weights)
     if not objective.has_gap:
+        if values is not None:
+            return {"risk": values + objective.floor}
         return measure(objective, tree, tree, ("risk",))
     gap = measure(objective, tree, tree, ("gap",))["gap"]
     return {"risk": gap + objective.data[0].minimal_risk.item(), "gap": gap}
@@ -148,7 +157,7 @@ def finish(
     A run that stopped is converged if its gap is at most `close`.
     """
     ensemble = recorder.ensemble
-    after = end_evidence(objective, ensemble, state.weights)
+    after = end_evidence(objective, ensemble, state.weights, recorder.values)
     status = np.array([STATUS[int(outcome)] for outcome in state.outcome])
     if close is not None:
         status = np.where((status == STOPPED) & (after["gap"] <= close), CONVERGED, status)
