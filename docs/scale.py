@@ -54,7 +54,7 @@ def descent(samples: int, width: int, depth: int, batch: int, activation: str) -
     widths = (width,) * depth + (1,)
     nets = dl.initialize.gaussian(keys, widths, 0.5 / np.sqrt(width), activation=activation)
     work = samples if activation != "linear" else 1
-    steps = max(20, int(3e7 / (batch * depth * width**2 * (1 + work))))
+    steps = max(20, int(3e8 / (batch * depth * width**2 * (1 + work))))
     few, many = (
         processor_seconds(partial(dl.gradient_descent, problem, nets, 1e-4, count))
         for count in (steps, 4 * steps)

@@ -35,20 +35,20 @@ TRAINS = {
 }
 """What the compiled ones are for."""
 WIDEST = {"linear": 24, "gelu": 8, "relu": 8}
-"""Widest layer for which lanes are chosen for a batch of networks; without an entry, no lanes.
-
-The choice looks at the shape of the networks only: were it to depend on the size of the batch,
-results would change in their last digits with the way runs are grouped.
-"""
+"""Widest layer for which lanes are chosen rather than JAX; without an entry, no lanes."""
 MOST_UNITS = 64
 """Units of a layer as the bits of a word (`deeplin.kernels.rectified`)."""
-WIDEST_ALONE = 8
-"""The same for one linear network, which leaves the other places of a lane empty.
+WIDEST_ALONE, WIDEST_TOGETHER = 8, 16
+"""The same rather than rank-q updates, for one linear network and for several.
 
 Measured, L = 10, µs a step in lanes and by rank-q updates: width 2: 0.16 and 0.29; 5: 0.64 and
 0.40; 8: 1.39 and 0.39. Lanes are kept up to 8 all the same: there a network alone takes the steps
-it takes in a batch, to the last bit. Of 16 networks: width 20: 1.14 and 1.65; 24: 1.84 and 1.98;
-32: 3.51 and 3.03.
+it takes in a batch, to the last bit. Of 16 networks: width 12: 0.41 and 0.60; 16: 0.75 and 0.70;
+20: 1.0 and 1.1; 24: 1.5 and 1.5; 32: 3.2 and 2.3; of two, which leave the other places of a lane
+empty: width 20: 4.4 and 1.3.
+
+The choice looks at the shape of the networks only: were it to depend on the size of the batch,
+results would change in their last digits with the way runs are grouped.
 """
 
 
@@ -93,9 +93,11 @@ def _cheapest(network: Network, single: bool, lanes: bool, rank: bool, units: bo
     if not lanes:
         return "jax"
     widest = max(network.widths)
-    if widest <= (WIDEST_ALONE if rank and single else WIDEST[network.activation]):
+    if rank and widest > (WIDEST_ALONE if single else WIDEST_TOGETHER):
+        return "wide"
+    if widest <= WIDEST[network.activation]:
         return "kernel"
-    return "wide" if rank else "units" if units else "jax"
+    return "units" if units else "jax"
 
 
 def _fits_units(network: Network, update: Update) -> bool:
