@@ -5,7 +5,7 @@ import pytest
 from numba import njit
 
 from deeplin.kernels.lanes import LANES
-from deeplin.kernels.rectified import _four_of
+from deeplin.kernels.rectified import four_of
 from deeplin.kernels.units import four_inner, inner, load_units
 
 
@@ -19,7 +19,7 @@ def products(units, array, some):
 def in_fours(bits):
     found = []
     while bits:
-        some, bits = _four_of(bits)
+        some, bits = four_of(bits)
         found.append(some)
     return found
 

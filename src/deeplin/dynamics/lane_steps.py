@@ -29,10 +29,10 @@ UNROLLED = 8
 """Square layers up to this width get a kernel with the width as a constant, 1.5 times faster."""
 
 THREAD = 10**5
-"""Multiplications of a group that are worth a task of their own (which costs about 20 µs)."""
+"""Multiplications of a group that are worth waking threads."""
 
-FIRST_PIECE = 10**5
-"""Steps before the first look at the keyboard: of the smallest networks they take 10 ms."""
+AT_FIRST = 10**5
+"""The most steps before the first look at the keyboard: of the smallest networks, 10 ms."""
 
 Descend = Callable[[Group, Snapshots, int, int], int]
 
@@ -62,7 +62,7 @@ class LaneSteps:
         self.groups = self._grouped(np.arange(ensemble.size), columns)
         rows = 1 if objective.has_gap else len(objective.data[0][0])
         self.numbers = rows * LANES * sum(layer[0].size for layer in ensemble.weights)
-        self.pace = Pace(self.numbers * len(self.groups) // LANES, first=FIRST_PIECE)
+        self.pace = Pace(self.numbers * len(self.groups) // LANES, first=AT_FIRST)
         self.whole = objective.has_gap or update.batches is None
 
     def start(self) -> State:

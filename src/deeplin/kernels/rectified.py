@@ -157,14 +157,14 @@ def _backward(layers, room, count, size):
             store_units(D, place, no_units(D, size))
             bits = active[k - 1, r]
             while bits:
-                some, bits = _four_of(bits)
+                some, bits = four_of(bits)
                 found = four_inner(d, middle, (k - 1) * units * wide, some)
                 for number in range(4):
                     D[place * LANES + some[number]] = found[number]
 
 
 @njit(nogil=True, forceinline=True)
-def _four_of(bits):
+def four_of(bits):
     """The numbers of the four lowest bits, the last one again if there are fewer; and the rest."""
     a, bits = first_of(bits), _next(bits)
     b, bits = first_of(bits), _next(bits)

@@ -28,8 +28,6 @@ from deeplin.kernels.snapshots import look
 
 CACHE = 2**19
 """Bytes for the activations of a block and their slopes: half of a usual second-level cache."""
-
-
 ONE = (0,)
 """The size of a last layer with one output."""
 
@@ -110,7 +108,7 @@ def rows_kernel(square: int, smooth: bool, options: Options):
                     draw(lanes.seeds[lane], clock, order, swaps, batch[lane])
             for first in range(0, n, scratch.b):
                 count = min(scratch.b, n - first)
-                rows = (count + ROWS - 1) // ROWS * ROWS
+                rows = _in_whole_products(count)
                 if again or clock == began:
                     if stochastic:
                         _enter_batch(data, scratch, batch, first, count)
@@ -147,12 +145,18 @@ def rows_kernel(square: int, smooth: bool, options: Options):
 
 
 @njit(nogil=True, forceinline=True)
+def _in_whole_products(count):
+    """As many rows, up to a multiple of `ROWS`."""
+    return (count + ROWS - 1) // ROWS * ROWS
+
+
+@njit(nogil=True, forceinline=True)
 def _risk(weights, data, scratch, readout, widths, kind):
     """Σ (f − y)² over all rows."""
     value = fill(weights, 0.0)
     for first in range(0, len(data.inputs), scratch.b):
         count = min(scratch.b, len(data.inputs) - first)
-        rows = (count + ROWS - 1) // ROWS * ROWS
+        rows = _in_whole_products(count)
         _enter(data, scratch, first, count)
         _fill_up(data, scratch, count, rows)
         _forward(weights, scratch, widths, rows, kind[0], kind[1])
