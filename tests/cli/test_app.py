@@ -152,7 +152,7 @@ def test_every_public_name_is_there_whichever_is_asked_for_first():
     code = (
         "import deeplin as dl\n"
         "dl.gradient_descent\n"
-        "import deeplin.sharpness.lanczos\n"
+        "import deeplin.hessian.lanczos\n"
         "assert callable(dl.sharpness), dl.sharpness\n"
         "for name in dl.__all__: getattr(dl, name)\n"
     )

@@ -15,8 +15,8 @@ from jax.flatten_util import ravel_pytree
 from scipy.special import erf
 
 import deeplin as dl
-from deeplin.networks.bridges import from_arrays, from_torch
 from deeplin.networks.network import ACTIVATIONS, GIVES_ONE
+from deeplin.networks.torch import from_arrays, from_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -373,7 +373,7 @@ def test_biases_must_fit_the_layers():
 
 
 def test_torch_is_not_imported():
-    code = "import sys, deeplin.networks.bridges; sys.exit('torch' in sys.modules)"
+    code = "import sys, deeplin.networks.torch; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -17,7 +17,7 @@ import pytest
 from toy_experiment import TOY, Toy, computed, run_unit, units
 
 from deeplin import files, sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.tasks import to_arrow, to_parquet
 
 HERE = Path(__file__).parent

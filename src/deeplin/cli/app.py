@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deeplin.checks import InputError, seed_number
+from deeplin.errors import InputError, seed_number
 
 app = typer.Typer(
     name="deeplin",

@@ -16,10 +16,10 @@ import numpy as np
 from jax.sharding import Mesh, PartitionSpec
 from jaxtyping import Array
 
-from deeplin.checks import InputError
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.state import LOST, REACHED, RUNNING, Pace, Rules, State, StopByStop
 from deeplin.dynamics.update import Update
+from deeplin.errors import InputError
 from deeplin.networks import Network
 from deeplin.problems import Problem
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int, UInt64
 
-from deeplin.checks import InputError, shown, whole_number
+from deeplin.errors import InputError, shown, whole_number
 from deeplin.problems import Problem
 
 MOST_ROWS = 2**21

@@ -8,8 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.door import door
 from deeplin.dynamics.backends import choose
 from deeplin.dynamics.batches import Batches
 from deeplin.dynamics.measure import Quantities
@@ -18,16 +16,18 @@ from deeplin.dynamics.recording import CLOSE, Recorder, Watch, end_evidence, fin
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Rates, update_of
-from deeplin.interrupt import hearing
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.interrupt import interruptible
 from deeplin.networks import Loss, Network, data_risk, explained, products
 from deeplin.problems import Problem
+from deeplin.validation import validated
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""
 
 
-@door
-@hearing
+@validated
+@interruptible
 def gradient_descent(
     problem: Problem | Loss,
     nets: Any,

@@ -11,8 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, positive_number, require_float64, whole_number
-from deeplin.door import door
 from deeplin.dynamics.flow_steps import (
     CHUNK,
     EXPLICIT,
@@ -29,11 +27,13 @@ from deeplin.dynamics.objective import Ensemble, Objective, objective_of
 from deeplin.dynamics.recording import CLOSE, Recorder, end_evidence, finish
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, StopByStop, drive
-from deeplin.interrupt import hearing
+from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number
+from deeplin.hessian import sharpness
+from deeplin.interrupt import interruptible
 from deeplin.networks import Loss, Network, explained
 from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
-from deeplin.sharpness import sharpness
+from deeplin.validation import validated
 
 NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
@@ -48,8 +48,8 @@ class Gap:
     value: float
 
 
-@door
-@hearing
+@validated
+@interruptible
 def gradient_flow(
     problem: Problem | Loss,
     network: Any,

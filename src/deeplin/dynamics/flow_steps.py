@@ -18,11 +18,11 @@ from jaxtyping import Array, Float, Int
 
 from deeplin.dynamics.objective import Objective
 from deeplin.dynamics.state import GAVE_UP, REACHED, RUNNING, State
+from deeplin.hessian.exact import Tangent, exact
 from deeplin.kernels.compiling import call, in_threads, thread_count
 from deeplin.kernels.flow import Integration, Pair, flow_members
 from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
-from deeplin.sharpness.exact import Tangent, exact
 
 HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
 CHUNK = 1000

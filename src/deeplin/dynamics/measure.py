@@ -12,12 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from deeplin.checks import InputError, shown
 from deeplin.dynamics.flow_steps import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.errors import InputError, shown
+from deeplin.hessian import SharpnessTracker, spectrum_along
 from deeplin.kernels.singular_values import extreme_singular
 from deeplin.networks import Layout, Network, products
-from deeplin.sharpness import SharpnessTracker, spectrum_along
 
 QUANTITIES = (
     "risk",

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PyTree
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.networks import (
     Layout,
     Loss,

@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from deeplin.checks import whole_number
 from deeplin.dynamics.measure import Piece, measure
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.dynamics.run import CONVERGED, STATUS, STOPPED, Records, Run
 from deeplin.dynamics.state import State
+from deeplin.errors import whole_number
 from deeplin.networks import Trajectory
 
 Measure = Callable[[Piece], Mapping[str, np.ndarray]]

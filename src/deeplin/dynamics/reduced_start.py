@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems import Population, Problem
 
 POWER_STEPS = 40

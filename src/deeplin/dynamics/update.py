@@ -14,9 +14,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from deeplin.checks import InputError, finite_array, positive_number, shown
 from deeplin.dynamics.batches import Batches
 from deeplin.dynamics.objective import Ensemble
+from deeplin.errors import InputError, finite_array, positive_number, shown
 from deeplin.networks import Layout
 
 

@@ -13,9 +13,9 @@ from jaxtyping import Float, Num
 from deeplin.dynamics.reduced_start import Cases, ReducedStart
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, Evidence, Records, Run
+from deeplin.hessian import sharpness
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
-from deeplin.sharpness import sharpness
 
 Layers = tuple[Float[np.ndarray, "runs _ _"], ...]
 

@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.door import door
 from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
@@ -26,19 +24,21 @@ from deeplin.dynamics.run import DIVERGED, STATUS, Run
 from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import check_momentum
 from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
-from deeplin.interrupt import hearing
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.interrupt import interruptible
 from deeplin.kernels.compiling import thread_count
 from deeplin.networks import Layout, Network
 from deeplin.networks.products import gap, product
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
+from deeplin.validation import validated
 
 GROWTH, OBSERVATIONS = 1.25, 150
 """A flow is observed at times that grow by this factor: they span fourteen decades."""
 
 
-@door
-@hearing
+@validated
+@interruptible
 def simulate_wide(
     problem: Problem | Sequence[Problem],
     width: Any,

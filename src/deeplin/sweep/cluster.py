@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from deeplin.interrupt import check_interrupt
-from deeplin.problems.gathering import dask_client
 from deeplin.sweep.executors import ExecutorError
 from deeplin.sweep.tasks import Result, Task, execute_in_worker, lost
+from deeplin.tables.gathering import dask_client
 
 LOOK_SECONDS = 2.0
 """How long nothing may arrive before a look at whether there is a worker at all."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Protocol
 
-from deeplin.checks import whole_number
+from deeplin.errors import whole_number
 from deeplin.interrupt import check_interrupt
 from deeplin.sweep.tasks import Result, Task, execute, execute_in_worker, lost
 

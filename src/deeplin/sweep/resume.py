@@ -17,7 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.config import precision, to_plain
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.session import Session, Shard, environment

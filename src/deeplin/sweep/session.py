@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.sweep.experiment import Unit
 from deeplin.sweep.store import Store, checksum, seal

@@ -31,7 +31,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 
 FORMAT = 1
 FIELDS = {
