@@ -1,8 +1,8 @@
 """Skipped tests: one line at the end, and failures where nothing may be skipped.
 
 Tests that need Chromium, node or PyTorch skip themselves on a machine without it. With
-`DEEPLIN_NO_SKIPS=1`, which `.ci/run` sets, every skip is a failure; `DEEPLIN_WITHOUT_TORCH=1` excepts
-those of PyTorch.
+`DEEPLIN_NO_SKIPS=1`, which `.ci/run` sets, every skip is a failure; `DEEPLIN_WITHOUT_TORCH=1`
+excepts those of PyTorch.
 """
 
 import os

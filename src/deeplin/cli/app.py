@@ -50,7 +50,7 @@ def seed_option(help: str) -> Any:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # where the locale lacks η, it is written as \\u03b7
+        if isinstance(stream, io.TextIOWrapper):  # letters that the locale lacks are escaped
             stream.reconfigure(errors="backslashreplace")
     try:
         try:
