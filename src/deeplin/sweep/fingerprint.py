@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from deeplin.checks import InputError
@@ -91,12 +92,13 @@ class _Dependencies:
 
     def _parts(self, value: Any) -> list:
         module, name = (getattr(value, key, None) for key in ("__module__", "__qualname__"))
-        foreign = isinstance(module, str) and isinstance(name, str) and not _is_own(module)
+        module, name = str(module), str(name)
+        foreign = not _is_own(module)
         if foreign and (isinstance(value, type) or _resolve(module, name) is value):
             return [name, self._module(module)]
         if isinstance(value, types.FunctionType):
-            if not _is_own(str(module)):  # made by a function of a package, for example optax.sgd
-                return [name, self._module(str(module)), _digest(self._captured(value))]
+            if foreign:  # made by a function of a package, for example optax.sgd
+                return [name, self._module(module), _digest(self._captured(value))]
             return self._entry(value, self._function)
         if isinstance(value, type):
             return self._entry(value, self._class)
@@ -151,7 +153,7 @@ class _Dependencies:
 
     def _content(self, value: Any) -> Any:
         """Describe an object by its parts."""
-        if isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
             return self.describe(jax.random.key_data(value))
         if isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
             array = np.asarray(value)
@@ -161,7 +163,10 @@ class _Dependencies:
             return value.name
         if isinstance(value, set | frozenset):
             return sorted(_digest(self.describe(entry)) for entry in value)
-        if type(value) in (dict, types.MappingProxyType):
+        if (
+            isinstance(value, dict | types.MappingProxyType)
+            and type(value).__module__ == "builtins"
+        ):
             return self._items(value)
         if type(value) in (list, tuple):
             parts: Any = value

@@ -257,7 +257,7 @@ def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
         texts = all(
             isinstance(m, dict) and all(isinstance(v, str) for v in m.values()) for m in both
         )
-        listed += _differences(*both) if texts else [name]
+        listed += _differences(new[name], old[name]) if texts else [name]
     return listed
 
 
