@@ -25,6 +25,7 @@ install_import_hook(list(annotated_modules()), "checked_shapes.check")
 import numpy as np
 import pytest
 from hypothesis import settings
+from skips import pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401 (hooks)
 
 import deeplin as dl
 from deeplin.cli import main
@@ -76,7 +77,8 @@ def command(capsys):
     return run
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",
