@@ -1,8 +1,6 @@
 """Simulated wide networks against the networks they stand for."""
 
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import dense_network
 import jax
@@ -11,11 +9,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import UnstableStep, reduce, simulate_wide
-from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.rank_steps import RankSteps, Target
-from deeplin.dynamics.recording import Recorder
-from deeplin.dynamics.state import Rules, drive
-from deeplin.dynamics.wide_simulation import _on_all_cores
+from deeplin.dynamics.wide_descent import Task, descend
 from deeplin.problems import Population, synthetic
 
 KEY = jax.random.key(7)
@@ -129,15 +123,10 @@ def test_the_modified_identity_ends_at_the_minimum_norm_interpolant(data):
     rotation = small.spectrum.vectors
     first, *others = (np.asarray(weight) for weight in reduction.network.weights)
     eigenvalues, _, coordinates = small.spectrum
-    steps = RankSteps(
-        Ensemble.of(dl.Network([first @ rotation, *others])),
-        [Target(eigenvalues, coordinates)],
-        Rules(np.array([1e-27]), np.array([np.inf])),
-        np.array([0.02]),
-    )
-    state = drive(steps, steps.start(), [200_000], Recorder(steps.ensemble, None))
-    assert state.memory.risk[0] <= 1e-27
-    first, *others = (weight[0] for weight in state.weights)
+    task = Task(eigenvalues, coordinates, 0.02, 0.0, goal=1e-27, ceiling=np.inf)
+    end = descend((first @ rotation, *others), task, [200_000])[-1]
+    assert end.risk <= 1e-27
+    first, *others = end.weights
     theta = reduction.theta(dl.Network([first @ rotation.T, *others]))
     assert np.linalg.norm(theta - data.problem.optimum) < 1e-10
 
@@ -188,28 +177,6 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone(data):
     assert np.isfinite(batch.theta).all()
     alone = _simulate(data.problem, key=keys[2])
     assert np.array_equal(batch.theta[2], alone.theta)
-
-
-def test_an_interrupt_stops_the_runs_that_wait(monkeypatch):
-    """The first run fails; those begun beside it end once the others have been taken back."""
-    begun, released = [], threading.Event()
-
-    class Pool(ThreadPoolExecutor):
-        def shutdown(self, wait=True, *, cancel_futures=False):
-            super().shutdown(wait=False, cancel_futures=cancel_futures)
-            released.set()
-            super().shutdown(wait)
-
-    def simulate(item):
-        begun.append(item)
-        if item == 0:
-            raise KeyboardInterrupt
-        released.wait()
-
-    monkeypatch.setattr("deeplin.dynamics.wide_simulation.ThreadPoolExecutor", Pool)
-    with pytest.raises(KeyboardInterrupt):
-        _on_all_cores(simulate, list(range(2000)))
-    assert len(begun) < 2000
 
 
 # --- stability -------------------------------------------------------------------------------

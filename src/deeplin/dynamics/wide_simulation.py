@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,21 +12,18 @@ from numpy.typing import ArrayLike
 from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
-from deeplin.dynamics.measure import Piece
-from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.rank_steps import RankSteps, Target
-from deeplin.dynamics.recording import Recorder, steps_to_record
+from deeplin.dynamics.recording import steps_to_record
 from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import DIVERGED, STATUS, Run
-from deeplin.dynamics.state import Rules, drive
+from deeplin.dynamics.run import DIVERGED, Run
 from deeplin.dynamics.update import check_momentum
+from deeplin.dynamics.wide_descent import Descent, Task, descend
 from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
-from deeplin.kernels.compiling import thread_count
-from deeplin.networks import Layout, Network
+from deeplin.networks import Network
 from deeplin.networks.products import gap, product
+from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
 from deeplin.validation import validated
@@ -114,34 +109,34 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
     """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
     problems = [start.problem for start in cases.starts]
     q, n, rates = problems[0].outputs, problems[0].samples, cases.rates / problems[0].outputs
-    layers = _together([start.layers for start in cases.starts])
-    ensemble = Ensemble(Layout.of(Network([layer[0] for layer in layers])), layers, (), False)
-    targets = [Target(p.spectrum.eigenvalues, p.spectrum.coordinates) for p in problems]
-    maps = zip(targets, (product(start.layers) for start in cases.starts), strict=True)
-    risks = [gap(target.eigenvalues, theta - target.optimum) for target, theta in maps]
-    level = np.maximum(risks, [problem.target_moment for problem in problems])
-    rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * level)
-    steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
+    stops = list(steps_to_record(orders.record_every or orders.max_steps, orders.max_steps))
 
-    def measure(piece: Piece) -> dict[str, np.ndarray]:
-        """Risk and path, which the steps remember."""
-        columns = ("risk", "path")
-        return {name: np.stack([getattr(m, name) for m in piece.memory]) for name in columns}
+    def train(run: int) -> list[Descent]:
+        start, problem = cases.starts[run], problems[run]
+        eigenvalues, _, optimum = problem.spectrum
+        risk = gap(eigenvalues, product(start.layers) - optimum)
+        ceiling = BLOW_UP * max(float(risk), problem.target_moment)
+        goal, rate = q * orders.loss_target, float(rates[run])
+        task = Task(eigenvalues, optimum, rate, orders.momentum, goal, ceiling)
+        return descend(start.layers, task, stops)
 
-    recorder = Recorder(ensemble, measure)
-    stops = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
-    end = drive(steps, steps.start(), stops, recorder)
-    records = recorder.records()
+    runs = map_in_threads(train, range(len(problems)))
+    length, last = max(map(len, runs)), max(states[-1].steps for states in runs)
+    when = np.minimum(stops[:length], last)
+    records = [[states[min(k, len(states) - 1)] for states in runs] for k in range(length)]
+    risk, path = (
+        np.array([[getattr(state, name) for state in record] for record in records])
+        for name in ("risk", "path")
+    )
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
-    path = records["path"] * rates / n * np.sqrt(n)
-    layers = list(zip(*recorder.weights(), strict=True))
-    observed = Observed(records["step"], layers, records["risk"], path)
+    path = path * rates / n * np.sqrt(n)
+    layers = [_together([state.weights for state in record]) for record in records]
     each = {
-        "status": [STATUS[int(outcome)] for outcome in end.outcome],
-        "steps": end.steps.tolist(),
+        "status": [states[-1].status for states in runs],
+        "steps": [states[-1].steps for states in runs],
         "learning_rate": rates.tolist(),
     }
-    return WideRun(cases, observed, each, momentum=orders.momentum)
+    return WideRun(cases, Observed(when, layers, risk, path), each, momentum=orders.momentum)
 
 
 def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
@@ -160,7 +155,7 @@ def _flow(cases: Cases, orders: _Orders) -> WideRun:
     sharpest = max(start.curvature() for start in cases.starts)
     first = 0.01 / sharpest if sharpest > 0 else 1.0
     times = [0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))]
-    runs = _on_all_cores(lambda start: _flow_of(start, orders, times), cases.starts)
+    runs = map_in_threads(lambda start: _flow_of(start, orders, times), cases.starts)
     length = max(len(run.records["time"]) for run in runs)
     kept = np.array(sorted({*range(0, length, orders.record_every or length), length - 1}))
     pairs = zip(runs, cases.starts, strict=True)
@@ -207,19 +202,6 @@ def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> tupl
     if run.trajectory is not None:
         layers = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in at]
     return layers, times[at], risks[at], path[at]
-
-
-def _on_all_cores(function: Callable, items: Sequence[Any]) -> list[Any]:
-    """`function` of every item, in threads; they hear the interrupts that the caller hears."""
-    if len(items) == 1:
-        return [function(items[0])]
-    with ThreadPoolExecutor(thread_count()) as pool:
-        contexts = [copy_context() for _ in items]
-        try:
-            return list(pool.map(lambda own, item: own.run(function, item), contexts, items))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # those that wait do not begin
-            raise
 
 
 def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:
