@@ -43,6 +43,7 @@ def simulate_wide(
     key: Any,
     *,
     learning_rate: Any = 1e-4,
+    stable_share: ArrayLike | None = None,
     loss_target: float = 1e-7,
     max_steps: int = 100_000,
     dynamics: str = "descent",
@@ -60,10 +61,13 @@ def simulate_wide(
     - `problem`: data X (n×d, d > n, independent rows) and Y, from `Problem.from_data`; or one for
       each run.
     - `width`, `alpha`, `beta`, `learning_rate`: one for all runs or one for each.
+    - `stable_share`: instead of `learning_rate`: each run gets this share of the largest rate that
+      is stable at its start, (2 + 2·momentum)/λ_max (X-31). Above the limit there is a warning.
     - `key`: one key, or a batch of keys for a batch of runs.
     - `dynamics`: `"descent"` with `learning_rate` on the mean squared error over the n·q entries,
       or `"flow"`; both until that mean is at most `loss_target`, or for `max_steps` steps.
-    - `population`: where the data come from; `wide.risk` is then the exact excess risk.
+    - `population`: where the data come from; `wide.risk` is then the exact excess risk, and
+      `wide.added_risk` and `wide.cross_term` are the two parts that Θ_⊥ adds to it.
     - `record_every`: steps between records; for flow, keep every so many of the times at which it
       is observed (each a quarter later than the one before). See `WideRun.records`.
 
@@ -90,10 +94,37 @@ def simulate_wide(
     )
     if dynamics == "flow" and orders.momentum:
         raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
+    if dynamics == "descent":
+        cases = _with_rates(cases, stable_share, orders.momentum)
+    elif stable_share is not None:
+        raise InputError("a flow has no learning rate; pass dynamics='descent' with stable_share.")
     wide = DYNAMICS[dynamics](cases, orders)
     if np.any(np.atleast_1d(np.asarray(wide.status)) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=4)
     return wide
+
+
+def _with_rates(cases: Cases, share: Any, momentum: float) -> Cases:
+    """The cases with the rates asked for, and a warning where those are above the stable limit."""
+    curvatures = [start.curvature() / start.problem.outputs for start in cases.starts]
+    limits = (2 + 2 * momentum) / np.maximum(curvatures, np.finfo(float).tiny)
+    if share is not None:
+        shares = cases.spread("stable_share", share)
+        cases = cases._replace(
+            rates=limits * [positive_number("stable_share", one) for one in shares]
+        )
+    above = cases.rates > limits
+    if np.any(above):
+        largest = np.max(cases.rates / limits)
+        warnings.warn(
+            f"{np.sum(above)} of {len(above)} run(s) have a learning rate above the stable limit "
+            f"of their start, up to {largest:.3g} times (the limit is {np.min(limits):.3g} at the "
+            "least): descent then leaves what gradient flow does, or diverges; pass "
+            "stable_share=0.5.",
+            UnstableStep,
+            stacklevel=5,
+        )
+    return cases
 
 
 class _Orders(NamedTuple):
