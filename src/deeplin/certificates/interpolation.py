@@ -12,8 +12,8 @@ from deeplin.certificates.context import Context
 from deeplin.certificates.registry import Check, NotApplicable, value
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
-from deeplin.kernels.singular_values import values_of_layers
 from deeplin.networks import Network
+from deeplin.networks.singular_values import values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.theory.effective_rank import Tail, flat_tail, spike
 
