@@ -13,6 +13,7 @@ from deeplin.certificates.registry import Check, NotApplicable, value
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
 from deeplin.networks import Network
+from deeplin.networks.singular_values import values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.theory.effective_rank import Tail, flat_tail, spike
 

@@ -16,8 +16,8 @@ from deeplin.dynamics.flow_limit import flow_sharpness
 from deeplin.dynamics.objective import Ensemble, Gradient, Objective
 from deeplin.errors import InputError, shown
 from deeplin.hessian import SharpnessTracker, spectrum_along
-from deeplin.kernels.singular_values import extreme_singular
 from deeplin.networks import Layout, Network, products
+from deeplin.networks.singular_values import extreme_singular
 
 QUANTITIES = (
     "risk",
