@@ -160,9 +160,7 @@ def test_a_loss_target_stops_at_the_first_step_below_it(problem, activation, lay
     net = gaussian(activation)
     path = gradient_descent(problem, net, 0.005, 60, record_every=1, record=["risk"])
     target = float(path.records["risk"][40])
-    run = gradient_descent(
-        problem, net, 0.005, 60, loss_target=target * (1 + 1e-9)
-    )
+    run = gradient_descent(problem, net, 0.005, 60, loss_target=target * (1 + 1e-9))
     assert run.status == "converged"
     assert run.steps == int(np.argmax(path.records["risk"] <= target * (1 + 1e-9)))
 
@@ -335,7 +333,9 @@ def test_memory_of_training_does_not_grow_with_the_samples():
         X = rng.normal(size=(samples, 5))
         problem = dl.Problem.from_data(X, X @ np.ones(5) + rng.normal(size=samples))
         net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 5, 1), 0.4)
-        dl.gradient_descent(problem, net, 1e-3, 10, record_every=5)  # moments and programs are there
+        dl.gradient_descent(
+            problem, net, 1e-3, 10, record_every=5
+        )  # moments and programs are there
         tracemalloc.start()
         dl.gradient_descent(problem, net, 1e-3, 10, record_every=5)
         most = tracemalloc.get_traced_memory()[1]

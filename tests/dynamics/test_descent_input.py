@@ -1,7 +1,6 @@
 """Bad input of gradient descent gets a clear error that names what came."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 

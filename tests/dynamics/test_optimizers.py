@@ -163,9 +163,7 @@ def test_the_rows_are_the_shuffle_they_are_said_to_be():
 
 def test_a_goal_is_the_risk_on_all_rows(rows, layout):
     problem, nets = dl.Problem.from_data(*rows), networks("gelu")
-    run = dl.gradient_descent(
-        problem, nets, 0.02, 4000, batch_size=5, key=KEYS, loss_target=0.5
-    )
+    run = dl.gradient_descent(problem, nets, 0.02, 4000, batch_size=5, key=KEYS, loss_target=0.5)
     assert set(run.status) == {"converged"}
     for member in range(3):
         net = dl.Network([w[member] for w in run.network.weights], activation="gelu")

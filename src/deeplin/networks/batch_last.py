@@ -13,13 +13,8 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-<<<<<<< HEAD
-Layers = Sequence[Float[Array, "m n b"]]
-Rows = Float[Array, "q width b"]
-=======
 Layers = Sequence[Float[Array, "_ _ b"]]
 Rows = Float[Array, "q _ b"]
->>>>>>> engine
 
 
 def row_times_matrix(rows: Rows, matrix: Float[Array, "m n b"]) -> Rows:
