@@ -109,7 +109,7 @@ def test_every_bound_is_attained_or_approached(depth, c):
 
 @pytest.mark.parametrize("depth", [3, 4, 6, 10, 50])
 def test_worst_ratio_is_the_maximum_of_the_plane_for_three_layers_and_more(depth):
-    """Also over smaller Λ/a: the maximum grows with it. Grids include the neighbourhood of c = L."""
+    """The grids are finer around c = L; the maximum grows with c, so smaller Λ/a are no worse."""
     c = np.concatenate([np.geomspace(1.02, 2000, 60), depth * np.linspace(0.8, 1.25, 90)])
     c = np.sort(c[c > 1])
     found = plane_ratio(depth, c[:, None], np.linspace(0, 1, 201)).max(axis=1)

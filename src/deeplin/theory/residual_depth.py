@@ -73,18 +73,24 @@ def sharp_failure_probability(
     cut = c * (2 * np.sqrt(d) + np.sqrt(2 * np.log(20 * L / target)))
     if cut >= 1:
         return 1.0
-    # The best p is near du/(2s²) + 1/2; there the Gaussian is centered at ±2pc.
-    steepest = 2 * (d * u / (2 * s**2) + 0.5)
-    g = np.arange(-REACH, REACH + 2 * steepest * c, 0.3)
-    square, log_square = _chi_square(d - 1)
-    log_weight = (-(g**2) / 2 + np.log(0.3 / np.sqrt(2 * np.pi)))[:, None] + log_square
-    inner = (1 + c**2 * (1 - cut) ** -2 * square) ** -0.5  # a lower bound of n_1
-    growth = (
-        np.log((1 + c * g[:, None]) ** 2 + c**2 * square),
-        -2 * np.log(np.maximum(np.abs(inner - c * g[:, None]), 1 - cut)),
-    )
+    # The best p is near du/(2s²) + 1/2; there the Gaussian is centered at 2pc.
+    steepest = d * u / s**2 + 1
+    *growth, log_weight = _growth(c, d, cut, 2 * steepest * c)
     tails = [_doob(log, log_weight, L, s**2 + 2 * u, steepest) for log in growth]
     return float(min(1.0, np.exp(np.log(2) + d * np.log(5) + logsumexp(tails)) + target / 20))
+
+
+def _growth(c: float, d: int, cut: float, end: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """log ξ, log ζ and log weights at nodes (g, χ²_{d−1}), g up to REACH beyond `end`.
+
+    ξ = (1+cg)² + c²χ²; ζ = min((n_1−cg)^{−2}, (1−cut)^{−2}) with n_1 = (1+c²χ²/(1−cut)²)^{−½}.
+    """
+    g = np.arange(-REACH, REACH + end, 0.3)[:, None]
+    square, log_square = _chi_square(d - 1)
+    log_weight = -(g**2) / 2 + np.log(0.3 / np.sqrt(2 * np.pi)) + log_square
+    inner = (1 + c**2 * square / (1 - cut) ** 2) ** -0.5
+    grown = np.log((1 + c * g) ** 2 + c**2 * square)
+    return grown, -2 * np.log(np.maximum(np.abs(inner - c * g), 1 - cut)), log_weight
 
 
 def _doob(
@@ -103,13 +109,14 @@ def _doob(
 
 @lru_cache(maxsize=32)
 def _chi_square(freedom: int) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Nodes and log weights of the χ² law: the trapezoidal rule in log(χ²/2), exact to rounding."""
+    """Nodes and log weights of the χ² law: the trapezoidal rule in log(χ²/2).
+
+    From where 1e-22 of the mass is left to four times the mean, where powers of ξ may still count.
+    """
     a = freedom / 2
     step = 0.7 / np.sqrt(a + 4)
-    t = np.arange(np.log(a + 1) - 40 / a, np.log(a + 60 + 12 * np.sqrt(a)), step)
-    log_weight = a * t - np.exp(t) - gammaln(a) + np.log(step)
-    kept = log_weight > -50
-    return 2 * np.exp(t[kept]), log_weight[kept]
+    t = np.arange(np.log(a) - 10 / np.sqrt(a) - 50 / a, np.log(4 * a + 60), step)
+    return 2 * np.exp(t), a * t - np.exp(t) - gammaln(a) + np.log(step)
 
 
 def least_margin(scale: float, width: int, target: float = 0.01) -> float:
