@@ -147,7 +147,7 @@ def test_a_unit_cannot_pass_for_another_one(tmp_path):
     taken = second.name.partition(".")[0]
     second.unlink()
     first.rename(store.units / f"{taken}.{first.name.partition('.')[2]}")
-    assert len(store.inventory().finished) == 2
+    assert len(store.inventory()[0]) == 2
 
 
 def test_folders_merge_by_copying(tmp_path, expected):

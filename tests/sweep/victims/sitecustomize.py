@@ -33,11 +33,11 @@ def _watch_connections():
     """Between its start and its units a worker only listens and speaks."""
     from multiprocessing.connection import Connection
 
-    receive, send = Connection.recv, Connection._send
+    receive, send = Connection.recv_bytes, Connection._send
 
-    def watched_receive(self):
+    def watched_receive(self, *limit):
         reach("idle")
-        return receive(self)
+        return receive(self, *limit)
 
     def watched_send(self, payload, *rest):
         reach("before writing")
@@ -47,7 +47,7 @@ def _watch_connections():
         send(self, payload[half:], *rest)
         reach("after writing")
 
-    Connection.recv, Connection._send = watched_receive, watched_send
+    Connection.recv_bytes, Connection._send = watched_receive, watched_send
 
 
 if "--multiprocessing-fork" in sys.orig_argv:
