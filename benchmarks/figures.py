@@ -12,7 +12,7 @@ from statistics import median
 import jax
 import jax.numpy as jnp
 
-from deeplin.figures.fm_1 import SWEEP
+from deeplin.papers.fm_1 import SWEEP
 from deeplin.networks import landscape
 
 SLOW_STEPS = 500

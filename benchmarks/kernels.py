@@ -17,7 +17,7 @@ from deeplin.kernels.singular_values import extreme_singular
 from deeplin.kernels.wide import Diagonal, Motion, Moving, descend
 from deeplin.networks import products
 from deeplin.problems import synthetic
-from deeplin.sharpness.operators import AutodiffHessian, ReducedHessian
+from deeplin.hessian.operators import AutodiffHessian, ReducedHessian
 
 BATCH = 200
 

@@ -20,7 +20,7 @@ import pyarrow.parquet
 from threadpoolctl import threadpool_limits
 
 from deeplin.problems import Problem
-from deeplin.problems.reading import CHUNK, read_problem
+from deeplin.tables.reading import CHUNK, read_problem
 
 COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 100_000, 1_000_000
 STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed
@@ -28,7 +28,7 @@ STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed
 CHILD = """
 import json, re, sys
 from pathlib import Path
-from deeplin.problems.reading import read_problem
+from deeplin.tables.reading import read_problem
 
 def peak():
     return int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) / 2**20

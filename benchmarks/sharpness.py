@@ -13,7 +13,7 @@ import deeplin as dl
 from deeplin.networks import data_risk, linear_risk
 from deeplin.networks.risk import Data
 from deeplin.problems import synthetic
-from deeplin.sharpness import SharpnessTracker, sharpness, sharpness_along
+from deeplin.hessian import SharpnessTracker, sharpness, sharpness_along
 
 WIDTHS = (5,) * 10 + (1,)
 BATCH = 200

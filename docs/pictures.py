@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import deeplin as dl
-from deeplin.figures.style import COLOURS, INK, QUIET, RC
+from deeplin.papers.style import COLOURS, INK, QUIET, RC
 
 FOLDER = Path(__file__).parent / "images"
 problem = dl.problems.synthetic.flat_minima(seed=0).problem

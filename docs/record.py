@@ -10,7 +10,8 @@ import json
 import sys
 from pathlib import Path
 
-from deeplin.figures import FIGURES, PRESETS, recorded
+from deeplin.papers import recorded
+from deeplin.papers.catalogue import FIGURES, PRESETS
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "src" / "deeplin" / "figures" / "verdicts"

@@ -13,8 +13,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from deeplin.figures import FIGURES, recorded
-from deeplin.report.reproduction import duration
+from deeplin.papers import recorded
+from deeplin.papers.catalogue import FIGURES
+from deeplin.papers.report import duration
 
 KEPT = Path(__file__).parent / "reproduction"
 LONGEST = 10_000

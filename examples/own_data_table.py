@@ -13,7 +13,7 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
-from deeplin.sharpness import sharpness
+from deeplin.hessian import sharpness
 from deeplin.training.critical_rate import SETTLED
 
 PAGE = Path(__file__).parent.parent / "docs" / "own-data.md"

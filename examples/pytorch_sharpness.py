@@ -3,7 +3,7 @@
     python examples/pytorch_sharpness.py
 
 The loop is PyTorch's. Every few steps `deeplin.from_torch` copies the weights and
-`deeplin.sharpness` gives the largest eigenvalue of the Hessian of the same mean squared error. The
+`deeplin.hessian` gives the largest eigenvalue of the Hessian of the same mean squared error. The
 sharpness rises until it meets 2/η, where full-batch descent is at the edge of stability.
 """
 

@@ -1,7 +1,7 @@
 """beartype for annotations that state shapes (`Float[Array, "samples inputs"]`), and only those.
 
 Other annotations say what a caller should pass; what happens when something else comes is for
-`deeplin.checks` to say in a sentence, and for the tests to see.
+`deeplin.errors` to say in a sentence, and for the tests to see.
 """
 
 import re

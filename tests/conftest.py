@@ -29,7 +29,7 @@ from skips import pytest_runtest_makereport, pytest_terminal_summary  # noqa: F4
 
 import deeplin as dl
 from deeplin.cli import main
-from deeplin.kernels.compiling import share_compiled_code
+from deeplin.compilation import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import deeplin as dl
+from deeplin.certificates import registry
 from deeplin.cli import main
-from deeplin.problems.reading import read_problem
-from deeplin.theory import registry
+from deeplin.tables.reading import read_problem
 from deeplin.training import diagnose
 
 ROOT = Path(__file__).parent.parent

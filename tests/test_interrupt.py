@@ -17,8 +17,8 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics.reduced_start import ReducedStart
-from deeplin.interrupt import check_interrupt, hearing
-from deeplin.sharpness import lanczos
+from deeplin.hessian import lanczos
+from deeplin.interrupt import check_interrupt, interruptible
 
 SAFETY_SECONDS = 120
 """For what should happen at once: only a failure takes so long."""
@@ -107,7 +107,7 @@ def test_flow_hears_it():
 @pytest.mark.parametrize(
     ("dynamics", "piece"),
     [
-        ("descent", "deeplin.dynamics.rank_steps.RankSteps.advance"),
+        ("descent", "deeplin.dynamics.wide_descent.advance"),
         ("flow", "deeplin.dynamics.flow.move"),
     ],
 )
@@ -160,11 +160,11 @@ def test_the_handler_that_was_there_comes_back():
     signal.signal(signal.SIGINT, lambda *_: None)
     mine = signal.getsignal(signal.SIGINT)
 
-    @hearing
+    @interruptible
     def fail():
         raise RuntimeError("of its own")
 
-    hearing(lambda: None)()
+    interruptible(lambda: None)()
     assert signal.getsignal(signal.SIGINT) is mine
     with pytest.raises(RuntimeError, match="of its own"):
         fail()
@@ -173,21 +173,21 @@ def test_the_handler_that_was_there_comes_back():
 
 def test_a_handler_set_inside_stays():
     mine = signal.Handlers.SIG_IGN
-    hearing(signal.signal)(signal.SIGINT, mine)
+    interruptible(signal.signal)(signal.SIGINT, mine)
     assert signal.getsignal(signal.SIGINT) is mine
 
 
 def test_an_interrupt_lost_after_the_last_look_is_raised_on_return():
     with pytest.raises(KeyboardInterrupt):
-        hearing(lose_an_interrupt)()
+        interruptible(lose_an_interrupt)()
     check_interrupt()  # and then it is over
-    assert hearing(lambda: "heard")() == "heard"
+    assert interruptible(lambda: "heard")() == "heard"
 
 
 def test_an_interrupt_that_is_not_lost_is_raised_where_it_comes():
     reached = []
 
-    @hearing
+    @interruptible
     def work():
         signal.raise_signal(signal.SIGINT)
         reached.append(1)
@@ -198,7 +198,7 @@ def test_an_interrupt_that_is_not_lost_is_raised_where_it_comes():
 
 
 def test_it_ends_what_something_else_made_of_it():
-    @hearing
+    @interruptible
     def work():
         try:
             signal.raise_signal(signal.SIGINT)
@@ -213,7 +213,7 @@ def test_a_handler_that_raises_nothing_decides_that_the_work_goes_on():
     pressed = []
     signal.signal(signal.SIGINT, lambda *_: pressed.append(1))
 
-    @hearing
+    @interruptible
     def work():
         lose_an_interrupt()
         check_interrupt()
@@ -232,26 +232,26 @@ def test_an_error_of_a_foreign_handler_is_not_lost_either():
 
     signal.signal(signal.SIGINT, handle)
     with pytest.raises(Enough):
-        hearing(lose_an_interrupt)()
+        interruptible(lose_an_interrupt)()
 
 
 def test_an_interrupt_that_is_ignored_stays_ignored():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    hearing(lose_an_interrupt)()
+    interruptible(lose_an_interrupt)()
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
 def test_nested_functions_share_what_they_hear():
     looks = []
 
-    @hearing
+    @interruptible
     def outer():
         inner()
         looks.append("inner returned")
         check_interrupt()
         looks.append("not heard")
 
-    inner = hearing(lose_an_interrupt)
+    inner = interruptible(lose_an_interrupt)
     with pytest.raises(KeyboardInterrupt):
         outer()
     assert looks == ["inner returned"]
@@ -264,12 +264,12 @@ def test_another_thread_is_spared_but_not_one_of_its_own():
 
     def work(name):
         try:
-            hearing(check_interrupt)()
+            interruptible(check_interrupt)()
             ended[name] = "done"
         except KeyboardInterrupt:
             ended[name] = "interrupted"
 
-    @hearing
+    @interruptible
     def both():
         lose_an_interrupt()
         context = copy_context()

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from deeplin.figures import Figure, Panel, Study
-from deeplin.figures.style import look
+from deeplin.papers.catalogue import Figure, Panel, Study
+from deeplin.papers.style import look
 from deeplin.sweep import Experiment, Unit
 
 COMPUTED = []

@@ -2,8 +2,8 @@
 
 Python raises KeyboardInterrupt between two of its own instructions, wherever that is. Inside a
 callback of the garbage collector, and JAX installs one, it is printed and thrown away; a long call
-of compiled code holds it up. So the library's long loops are `hearing` and call `check_interrupt`
-between two pieces of work, and commands run inside `prompt_interrupt`.
+of compiled code holds it up. So the library's long loops are `interruptible` and call
+`check_interrupt` between two pieces of work, and commands run inside `prompt_interrupt`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _Memory:
 _MEMORY: ContextVar[_Memory | None] = ContextVar("what interrupts raised", default=None)
 
 
-def hearing(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
+def interruptible(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
     """A long function that an interrupt ends for certain.
 
     Should it be lost, it is raised at the next `check_interrupt`, or when the function returns.
@@ -61,7 +61,7 @@ def hearing(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answ
     Whatever handler of SIGINT is in force goes on to decide what an interrupt means: what it
     raises is remembered, and raised again should it have been lost. In other threads than the
     main one, which Python spares from interrupts, and where they are ignored nothing changes; but
-    threads that a hearing function starts in a copy of its context end with it.
+    threads that a interruptible function starts in a copy of its context end with it.
     """
 
     @functools.wraps(function)
@@ -86,7 +86,7 @@ def hearing(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answ
 
 
 def check_interrupt() -> None:
-    """Raise what an interrupt raised since the `hearing` function began, if it was lost."""
+    """Raise what an interrupt raised since the `interruptible` function began, if it was lost."""
     memory = _MEMORY.get()
     if memory is not None:
         memory.check()

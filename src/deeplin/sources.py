@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 
 SOURCES = {
     "FM": {

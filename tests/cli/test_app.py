@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from deeplin.cli.bench import load_benchmarks, reached
-from deeplin.kernels.compiling import share_compiled_code
+from deeplin.compilation import share_compiled_code
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CITE = [sys.executable, "-m", "deeplin", "cite"]
@@ -178,7 +178,7 @@ def test_every_public_name_is_there_whichever_is_asked_for_first():
     code = (
         "import deeplin as dl\n"
         "dl.gradient_descent\n"
-        "import deeplin.sharpness.lanczos\n"
+        "import deeplin.hessian.lanczos\n"
         "assert callable(dl.sharpness), dl.sharpness\n"
         "for name in dl.__all__: getattr(dl, name)\n"
     )

@@ -5,9 +5,9 @@ import jax
 import pytest
 
 import deeplin as dl
+from deeplin.certificates.registry import STATEMENTS
 from deeplin.dynamics import gradient_flow
 from deeplin.dynamics.saved import save_run
-from deeplin.theory import STATEMENTS
 
 
 @pytest.fixture(scope="module")

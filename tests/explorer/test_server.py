@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.explorer import serve
 from deeplin.explorer.serve import Explorer
 

@@ -28,7 +28,7 @@ def test_the_fuzz_can_fail(tmp_path, monkeypatch):
     def broken(*_, **__):
         raise KeyError("lost")
 
-    monkeypatch.setattr("deeplin.problems.reading.open_table", broken)
+    monkeypatch.setattr("deeplin.tables.reading.open_table", broken)
     assert "KeyError at problems/reading.py" in complaint(command)
-    monkeypatch.setattr("deeplin.problems.reading.open_table", lambda _: print("nan") or exit(0))
+    monkeypatch.setattr("deeplin.tables.reading.open_table", lambda _: print("nan") or exit(0))
     assert "nan in an answer" in complaint(command)

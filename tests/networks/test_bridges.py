@@ -15,8 +15,8 @@ from jax.flatten_util import ravel_pytree
 from scipy.special import erf
 
 import deeplin as dl
-from deeplin.networks.bridges import from_arrays, from_torch
 from deeplin.networks.network import ACTIVATIONS, GIVES_ONE
+from deeplin.networks.torch import from_arrays, from_torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
@@ -199,7 +199,7 @@ def test_descent_of_other_activations_is_that_of_autodiff(rng, activation):
     for found, expected in zip(run.network.weights, weights, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     with pytest.raises(dl.InputError, match="linear, GELU, ReLU"):
-        dl.gradient_descent(problem, start, 0.01, 20, backend="kernel")
+        dl.gradient_descent(problem, start, 0.01, 20)
 
 
 def test_parameters_of_equinox_are_read_as_they_are(rng):
@@ -373,7 +373,7 @@ def test_biases_must_fit_the_layers():
 
 
 def test_torch_is_not_imported():
-    code = "import sys, deeplin.networks.bridges; sys.exit('torch' in sys.modules)"
+    code = "import sys, deeplin.networks.torch; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

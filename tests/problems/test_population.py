@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.problems import Factored, Population, population_risk
 from deeplin.problems.population import apply_covariance, check_covariance, covariance_spectrum
 

@@ -3,8 +3,8 @@
 import pytest
 from toy_figures import figure, study
 
-from deeplin.figures import Claim, reproduce
-from deeplin.report.reproduction import write_figure, write_page
+from deeplin.papers.catalogue import Claim, reproduce
+from deeplin.papers.report import write_figure, write_page
 
 
 @pytest.fixture(scope="session")

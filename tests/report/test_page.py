@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 from markupsafe import escape
 
-from deeplin.checks import InputError
-from deeplin.figures import recorded
-from deeplin.report.reproduction import (
+from deeplin.errors import InputError
+from deeplin.papers import recorded
+from deeplin.papers.errata import ERRATA
+from deeplin.papers.report import (
     compared,
     duration,
     inline_svg,
@@ -19,7 +20,6 @@ from deeplin.report.reproduction import (
     write_page,
 )
 from deeplin.sources import SOURCES, reference
-from deeplin.theory.errata import ERRATA
 
 ADDRESSES = {source.get("url") for source in SOURCES.values()}
 ADDRESSES |= {f"https://doi.org/{source['doi']}" for source in SOURCES.values() if "doi" in source}

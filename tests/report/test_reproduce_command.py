@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deeplin import figures
 from deeplin.cli import main
-from deeplin.figures import recorded
-from deeplin.report.reproduction import ending, figure_lines, write_figure
+from deeplin.papers import catalogue as figures
+from deeplin.papers import recorded
+from deeplin.papers.report import ending, figure_lines, write_figure
 
 KNOWN = {"TOY-1a/good": "holds", "TOY-2a/good": "holds", "TOY-2a/bad": "fails"}
 

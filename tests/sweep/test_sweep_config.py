@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from toy_experiment import TOY, Toy
 
 from deeplin import sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep import Experiment, Unit, find_experiment, from_json, run_key, run_keys, to_json
 from deeplin.sweep.config import build, canonical, coordinate_words, portable_json
 

@@ -8,7 +8,7 @@ import pytest
 from toy_experiment import TOY, Toy
 
 from deeplin import sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.store import Store
 
 

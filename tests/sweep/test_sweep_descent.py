@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from deeplin import initialize, sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.problems import synthetic
 from deeplin.sweep.descent import (
     DESCENT,

@@ -10,7 +10,7 @@ from distributed import LocalCluster
 from toy_experiment import TOY, Toy, computed, troubled
 
 from deeplin import sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.descent import DESCENT, DescentSweep, SyntheticData
 from deeplin.sweep.executors import Waiting
 from deeplin.sweep.tasks import Task
@@ -181,7 +181,7 @@ def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_p
 
 
 def test_a_scheduler_that_does_not_answer_is_an_input_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplin.problems.gathering.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("deeplin.tables.gathering.CONNECT_SECONDS", 0.2)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(InputError, match="no dask scheduler answers at"):
             sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster(address))

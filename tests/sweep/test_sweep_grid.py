@@ -12,7 +12,7 @@ import pytest
 from toy_experiment import draw_around, key_bits, squares
 
 from deeplin import sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.functions import _rows
 
 VALUES = {"center": [0.0, 10.0], "spread": np.array([1.0, 2.0, 4.0])}

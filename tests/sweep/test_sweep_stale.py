@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from deeplin import sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.fingerprint import dependencies
 
 HELPERS = """

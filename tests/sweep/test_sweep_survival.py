@@ -16,7 +16,7 @@ import pytest
 from toy_experiment import SAFETY_SECONDS, TOY, Toy, computed, troubled, wait_until
 
 from deeplin import sweep
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.sweep.store import Store
 
 HERE = Path(__file__).parent

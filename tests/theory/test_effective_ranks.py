@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deeplin.checks import InputError
-from deeplin.theory.benign_overfitting.effective_ranks import (
+from deeplin.errors import InputError
+from deeplin.theory.effective_rank import (
     effective_index,
     effective_ranks,
     spike,

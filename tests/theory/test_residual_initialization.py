@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
+from deeplin.certificates.certificate import HOLDS, UNMET, certify
 from deeplin.dynamics import gradient_flow
 from deeplin.theory import (
     admissible_range,
-    certify,
     log_failure_probability,
     noise_scale,
     product_bounds,
@@ -17,7 +17,6 @@ from deeplin.theory import (
     residual_displacement,
     smallest_admissible_depth,
 )
-from deeplin.theory.certificate import HOLDS, UNMET
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 
 

@@ -7,16 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
+from deeplin.certificates.certificate import HOLDS, MEASURED, UNMET, certify
 from deeplin.dynamics import gradient_flow
-from deeplin.kernels.singular_values import extreme_singular, extreme_values
+from deeplin.networks.singular_values import extreme_singular, extreme_values
 from deeplin.theory import (
     balanced_sharpness,
-    certify,
     initialization_scale,
     lojasiewicz_constant,
     minimal_sharpness,
 )
-from deeplin.theory.certificate import HOLDS, MEASURED, UNMET
 
 STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
 

@@ -3,10 +3,10 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.certificates.certificate import HOLDS, NOT_APPLICABLE, certify
+from deeplin.certificates.statements.gradients import toy_sharpness
 from deeplin.dynamics import gradient_flow
-from deeplin.theory import certify, logistic_descent
-from deeplin.theory.certificate import HOLDS, NOT_APPLICABLE
-from deeplin.theory.gradients import toy_sharpness
+from deeplin.theory import logistic_descent
 
 
 @pytest.mark.parametrize("depth", [1, 2, 5, 12])

@@ -3,7 +3,8 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.theory import critical_learning_rate, empirical_critical_rate
+from deeplin.theory import critical_learning_rate
+from deeplin.training import empirical_critical_rate
 from deeplin.training.critical_rate import CriticalRate
 
 

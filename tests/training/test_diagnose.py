@@ -10,9 +10,9 @@ from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
 from deeplin.networks import Network
-from deeplin.problems.reading import read_problem
 from deeplin.report.diagnosis_page import as_page, draw_diagnosis
 from deeplin.report.text import diagnosis_text
+from deeplin.tables.reading import read_problem
 from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
 
 

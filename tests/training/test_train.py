@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression
 import deeplin as dl
 from deeplin.cli.train import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
-from deeplin.sharpness import sharpness
+from deeplin.hessian import sharpness
 from deeplin.training import Optimizer, advise, descend, judge, predict, starting_network
 from deeplin.training.recipe import INITIALIZATIONS
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deeplin.checks import InputError, seed_number
+from deeplin.errors import InputError, seed_number
 
 app = typer.Typer(
     name="deeplin",
@@ -79,7 +79,7 @@ def prepare_computing() -> None:
     """
     import jax
 
-    from deeplin.kernels.compiling import share_compiled_code
+    from deeplin.compilation import share_compiled_code
 
     share_compiled_code()
     jax.config.update("jax_enable_x64", True)

@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from deeplin.checks import InputError
 from deeplin.cli.app import app, prepare_computing
+from deeplin.errors import InputError
 
 
 def load_benchmarks(folder: Path, names: list[str]) -> list[ModuleType]:

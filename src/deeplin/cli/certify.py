@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
-from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.cli.options import AsJson
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.sources import bibtex, source_of
 
 STARTS = ("small", "gaussian", "residual")
@@ -43,9 +43,9 @@ def certify(
     if run is not None and not run.exists():
         raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
     prepare_computing()
+    from deeplin.certificates.certificate import certify as certify_run
     from deeplin.dynamics.saved import load_run
     from deeplin.report.text import certificate_text
-    from deeplin.theory import certify as certify_run
 
     if run is None:
         problem, outcome = _fresh(depth, start, learning_rate, seed)

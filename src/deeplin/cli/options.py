@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 import numpy as np
 import typer
 
-from deeplin.checks import InputError, whole_number
+from deeplin.errors import InputError, whole_number
 
 if TYPE_CHECKING:
-    from deeplin.problems.reading import Reading
+    from deeplin.tables.reading import Reading
 
 Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
@@ -58,7 +58,7 @@ class Table(NamedTuple):
 
     def read(self, source: str) -> Reading:
         """The problem in a table; one target is a vector, several are a matrix."""
-        from deeplin.problems.reading import read_problem
+        from deeplin.tables.reading import read_problem
 
         options = self._asdict()
         target = options.pop("target")

@@ -34,9 +34,8 @@ def reproduce(
     """
     typer.echo("deeplin: reproducing; Ctrl-C stops, the same command goes on.", err=True)
     prepare_computing()
-    from deeplin import figures as catalogue
-    from deeplin.figures import recorded
-    from deeplin.report.reproduction import ending, figure_lines, write_figure, write_page
+    from deeplin.papers import catalogue, recorded
+    from deeplin.papers.report import ending, figure_lines, write_figure, write_page
     from deeplin.sweep import Board, prompt_interrupt
 
     chosen = catalogue.select(catalogue.FIGURES, figures)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deeplin.checks import InputError
 from deeplin.cli.app import app, prepare_computing, seed_option
+from deeplin.errors import InputError
 
 if TYPE_CHECKING:
     from deeplin import sweep as engine

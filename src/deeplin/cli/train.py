@@ -19,16 +19,16 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
 from deeplin.cli import options
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.files import whole_file
 from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
     from deeplin.dynamics import Run
-    from deeplin.problems.formats import Column
-    from deeplin.problems.reading import Reading
+    from deeplin.tables.formats import Column
+    from deeplin.tables.reading import Reading
     from deeplin.training import Optimizer
 
 RECORDS = 400
@@ -101,7 +101,7 @@ def _train(
     """Train while showing it, compare with the prediction, and say everything in one report."""
     import jax
 
-    from deeplin.sharpness import sharpness
+    from deeplin.hessian import sharpness
     from deeplin.training.diagnosis_words import conditioning
     from deeplin.training.overfitting import r_squared, r_squared_left_out
     from deeplin.training.prediction import judge, predict
@@ -230,7 +230,7 @@ def predict(
     """Predict the targets of new rows, as CSV, from the inputs that the run was trained on."""
     options.require_source(source)
     model = read_model(run)
-    from deeplin.problems.reading import stream_rows
+    from deeplin.tables.reading import stream_rows
 
     chunks = stream_rows(source, model.columns)
     first = next(chunks, None)
@@ -256,7 +256,7 @@ def predict(
 
 def read_model(run: Path) -> Model:
     """What `deeplin train` wrote beside the run; a damaged file gets one sentence."""
-    from deeplin.problems.formats import Column
+    from deeplin.tables.formats import Column
 
     path = run.with_suffix(".json")
     try:

@@ -22,14 +22,14 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
-from deeplin.checks import InputError, positive_number, require_float64, whole_number
 from deeplin.dynamics.objective import objective_of
 from deeplin.dynamics.recording import CLOSE
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
-from deeplin.interrupt import check_interrupt, hearing
+from deeplin.errors import InputError, positive_number, require_float64, whole_number
+from deeplin.hessian import hessian_spectrum
+from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.sharpness import hessian_spectrum
 
 SUBSTEPS = 4
 """Pieces of a step of descent in which the oscillation is held fixed; hηS is then ½ at the edge,
@@ -38,7 +38,7 @@ ITERATIONS = 2000
 """Most steps of the search for X; a few dozen are usual."""
 
 
-@hearing
+@interruptible
 def central_flow(
     problem: Problem,
     net: Network,
@@ -82,7 +82,7 @@ def central_flow(
     pieces = whole_number("substeps", substeps)
     objective = objective_of(problem, net)
     weights, fixed = objective.layout.split(net)
-    surface = objective.value_and_gradient, (objective.data, fixed)
+    surface = objective.gradient, (objective.data, fixed)
     rows: list[dict[str, Any]] = []
     status, held = STOPPED, np.zeros((count, count))
     value, slope = _first_order(*surface, weights)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems import Population, Problem
 
 POWER_STEPS = 40
@@ -108,6 +108,10 @@ class Cases(NamedTuple):
     def one_or_all(self, values: Sequence[Any]) -> Any:
         """A plain value for one run, an array for a batch."""
         return values[0] if self.single else np.array(values)
+
+    def spread(self, name: str, values: Any) -> list:
+        """One value for each run, of one for all or one for each."""
+        return _spread(name, values, len(self.starts))
 
 
 def cases_of(problem, words, population, depth, **values) -> Cases:

@@ -9,12 +9,12 @@ from functools import cached_property
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, require_float64
-from deeplin.door import door
+from deeplin.errors import InputError, require_float64
 from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import product
 from deeplin.networks.risk import check_fits
 from deeplin.problems import Problem
+from deeplin.validation import validated
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +78,7 @@ class Reduction:
         return zip(*(map(np.asarray, net.weights) for net in networks), strict=True)
 
 
-@door
+@validated
 def reduce(problem: Problem, network: Network) -> Reduction:
     """The smallest network whose training on `problem` is exactly that of `network` (X-4).
 

@@ -13,19 +13,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, readable, require_float64, shown, whole_number
-from deeplin.door import door
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
+from deeplin.errors import InputError, finite_array, readable, require_float64, shown, whole_number
 from deeplin.files import whole_file
 from deeplin.networks import Layout, Network, Trajectory, check_fits
 from deeplin.problems import Problem
+from deeplin.validation import validated
 
 FORMAT = "deeplin run 1"
 SIZES = ("samples", "dimension", "outputs")
 STATUSES = (CONVERGED, DIVERGED, STOPPED)
 
 
-@door
+@validated
 def save_run(
     path: str | Path, problem: Problem, run: Run, *, notes: Mapping[str, Any] | None = None
 ) -> Path:
@@ -72,7 +72,7 @@ def check_run_path(path: str | Path) -> Path:
     return path
 
 
-@door
+@validated
 def load_run(path: str | Path) -> tuple[Problem, Run]:
     """Read a run saved by `save_run`; nothing in the file is ever executed.
 

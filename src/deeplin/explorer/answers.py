@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 import deeplin as dl
+from deeplin.certificates.certificate import certify
+from deeplin.certificates.registry import STATEMENTS
 from deeplin.explorer.build import inputs, presets
 from deeplin.explorer.draws import data_of, network_of
-from deeplin.problems.tables import open_table
-from deeplin.theory import STATEMENTS, certify
+from deeplin.tables.table import open_table
 
 MOST_WORK = 2e9
 """Weight updates (times samples for GELU and ReLU) of one certified run: some ten seconds."""

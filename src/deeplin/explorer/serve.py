@@ -26,7 +26,7 @@ from pathlib import Path, PurePath
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.explorer.build import page
 
 ADDRESS = "127.0.0.1"

@@ -17,17 +17,17 @@ from jax.core import Tracer
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
-from deeplin.door import door
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.networks.network import Network
 from deeplin.problems import Problem
+from deeplin.validation import validated
 
 STARTS = ("gaussian", "zero_layer", "residual", "identity")
 SCALES = {"residual": 0.25, "identity": 0.01}
 """Scales that do not depend on the problem; the others follow the size of the solution."""
 
 
-@door
+@validated
 def gaussian(
     key: Array, widths: Iterable[int], scale: ArrayLike, *, activation: str = "linear"
 ) -> Network:
@@ -49,7 +49,7 @@ def gaussian(
     return Network(_draw(draw, key, scale), activation=activation)
 
 
-@door
+@validated
 def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: int = 1) -> Network:
     """Gaussian entries but for one zero layer (counted from 1): meets FM-A1 at small scales."""
     net = gaussian(key, widths, scale)
@@ -60,7 +60,7 @@ def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: in
     return Network(weights)
 
 
-@door
+@validated
 def residual(
     key: Array, width: int, depth: int, scale: ArrayLike, readout: ArrayLike | None = None
 ) -> Network:
@@ -77,7 +77,7 @@ def residual(
     return Network(_draw(draw, key, scale, zero_allowed=True), readout)
 
 
-@door
+@validated
 def unit_readout(key: Array, width: int) -> Array:
     """A uniformly random unit vector: the fixed read-out p of FM-4."""
     _key_dimensions(key)
@@ -85,7 +85,7 @@ def unit_readout(key: Array, width: int) -> Array:
     return vector / jnp.linalg.norm(vector)
 
 
-@door
+@validated
 def rank_one(
     direction: ArrayLike, depth: int, *, widths=None, readout: ArrayLike | None = None
 ) -> Network:
@@ -110,7 +110,7 @@ def rank_one(
     return Network([sigma * jnp.outer(units[k], units[k - 1]) for k in range(1, L + 1)], readout)
 
 
-@door
+@validated
 def identity_middle(
     key: Array, inputs: int, width: int, outputs: int, depth: int, alpha: ArrayLike, beta: ArrayLike
 ) -> Network:
@@ -131,7 +131,7 @@ def identity_middle(
     return Network(_draw(draw, key, 1.0))
 
 
-@door
+@validated
 def modified_identity(inputs: int, outputs: int, depth: int) -> Network:
     """BO-mod-id (Zou et al.): width d+q, W_1 copies the input, W_L reads the last q units."""
     d, q = whole_number("inputs", inputs), whole_number("outputs", outputs)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, shown
+from deeplin.errors import InputError, shown
 from deeplin.networks.products import product
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PyTree
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.networks import products
 from deeplin.networks.network import Network, host_arrays
 from deeplin.networks.trees import TORCH
@@ -117,7 +117,7 @@ def check_loss(loss: Loss, tree: PyTree) -> None:
 
 
 def _from_torch(error: BaseException) -> bool:
-    """Whether PyTorch raised this: in a frame of its own, or at its compiled door."""
+    """Whether PyTorch raised this: in a frame of its own, or in its compiled code."""
     frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "torch":

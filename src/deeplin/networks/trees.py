@@ -15,7 +15,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, PyTree, Shaped
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.networks.network import Network
 
 TRAINED, FIXED, STATIC = range(3)

@@ -8,7 +8,7 @@ from functools import reduce
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, require_size, shown
+from deeplin.errors import InputError, finite_array, require_size, shown
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError, finite_array, positive_number
-from deeplin.door import door
+from deeplin.errors import InputError, finite_array, positive_number
 from deeplin.problems.problem import Problem
+from deeplin.validation import validated
 
 LARGEST_DENSE = 5000
 """Beyond this dimension no d×d matrix is formed behind the caller's back."""
@@ -95,7 +95,7 @@ def covariance_spectrum(covariance: Covariance) -> np.ndarray:
     return np.maximum(eigenvalues, 0.0)
 
 
-@door
+@validated
 def population_risk(theta, *, optimum, covariance):
     """Risk(Θ) = E‖x(Θ − Θ*)‖² = Tr((Θ−Θ*)ᵀ Σ (Θ−Θ*)), exactly (BO-risk).
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deeplin.checks import InputError, whole_number
-from deeplin.door import door
+from deeplin.errors import InputError, whole_number
 from deeplin.problems.moments import (
     Moments,
     accumulate,
@@ -19,6 +18,7 @@ from deeplin.problems.moments import (
     require_sizes,
 )
 from deeplin.problems.solving import Solution, is_tall, solve_tall, thin_svd
+from deeplin.validation import validated
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float
@@ -89,7 +89,7 @@ class Problem:
         return cls(count, d, q, cross.ndim == 1, second_moments=table)
 
     @classmethod
-    @door
+    @validated
     def from_chunks(cls, chunks: Iterable) -> Problem:
         """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
         moments, single = accumulate(chunks)

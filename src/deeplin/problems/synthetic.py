@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.problems.problem import Problem
 
 

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from deeplin.figures import style
+from deeplin.papers import style
 from deeplin.report.text import details, tables
 from deeplin.training.advice import Optimizer
 from deeplin.training.diagnosis import Diagnosis

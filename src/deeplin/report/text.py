@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 if TYPE_CHECKING:
-    from deeplin.theory.certificate import Certificate
+    from deeplin.certificates.certificate import Certificate
     from deeplin.training.diagnosis import Diagnosis
 
 HEADINGS = {

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from deeplin.checks import InputError, seed_number
+from deeplin.errors import InputError, seed_number
 
 
 def precision() -> str:

@@ -12,16 +12,16 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.hessian import sharpness
 from deeplin.networks import Network, distance_to_optimum, initialize
 from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem, synthetic
-from deeplin.problems.reading import read_problem
-from deeplin.problems.tables import open_table
-from deeplin.sharpness import sharpness
 from deeplin.sweep.config import run_key, run_keys
 from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.tables.reading import read_problem
+from deeplin.tables.table import open_table
 
 
 @dataclass(frozen=True)

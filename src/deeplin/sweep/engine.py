@@ -12,8 +12,8 @@ from typing import Any
 
 import pandas as pd
 
-from deeplin.checks import InputError
-from deeplin.interrupt import check_interrupt, hearing
+from deeplin.errors import InputError
+from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.sweep.config import portable_json, precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
@@ -65,7 +65,7 @@ class UnitsFailed(RuntimeError):
         )
 
 
-@hearing
+@interruptible
 def run(
     experiment: Experiment,
     config: Any,

@@ -17,10 +17,10 @@ from multiprocessing.context import SpawnContext
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from deeplin.checks import whole_number
+from deeplin.errors import whole_number
 from deeplin.interrupt import check_interrupt
-from deeplin.problems.gathering import dask_client
 from deeplin.sweep.tasks import Result, Task, execute, execute_in_worker, failure
+from deeplin.tables.gathering import dask_client
 
 TRIES = 2
 """A unit whose worker process died so often is given up."""
@@ -159,11 +159,11 @@ class Waiting(dict[str, deque[Task]]):
 class _Context(SpawnContext):
     """Keeps the process and the queue of results that a pool of one process makes."""
 
-    def Process(self, *arguments: Any, **options: Any):  # noqa: N802 (a name of the library)
+    def Process(self, *arguments: Any, **options: Any):
         self.process = super().Process(*arguments, **options)
         return self.process
 
-    def SimpleQueue(self):  # noqa: N802
+    def SimpleQueue(self):
         self.results = super().SimpleQueue()
         return self.results
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pandas as pd
 
-from deeplin.checks import InputError, whole_number
+from deeplin.errors import InputError, whole_number
 from deeplin.sweep.config import build, digest, to_plain
 
 BUILT_IN = {"descent": "deeplin.sweep.descent:DESCENT"}

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), type(NotImplemented))
 UNSEEN = {"eval", "exec", "globals", "__import__"}

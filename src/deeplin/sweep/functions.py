@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from deeplin.checks import InputError, whole_number
+from deeplin.errors import InputError, whole_number
 from deeplin.sweep.config import coordinate_words, run_key
 from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Executor, InProcess, Processes

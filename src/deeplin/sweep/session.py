@@ -24,11 +24,11 @@ from typing import Any
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.sweep.config import precision, to_plain
 from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Store, checksum, seal
+from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Failure, Store, checksum, seal
 from deeplin.sweep.tasks import Result, describe_columns
 
 LOCK_SECONDS = 120
@@ -92,8 +92,14 @@ class Session:
         record = self.store.failed / f"{unit}.json"
         if error or result.payload is None:
             coordinates = self.units[unit].coordinates
-            failed = dict(unit=unit, coordinates=coordinates, error=error, trace=trace)
-            self._write(record, _json_bytes({**failed, "session": self.identifier}))
+            failed = Failure(
+                unit=unit,
+                coordinates=dict(coordinates),
+                error=error,
+                trace=trace,
+                session=self.identifier,
+            )
+            self._write(record, _json_bytes(failed))
         else:
             name = f"{unit}.{checksum(unit, result.payload)}.parquet"
             self._write(self.store.units / name, result.payload)

@@ -32,10 +32,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from deeplin.checks import InputError
+from deeplin.errors import InputError
 
 FORMAT = 1
-FIELDS = dict(format=int, experiment=str, schema=int, dtype=str, config=dict, units=list)
+NAMES = ("format", "experiment", "schema", "dtype", "config", "units")
+FIELDS = dict(zip(NAMES, (int, str, int, str, dict, list), strict=True))
 """What a manifest cannot do without."""
 OUTCOMES = ("finished", "failed")
 

@@ -1,27 +1,28 @@
-"""The statements of the papers, executable: bounds, exact values, certificates."""
+"""Results about deep linear networks as functions: bounds, exact values, laws."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+from deeplin.compatibility import moved
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
+    LowerRisk,
     RiskBound,
     RiskSplit,
+    best_interpolant,
     conditional_variance,
+    degrees_of_freedom_bounds,
     interpolation_bound,
+    lower_risk_probability,
     minimum_norm_interpolant,
+    noise_cost_bound,
     random_start_bound,
     risk_split,
     spike_bound,
 )
-from deeplin.theory.benign_overfitting.effective_ranks import (
+from deeplin.theory.critical_rate import critical_learning_rate, layerwise_sharpness
+from deeplin.theory.effective_rank import (
     EffectiveRanks,
     effective_index,
     effective_ranks,
 )
-from deeplin.theory.benign_overfitting.interpolation import Constants
-from deeplin.theory.benign_overfitting.ridgeless import RidgelessRisk, ridgeless_risk
-from deeplin.theory.critical_rate import critical_learning_rate, layerwise_sharpness
 from deeplin.theory.minimizers import (
     MinimalSharpness,
     MinimalTrace,
@@ -30,9 +31,8 @@ from deeplin.theory.minimizers import (
     minimal_trace,
     minimizer_lower_bound,
 )
+from deeplin.theory.network_orbits import NetworkOrbit, network_orbit
 from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
-from deeplin.theory.orbits.network import NetworkOrbit, network_orbit
-from deeplin.theory.registry import STATEMENTS, Check, NotApplicable, Statement, statement
 from deeplin.theory.residual_initialization import (
     admissible_range,
     log_failure_probability,
@@ -43,6 +43,7 @@ from deeplin.theory.residual_initialization import (
     residual_displacement,
     smallest_admissible_depth,
 )
+from deeplin.theory.ridgeless import RidgelessRisk, double_descent, ridgeless_risk
 from deeplin.theory.small_initialization import initialization_scale, lojasiewicz_constant
 from deeplin.theory.stochastic import (
     MinimalStochasticSharpness,
@@ -59,39 +60,35 @@ from deeplin.theory.weight_decay import (
     decayed_minimum,
 )
 from deeplin.theory.white_inputs import TwoLayerFlow, balanced_mode, time_to_reach, two_layer_flow
-
-if TYPE_CHECKING:
-    from deeplin.theory.certificate import Certificate, certify
+from deeplin.theory.wide_networks import Law, wide_law
 
 __all__ = [
-    "STATEMENTS",
-    "Certificate",
-    "Check",
-    "Constants",
     "CriticalWeightDecay",
     "DecayedMinimum",
     "EffectiveRanks",
+    "Law",
+    "LowerRisk",
     "MinimalSharpness",
     "MinimalStochasticSharpness",
     "MinimalTrace",
     "NetworkOrbit",
-    "NotApplicable",
     "Orbit",
     "RidgelessRisk",
     "RiskBound",
     "RiskSplit",
-    "Statement",
     "StochasticSharpness",
     "TwoLayerFlow",
     "admissible_range",
     "balanced_mode",
     "balanced_orbit",
     "balanced_sharpness",
-    "certify",
+    "best_interpolant",
     "conditional_variance",
     "critical_learning_rate",
     "critical_weight_decay",
     "decayed_minimum",
+    "degrees_of_freedom_bounds",
+    "double_descent",
     "effective_index",
     "effective_ranks",
     "initialization_scale",
@@ -100,6 +97,7 @@ __all__ = [
     "log_failure_probability",
     "logistic_descent",
     "lojasiewicz_constant",
+    "lower_risk_probability",
     "minimal_sharpness",
     "minimal_stochastic_sharpness",
     "minimal_trace",
@@ -107,6 +105,7 @@ __all__ = [
     "minimum_norm_interpolant",
     "mode_orbits",
     "network_orbit",
+    "noise_cost_bound",
     "noise_scale",
     "product_bounds",
     "product_bounds_frequency",
@@ -118,26 +117,11 @@ __all__ = [
     "smallest_admissible_depth",
     "spike_bound",
     "stability_limit",
-    "statement",
     "stochastic_sharpness",
     "stochastic_sharpness_bound",
     "time_to_reach",
     "two_layer_flow",
+    "wide_law",
 ]
 
-
-_HOMES = {
-    "Certificate": "deeplin.theory.certificate",
-    "certify": "deeplin.theory.certificate",
-    "CriticalRate": "deeplin.training",
-    "empirical_critical_rate": "deeplin.training",
-}
-"""What is imported when asked for: certificates are tables (pandas takes a third of a second), and
-measuring a critical rate trains, so it moved to `deeplin.training`."""
-
-
-def __getattr__(name: str):
-    """Import what is asked for."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'deeplin.theory' has no attribute {name!r}")
+__getattr__ = moved("deeplin.theory")

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, finite_array, require_size, whole_number
 from deeplin.dynamics.update import check_momentum
+from deeplin.errors import InputError, finite_array, require_size, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
 

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, positive_number
-from deeplin.door import door
 from deeplin.dynamics.update import check_momentum
+from deeplin.errors import InputError, positive_number
 from deeplin.problems import Problem
 from deeplin.theory.architecture import stability_limit
-from deeplin.theory.minimizers.minimal_sharpness import (
+from deeplin.theory.flattest_minimizer import (
     geometric_mean,
     layer_rates,
     minimal_sharpness,
 )
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
+from deeplin.validation import validated
 
 
-@door
+@validated
 def critical_learning_rate(
     problem: Problem,
     depth: int,

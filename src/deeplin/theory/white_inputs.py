@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, finite_array, positive_number, whole_number
-from deeplin.theory.context import Context
-from deeplin.theory.registry import Check, statement
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.theory.secular import root
 
 BALANCED = 1e-9
 """‖W_2ᵀW_2 − W_1W_1ᵀ − λI‖ up to which layers count as λ-balanced, relative to their size."""
+
+
 STRETCH = 2.0
 """Fastest rate times time over which the formula for two layers is applied at once."""
+
+
 LATE = 20.0
 """log(σ/|s − σ|) from which on a mode counts as late: e^{−20} from its target."""
 
@@ -194,29 +196,3 @@ def _mode_after(time: float, s: float, begin: float, L: int) -> float:
         return _clock(y, s, L, sign) - origin - time
 
     return begin if time == 0 else _position(root(late, low, high), s, sign)
-
-
-@statement(
-    "X-13",
-    title="gradient flow of a balanced mode on white inputs",
-    reference="exact results, X-13 (known results)",
-    formula=r"\dot\sigma = 2L\sigma^{2-2/L}(s-\sigma)",
-)
-def flow_of_a_mode(context: Context) -> list[Check]:
-    """A mode with target ‖w*‖ from a hundredth of it: its speed, and both solutions for L = 2."""
-    context.require_vector()
-    L, s = context.depth, context.problem.optimum_norm
-    mode = {"target": s, "start": s / 100, "depth": L}
-    time = time_to_reach(s / 2, **mode)
-    h = 1e-4 * time
-    before, half, after = balanced_mode([time - h, time, time + h], **mode)
-    speed = 2 * L * half ** (2 - 2 / L) * (s - half)
-    weight = np.sqrt([[s / 100]])
-    two = two_layer_flow(weight, weight, [[s]], time).product[0, 0]
-    logistic = balanced_mode(time, target=s, start=s / 100, depth=2)[0]
-    # a central difference over 1e-4 of the time errs by its square
-    return [
-        Check(half, s / 2, "time to reach half", equality=True),
-        Check((after - before) / (2 * h), speed, "speed", equality=True, slack=1e-5),
-        Check(two, logistic, "two layers", equality=True),
-    ]

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems import Problem
 from deeplin.theory import (
     balanced_sharpness,

@@ -12,8 +12,8 @@ import numpy as np
 from jaxtyping import Array
 from scipy.special import stdtrit
 
-from deeplin.checks import InputError, positive_number, whole_number
 from deeplin.dynamics import gradient_descent
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network, initialize
 from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem

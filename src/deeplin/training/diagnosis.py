@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.checks import InputError, seed_number, whole_number
-from deeplin.door import door
+from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.problems import Problem
 from deeplin.theory import balanced_sharpness, minimal_sharpness
 from deeplin.theory.small_initialization import scale_of_layers
@@ -19,6 +18,7 @@ from deeplin.training import diagnosis_words as words
 from deeplin.training.advice import Advice, Optimizer, advise
 from deeplin.training.overfitting import Overfitting, estimate_overfitting, r_squared
 from deeplin.training.recipe import default_width
+from deeplin.validation import validated
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -107,7 +107,7 @@ class Diagnosis:
         return _plain(values)
 
 
-@door
+@validated
 def diagnose(
     problem: Problem,
     depths: Iterable[int] = DEPTHS,

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.checks import InputError, positive_number
-from deeplin.door import door
+from deeplin.errors import InputError, positive_number
 from deeplin.problems import Problem
+from deeplin.validation import validated
 
 FLAT_EDGE = 1.1
 """A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""
@@ -152,7 +152,7 @@ class Overfitting:
         return "tempered" if self.noise_cost <= 1 else "harmful"
 
 
-@door
+@validated
 def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1) -> Overfitting:
     """Effective ranks, leave-one-out error and the bounds of BO-T3.1 for d > n, from the data.
 

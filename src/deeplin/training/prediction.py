@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from deeplin.dynamics import Run
+from deeplin.hessian import Sharpness
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.sharpness import Sharpness
 from deeplin.theory import balanced_sharpness, minimal_sharpness, stability_limit
 from deeplin.training.advice import Optimizer, advise
 

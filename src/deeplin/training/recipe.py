@@ -10,9 +10,8 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from deeplin.checks import InputError, positive_number, whole_number
-from deeplin.door import door
 from deeplin.dynamics import Run, gradient_descent
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network
 from deeplin.networks.initialize import STARTS, default_width, start_by_name
 from deeplin.problems import Problem
@@ -20,6 +19,7 @@ from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.advice import Optimizer, advise
+from deeplin.validation import validated
 
 INITIALIZATIONS = (*STARTS, "balanced")
 TOLERANCE = 1e-10
@@ -30,7 +30,7 @@ RETRIES = 20
 """How often an automatic learning rate that diverged is halved."""
 
 
-@door
+@validated
 def starting_network(
     problem: Problem,
     key: Array,
@@ -100,7 +100,7 @@ def train(
     )
 
 
-@door
+@validated
 def descend(
     problem: Problem,
     network: Network,

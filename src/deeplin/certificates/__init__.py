@@ -1,0 +1,1 @@
+"""Certificates: statements of the papers evaluated on a problem and its runs."""

@@ -1,0 +1,252 @@
+"""Certificates: every statement evaluated on a problem and its runs, with verdicts and margins."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deeplin.certificates.context import Context
+from deeplin.certificates.interpolation import CertificateContext, Constants
+from deeplin.certificates.registry import STATEMENTS, Check, NotApplicable, Statement
+from deeplin.dynamics.run import Run
+from deeplin.errors import InputError, positive_number
+from deeplin.networks import Network
+from deeplin.problems import Population, Problem
+from deeplin.validation import validated
+
+HOLDS, VIOLATED, MEASURED = "holds", "violated", "measured"
+UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
+TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
+NUMBERS = ["left", "right", "margin", "tolerance", "at"]
+VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
+"""From the mildest to the worst: a statement with several claims gets the worst of theirs."""
+CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
+
+
+class Certificate(pd.DataFrame):
+    """A table with one row for each statement (and run).
+
+    Verdicts: `holds`, `violated`, `hypotheses not met` (the row says which), and `measured` for a
+    definition or a constant that the paper leaves open: `left` is the number, nothing is judged.
+    A statement about other problems or runs is `not applicable`.
+
+    Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, or why
+    the statement does not apply), `part` (the tightest claim of the statement), `left`, `right`,
+    `margin`, `tolerance`, `at` (step or time of the smallest margin). A statement holds when
+    margin ≥ −tolerance; `holds` is None where the verdict is neither holds nor violated.
+    """
+
+    @property
+    def _constructor(self):
+        return pd.DataFrame
+
+    @property
+    def table(self) -> pd.DataFrame:
+        """The plain table."""
+        return pd.DataFrame(self)
+
+    @property
+    def violated(self) -> pd.DataFrame:
+        """The rows of violated statements."""
+        return self.table.query("verdict == @VIOLATED")
+
+    @property
+    def all_hold(self) -> bool:
+        """No statement is violated, but for printed ones that are known to be false (errata)."""
+        return not bool((self.violated["kind"] != "erratum").any())
+
+    def summary(self) -> pd.DataFrame:
+        """One row for each statement: in how many runs it has which verdict."""
+        table = self.table
+        counts = pd.crosstab(table["id"], table["verdict"]).reindex(columns=VERDICTS[::-1])
+        titles = table.groupby("id", sort=False)[["title"]].first()
+        return titles.join(counts.fillna(0).astype(int))
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as JSON values; numbers that are not finite become None."""
+        table = self.table.astype(object)
+        finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
+        return table.where(finite, None).to_dict("records")  # pyright: ignore[reportReturnType]
+
+    def __repr__(self) -> str:
+        runs = len(set(self.table["run"]))
+        if runs > 1:
+            return f"Certificate of {runs} runs\n{self.summary().to_string()}"
+        shown = self.table[["id", "verdict", *NUMBERS, "hypotheses"]]
+        with pd.option_context("display.float_format", "{:.4g}".format):
+            return f"Certificate\n{shown.to_string(index=False, na_rep='')}"
+
+
+@validated
+def certify(
+    problem: Problem,
+    run: Run | Network,
+    *,
+    only: Iterable[str] | str | None = None,
+    tolerance: float = 1e-9,
+    flow_tolerance: float = 1e-6,
+    population: Population | None = None,
+    constants: Constants | None = None,
+    parts: bool = False,
+) -> Certificate:
+    """Evaluate every statement of the papers on a problem and a run (or a batch of runs).
+
+    `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
+    a numerically integrated flow. The table states the absolute tolerance of each row. A statement
+    about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
+    with the measured sides beside it. The statements about benign overfitting need the `population`
+    behind the data; `constants` sets their free constants. A row shows the tightest claim of its
+    statement; `parts=True` gives every claim a row of its own.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    table = dl.theory.certify(problem, dl.theory.minimal_sharpness(problem, 3).minimizer)
+    assert table.all_hold
+    ```
+    """
+    positive_number("tolerance", tolerance, zero_allowed=True)
+    positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
+    context = CertificateContext(
+        problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
+    )
+    rows, overflows = [], []
+    with np.errstate(over="call", invalid="ignore", call=lambda *what: overflows.append(what)):
+        for statement in _selected(only):
+            claims = _assess(statement, context, tolerance)
+            claims = [_within_range(claim) for claim in claims] if overflows else claims
+            chosen = claims if parts else [_tightest_claim(claims)]
+            names = {
+                n: _texts(getattr(statement, n), context.batch) for n in ("id", "title", "kind")
+            }
+            rows += [names | claim for claim in chosen]
+    return Certificate(_table(rows, context.batch))
+
+
+def _selected(only: Iterable[str] | str | None) -> list[Statement]:
+    if only is None:
+        return list(STATEMENTS.values())
+    wanted = [only] if isinstance(only, str) else list(dict.fromkeys(only))
+    unknown = [id for id in wanted if id not in STATEMENTS]
+    if unknown or not wanted:
+        raise InputError(
+            f"no statement {', '.join(unknown) or 'was named'}; known: {', '.join(STATEMENTS)}."
+        )
+    return [STATEMENTS[id] for id in wanted]
+
+
+def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
+    """The judged claims of one statement: each column with one entry for each run."""
+    try:
+        checks = statement.checks(context)
+    except (NotApplicable, InputError) as reason:
+        batch = context.batch
+        nothing = dict.fromkeys([*NUMBERS, "relative"], np.full(batch, np.nan))
+        texts = {"part": _texts("", batch), "hypotheses": _texts(str(reason), batch)}
+        return [nothing | texts | {"verdict": np.full(batch, CODES[NOT_APPLICABLE])}]
+    return [_judge(statement, check, context, tolerance) for check in checks]
+
+
+def _judge(
+    statement: Statement, check: Check, context: Context, tolerance: float
+) -> dict[str, Any]:
+    """Compare the smallest margin of one claim in each run with the tolerance there."""
+    claim = _tightest(check, context, tolerance)
+    applies = claim.pop("applies")
+    unmet = _texts(_unmet(check, applies, context.batch), context.batch)
+    if check.granted:
+        holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
+    elif check.measured:
+        # Where no constant suffices, the statement that there is one is false; a definition is not.
+        holds = np.isfinite(claim["left"]) | (statement.kind == "definition")
+        good, failed = MEASURED, VIOLATED
+    else:
+        holds = claim["margin"] >= -claim["tolerance"]
+        good, failed = HOLDS, UNMET if statement.kind == "assumption" else VIOLATED
+    verdict = np.where(holds, CODES[good], CODES[failed])
+    verdict = np.where(unmet != "", CODES[UNMET], verdict)
+    verdict = np.where(applies, verdict, CODES[NOT_APPLICABLE])
+    part = _texts(check.part, context.batch)
+    return claim | {"verdict": verdict, "part": part, "hypotheses": unmet}
+
+
+def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that were lost because others left the range of float64 judge nothing."""
+    lost = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
+    lost &= claim["verdict"] != CODES[NOT_APPLICABLE]
+    reason = "its numbers leave the range of float64"
+    return claim | {
+        "verdict": np.where(lost, CODES[NOT_APPLICABLE], claim["verdict"]),
+        "hypotheses": np.where(lost, reason, claim["hypotheses"]),
+    }
+
+
+def _unmet(check: Check, applies: np.ndarray, batch: int) -> list[str]:
+    """For each run the hypotheses that fail, in words; nothing where all are met."""
+    met = {name: np.broadcast_to(ok, batch) for name, ok in check.hypotheses.items()}
+    lost = {name: ok for name, ok in met.items() if not ok.all()}
+    words = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
+    return [
+        text or ("" if here else "nothing along this run to compare")
+        for text, here in zip(words, applies, strict=True)
+    ]
+
+
+def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
+    """For each run the worst verdict among the claims, and among those the smallest margin."""
+    if len(claims) == 1:
+        return claims[0]
+    columns = {name: np.stack([claim[name] for claim in claims]) for name in claims[0]}
+    order = np.lexsort((columns["relative"], -columns["verdict"]), axis=0)[0]
+    return {name: column[order, np.arange(len(order))] for name, column in columns.items()}
+
+
+def _texts(entries: str | list[str], batch: int) -> np.ndarray:
+    """A column of texts, one for each run."""
+    texts = np.empty(batch, dtype=object)
+    texts[:] = entries
+    return texts
+
+
+def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
+    """Sides, margin and tolerance where the margin is smallest relative to the claim's scale."""
+    left, right = np.asarray(check.left, float), np.asarray(check.right, float)
+    scale = np.maximum(abs(left), abs(right)) if check.scale is None else np.asarray(check.scale)
+    shape = np.broadcast_shapes(
+        left.shape, right.shape, np.shape(check.where), scale.shape, np.shape(check.slack), (1, 1)
+    )
+    shape = (shape[0], context.batch, *shape[2:])
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        margin = -abs(left - right) if check.equality else right - left
+        bound = (tolerance + np.asarray(check.slack)) * scale
+        relative = np.where(scale > 0, (margin + bound) / scale, margin)
+    relative = np.where(np.isnan(relative), -np.inf, relative)  # not a number is not a proof
+    if check.measured:
+        relative = -np.broadcast_to(left, shape)
+    where = np.broadcast_to(check.where, shape)
+    searched = np.moveaxis(np.where(where, relative, np.inf), 1, 0).reshape(context.batch, -1)
+    record, *rest = np.unravel_index(np.argmin(searched, axis=1), (shape[0], *shape[2:]))
+    place = (record, np.arange(context.batch), *rest)
+    sides = {"left": left, "right": right, "margin": margin}
+    found = sides | {"tolerance": bound, "relative": relative}
+    along = shape[0] == len(context.moments) > 1
+    return {
+        "applies": where.any(axis=(0, *range(2, len(shape)))),
+        "at": context.moments[record] if along else np.full(context.batch, np.nan),
+    } | {name: np.broadcast_to(array, shape)[place] for name, array in found.items()}
+
+
+def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
+    """All claims below each other, one row for each run."""
+    columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
+    codes = columns["verdict"]
+    columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]
+    columns["holds"] = np.array([None, None, True, None, False], dtype=object)[codes]
+    columns["run"] = np.tile(np.arange(batch), len(rows))
+    for name in NUMBERS:
+        columns[name] = np.where(codes == CODES[NOT_APPLICABLE], np.nan, columns[name])
+    return pd.DataFrame({name: columns[name] for name in (*TEXT, *NUMBERS)})

@@ -1,0 +1,191 @@
+"""Statements of the papers as code: what one is, what its evaluation returns, the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from jax.typing import ArrayLike
+
+    from deeplin.certificates.context import Context
+
+    Hypotheses = Callable[[Any], Mapping[str, ArrayLike]]
+
+LETTERS = {
+    "D": "definition",
+    "A": "assumption",
+    "L": "lemma",
+    "P": "proposition",
+    "T": "theorem",
+    "C": "corollary",
+}
+"""What the letters of the papers' ids stand for: BO-L4.5 is BO, Lemma 4.5."""
+KINDS = (*LETTERS.values(), "identity", "observation", "exact result", "erratum")
+
+MODULES = (
+    "gradients",
+    "conservation",
+    "minimizers",
+    "small_initialization",
+    "residual_initialization",
+    "talk",
+    "exact",
+    "weight_decay",
+    "stochastic",
+    "orbits",
+    "white_inputs",
+    "benign_data",
+    "benign_dynamics",
+    "benign_convergence",
+    "benign_risk",
+    "width_free",
+    "wide_laws",
+)
+"""Where statements are registered, in the order in which certificates list them."""
+
+
+class NotApplicable(Exception):
+    """Raised by a statement that does not speak about this problem or run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One comparison, left ≤ right, measured along a batch of runs.
+
+    Arrays have the axes (records, batch, …), where each may be 1, or the axis (batch,) alone;
+    further axes, such as layers, are searched for the smallest margin too.
+    """
+
+    left: ArrayLike
+    right: ArrayLike
+    part: str = ""
+    """Which part of the statement, for statements that make several claims."""
+    equality: bool = False
+    """The claim is left = right."""
+    hypotheses: Mapping[str, ArrayLike] = field(default_factory=dict)
+    """Name of each hypothesis → whether it is met, for each run; beside those of the statement."""
+    where: ArrayLike = True
+    """Where the claim applies (for example t ≥ 1)."""
+    scale: ArrayLike | None = None
+    """Size to which the tolerance is relative; the larger of |left| and |right| if None."""
+    slack: ArrayLike = 0.0
+    """Relative tolerance beyond rounding, with a reason given in the statement's code."""
+    measured: bool = False
+    """Nothing is judged: `left` is shown where it is largest."""
+    granted: bool = False
+    """True by construction of the data; there are no numbers to compare."""
+
+
+def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:
+    """A definition, or a constant that the paper leaves open: the number, nothing to judge."""
+    return Check(quantity, np.nan, part, measured=True, **details)
+
+
+def by_construction() -> Check:
+    """What is known because the data were drawn so."""
+    return Check(np.nan, np.nan, "by construction", granted=True)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A numbered statement and the function that evaluates it on a context."""
+
+    id: str
+    title: str
+    kind: str
+    reference: str
+    formula: str
+    assess: Callable[[Any], Check | list[Check]]
+    hypotheses: Hypotheses | None = None
+    """What all its claims assume."""
+
+    def checks(self, context: Context) -> list[Check]:
+        """Its claims about a run, each with all that it assumes."""
+        shared = {} if self.hypotheses is None else self.hypotheses(context)
+        found = self.assess(context)
+        found = found if isinstance(found, list) else [found]
+        return [replace(check, hypotheses={**shared, **check.hypotheses}) for check in found]
+
+
+_STATEMENTS: dict[str, Statement] = {}
+
+
+def statement(
+    id: str,
+    *,
+    title: str,
+    formula: str,
+    kind: str | None = None,
+    reference: str | None = None,
+    hypotheses: Hypotheses | None = None,
+):
+    """Register the decorated function as the evaluation of statement `id`.
+
+    Kind and reference are those that the id names, if none are given: X-2 is an exact result,
+    BO-L4.5 a lemma, with the reference "BO, Lemma 4.5".
+
+    ```python
+    from deeplin.certificates.registry import Check, statement
+
+    @statement("MINE", title="…", kind="lemma", reference="FM, Lemma 8", formula="…")
+    def gap_bounds(context):
+        return Check(0.0, 1.0)
+    ```
+    """
+    named, place = _named(id)
+    kind, reference = kind or named, reference or place
+    if kind not in KINDS:
+        raise ValueError(f"kind is {kind!r}; pass one of {', '.join(KINDS)}.")
+
+    def register(assess):
+        if id in _STATEMENTS:
+            raise ValueError(f"statement {id} is registered twice.")
+        _STATEMENTS[id] = Statement(id, title, kind, reference, formula, assess, hypotheses)
+        return assess
+
+    return register
+
+
+def _named(id: str) -> tuple[str, str]:
+    """Kind and reference of a statement that is called as in its paper."""
+    paper, _, label = id.partition("-")
+    if paper == "X":
+        return "exact result", f"exact results, {id}"
+    kind = LETTERS.get(label[:1], "")
+    return kind, f"{paper}, {kind.title()} {label[1:]}"
+
+
+@cache
+def _load() -> None:
+    """Register the statements of all modules, in their order."""
+    for name in MODULES:
+        import_module(f"deeplin.certificates.statements.{name}")
+    order = {f"deeplin.certificates.statements.{name}": k for k, name in enumerate(MODULES)}
+    places = {id: order.get(s.assess.__module__, len(order)) for id, s in _STATEMENTS.items()}
+    for id in sorted(_STATEMENTS, key=places.__getitem__):
+        _STATEMENTS[id] = _STATEMENTS.pop(id)
+
+
+class _Registry(Mapping[str, Statement]):
+    """All statements by id, loaded on first use."""
+
+    def __getitem__(self, id: str) -> Statement:
+        _load()
+        return _STATEMENTS[id]
+
+    def __iter__(self) -> Iterator[str]:
+        _load()
+        return iter(_STATEMENTS)
+
+    def __len__(self) -> int:
+        _load()
+        return len(_STATEMENTS)
+
+
+STATEMENTS: Mapping[str, Statement] = _Registry()

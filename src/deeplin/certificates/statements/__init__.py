@@ -1,0 +1,1 @@
+"""Statements, one file for each group; `deeplin.certificates.registry` loads them."""

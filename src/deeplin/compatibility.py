@@ -1,0 +1,35 @@
+"""Names of version 0.2 that have moved: they still work, with a DeprecationWarning."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from importlib import import_module
+
+MOVED = {
+    "deeplin.theory": {
+        "certificates.certificate": "Certificate certify",
+        "certificates.interpolation": "Constants",
+        "certificates.registry": "STATEMENTS Check NotApplicable Statement statement",
+        "training.critical_rate": "CriticalRate empirical_critical_rate",
+    },
+}
+"""For each package: the module where each of its former names is now."""
+
+
+def moved(package: str) -> Callable[[str], object]:
+    """Return a module-level `__getattr__` that finds names which left `package` in version 0.3."""
+    places = {name: module for module, names in MOVED[package].items() for name in names.split()}
+
+    def find(name: str) -> object:
+        if name not in places:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        module = f"deeplin.{places[name]}"
+        warnings.warn(
+            f"{package}.{name} is now {module}.{name}; the old name goes in the next version.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return getattr(import_module(module), name)
+
+    return find

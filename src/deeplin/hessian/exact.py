@@ -1,0 +1,202 @@
+"""Sharpness at a minimiser from a small matrix (X-1), with a bound for not being quite there.
+
+Let Σ̂ = CCᵀ (d×r), B_k = W_{k−1}…W_1C and V_k = W_{k+1}ᵀ…W_Lᵀp. The Gauss-Newton part 2JᵀΣ̂J of the
+Hessian has the nonzero spectrum of 2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), which is d×d for one output.
+
+The rest of the Hessian has, for layers j < k, the blocks ⟨dW_k M_jk dW_j, V_k (A_j g)ᵀ⟩ with
+M_jk = W_{k−1}…W_{j+1} and A_j g = 2 B_j Cᵀ(w − w*), of norm at most ‖V_k‖_F ‖A_j g‖_F ‖M_jk‖_F. Its
+norm is at most the Frobenius norm of the table of these. The sums over j obey a recursion,
+G_{k+1} = W_k G_k W_kᵀ + ‖A_k g‖² I, Σ_j ‖A_j g‖² ‖M_jk‖² = tr G_k, so the bound costs no more than
+the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recursion.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from deeplin.errors import InputError
+from deeplin.kernels.compiling import call
+from deeplin.kernels.exact_sharpness import CLEAR, largest_eigenvalues
+from deeplin.networks import Network, host_arrays, products
+from deeplin.problems import Problem
+
+NARROW = 16
+"""Widths up to which the kernel is faster than LAPACK."""
+MARGIN = 1e3
+"""How far a lower bound of the error may exceed the tolerance before `exact` is not even tried."""
+ROUNDING = float(np.finfo(np.float64).eps)
+
+
+class Tangent(NamedTuple):
+    """Linear networks (any leading axes) on a problem, with the letters of the formula."""
+
+    weights: list[np.ndarray]
+    backward: list[np.ndarray]
+    """V_0 … V_L."""
+    forward: list[np.ndarray]
+    """B_1 … B_L."""
+    goal: np.ndarray
+    """CᵀΘ*, (r, q)."""
+    left: np.ndarray
+    """Cᵀ(Θ − Θ*), (…, r, q)."""
+
+    @classmethod
+    def of(cls, problem: Problem, weights: list[np.ndarray], readout: np.ndarray | None) -> Tangent:
+        """From the arrays of networks, in double precision."""
+        root, goal = _factors(problem)
+        columns = np.broadcast_to(root, (*weights[0].shape[:-2], *root.shape))
+        backward = products.backward_products(weights, readout)
+        forward = products.forward_products(weights, columns)
+        return cls(weights, backward, forward, goal, root.T @ backward[0] - goal)
+
+    @property
+    def kernel(self) -> np.ndarray:
+        """Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q)."""
+        return products.tangent_kernel(self.backward, self.forward)
+
+
+def _factors(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
+    """C (d, r) and CᵀΘ* (r, q), from the spectrum of Σ̂, whose zero part plays no role."""
+    spectrum = problem.spectrum
+    roots = np.sqrt(spectrum.eigenvalues)
+    root = np.ascontiguousarray(spectrum.vectors * roots)
+    return root, spectrum.coordinates * roots[:, None]
+
+
+def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Extreme eigenvalue of 2JᵀΣ̂J for each network of a batch, and a bound of its error.
+
+    The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
+    networks only; always in float64.
+    """
+    arrays = host_arrays(networks)
+    if which == "largest" and has_kernel(problem, networks):
+        return _in_lanes(problem, *arrays)
+    return _by_matrices(Tangent.of(problem, *arrays), which)
+
+
+def has_kernel(problem: Problem, networks: Network) -> bool:
+    """Whether the largest eigenvalue comes from compiled code: narrow networks with one output."""
+    return problem.outputs == 1 and problem.rank > 0 and max(networks.widths) <= NARROW
+
+
+def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
+    """Whether some network may be close enough to a minimiser for `exact`, at a product's cost.
+
+    With u_k = 2B_kCᵀ(Θ − Θ*), ‖M_jk‖ ≥ ‖u_k‖/‖u_j‖ bounds the error of `exact` from below by
+    √(4 Σ_k (k−1)‖V_k‖²‖u_k‖²); 2 Σ_k ‖V_k‖²‖B_kx‖²/‖x‖² with any x is of the order of its value.
+    """
+    weights, readout = host_arrays(networks)
+    root, goal = _factors(problem)
+    backward = products.backward_products(weights, readout)
+    start = root @ (root.T @ backward[0] - goal)
+    along = np.broadcast_to(root @ goal, start.shape)
+    both = products.forward_products(weights, np.concatenate([2 * start, along], axis=-1))
+    v, q = _norms(backward[1:]), goal.shape[1]
+    slopes, images = _norms([m[..., :q] for m in both]), _norms([m[..., q:] for m in both])
+    layers = np.arange(len(weights))[:, None]
+    error = np.sqrt(4 * np.sum(layers * (v * slopes) ** 2, axis=0))
+    value = 2 * np.sum((v * images) ** 2, axis=0) / max(np.sum(goal**2), np.finfo(float).tiny)
+    return bool(np.any(error <= MARGIN * tolerance * value))
+
+
+def _in_lanes(problem: Problem, weights: list[np.ndarray], readout: np.ndarray | None):
+    """The largest eigenvalue by the compiled kernel; by LAPACK where it is not simple."""
+    root, goal = _factors(problem)
+    batch = len(weights[0])
+    last = np.ones(1) if readout is None else readout
+    last = np.broadcast_to(last, (batch, last.shape[-1]))
+    flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), last], axis=1)
+    widths = np.array(_widths(weights))
+    results = np.empty((batch, 3))
+    kernel = largest_eigenvalues
+    run = kernel if kernel.signatures else partial(call, kernel)  # always the same types
+    run(flat, widths, root, goal[:, 0].copy(), ROUNDING * widths.max(), results)
+    value, error, clear = results.T
+    error = error + 2 * widths.max() * ROUNDING * value
+    unclear = np.flatnonzero(~(clear >= 1 - CLEAR))
+    if len(unclear):
+        part = readout if readout is None or readout.ndim == 1 else readout[unclear]
+        rest = Tangent.of(problem, [weight[unclear] for weight in weights], part)
+        value[unclear], error[unclear] = _by_matrices(rest, "largest")
+    return value, error
+
+
+def _by_matrices(tangent: Tangent, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Either extreme eigenvalue of the matrix itself, for any shape."""
+    matrices, error = gauss_newton(tangent)
+    if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
+        return np.zeros(len(matrices)), error
+    lost = ~np.isfinite(error)
+    values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
+    error += matrices.shape[1] * ROUNDING * np.abs(values[:, -1])
+    if which == "largest":
+        value = values[:, -1]
+    else:  # as many eigenvalues as parameters; those missing here are zero
+        missing = sum(weight[0].size for weight in tangent.weights) - values.shape[1]
+        value = np.zeros(len(values)) if missing > 0 else values[:, -missing]
+    return np.where(lost, np.nan, value), np.where(lost, np.inf, error)
+
+
+def gauss_newton(tangent: Tangent) -> tuple[np.ndarray, np.ndarray]:
+    """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each of a batch, and how far the Hessian is from it."""
+    weights, forward = tangent.weights, tangent.forward
+    unit = ROUNDING * max(_widths(weights))
+    layer, b, v = (_norms(items) for items in (weights, forward, tangent.backward[1:]))
+    slips = unit * layer * b  # of W_k B_k
+    miss = unit * (np.sum(layer * b * v, axis=0) + _norms([tangent.goal])[0])  # of Cᵀ(w − w*)
+    weight_of_slip = 4 * len(weights) * np.max(b * v, axis=0)
+    error = _rest(weights, forward, tangent.left, v, b, miss, slips * weight_of_slip)
+    return 2 * tangent.kernel, error
+
+
+def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
+    """The tangent kernel of linear networks on the data, (…, r·q, r·q).
+
+    K = Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), with Σ̂ = CCᵀ and B_k = W_{k−1}…W_1C: the n·q×n·q kernel
+    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, in the singular basis of the data, where it is not
+    zero. Any leading axes: `tangent_kernel(problem, run.trajectory)` gives it at every record.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.hessian import tangent_kernel
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
+    assert tangent_kernel(dl.Problem.from_data(X, X[:, 0]), net).shape == (5, 5)
+    ```
+    """
+    if networks.activation != "linear":
+        raise InputError("tangent_kernel is for linear networks; pass one without activation.")
+    return Tangent.of(problem, *host_arrays(getattr(networks, "stacked", networks))).kernel
+
+
+def tangent_kernel_change(problem: Problem, trajectory: Any) -> np.ndarray:
+    """‖K(t) − K(0)‖_F/‖K(0)‖_F at each record: 0 in the lazy regime, large where features move."""
+    kernels = tangent_kernel(problem, trajectory)
+    start = np.linalg.norm(kernels[0], axis=(-2, -1))
+    return np.linalg.norm(kernels - kernels[0], axis=(-2, -1)) / start
+
+
+def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
+    """√(4 Σ_k ‖V_k‖² tr G_k), by the recursion for G."""
+    total = np.zeros(len(left))
+    table = np.zeros((len(left), forward[0].shape[1], forward[0].shape[1]))
+    for k, weight in enumerate(weights):
+        total += v[k] ** 2 * np.trace(table, axis1=1, axis2=2)
+        slope = 2 * np.linalg.norm(forward[k] @ left, axis=(1, 2)) + 2 * b[k] * miss
+        fresh = slope**2 + slips[k] ** 2
+        table = weight @ table @ weight.mT + fresh[:, None, None] * np.eye(weight.shape[1])
+    own = np.max(slips, axis=0)  # V_k and the sum itself are rounded too
+    return np.sqrt(4 * total) + own
+
+
+def _widths(weights: list[np.ndarray]) -> list[int]:
+    return [weights[0].shape[2], *(weight.shape[1] for weight in weights)]
+
+
+def _norms(items) -> np.ndarray:
+    """Frobenius norm of each matrix, layers first, then the batch."""
+    return np.stack([np.linalg.norm(item, axis=(-2, -1)) for item in items])

@@ -1,0 +1,206 @@
+"""Networks built elsewhere: PyTorch's `Sequential`, or the arrays of any other library.
+
+PyTorch is never imported here: its layers are recognised by what they carry.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from deeplin.errors import InputError, finite_array, shown
+from deeplin.networks.network import GIVES_ONE, Network, check_activation
+
+KNOWN = {"ReLU": "relu", "Tanh": "tanh", "GELU none": "gelu_exact", "GELU tanh": "gelu"}
+"""Activations of PyTorch, with what their `approximate` says."""
+HINTS = {
+    "Dropout": "Call module.eval() first: without it the network is a random function",
+    "BatchNorm1d": "Fold it into the linear layer before it, or leave it out",
+    "LayerNorm": "Leave it out: it divides by the size of its input, which no layer here does",
+    "GELU": 'Its approximate is neither "none" nor "tanh"',
+}
+ELSE = (
+    "Of any other model the sharpness comes from deeplin.sharpness(loss, parameters), with a loss "
+    "written in jax.numpy (docs/how-to/pytorch.md)"
+)
+
+
+def from_arrays(
+    weights: Iterable[Any],
+    readout: ArrayLike | None = None,
+    *,
+    biases: Iterable[Any] | None = None,
+    activation: str = "linear",
+    inputs_first: bool = False,
+) -> Network:
+    """A network from any arrays: NumPy, JAX, PyTorch, nested lists.
+
+    W_k has one row for each output. Libraries that keep kernels the other way round, (inputs,
+    outputs), as Flax and Keras do, need `inputs_first=True`.
+
+    Biases (one vector or None for each layer) become weights of a constant: the network gets one
+    more input, the last, which has to be 1 (append a column of ones to the data). That is all if
+    only the first layer has a bias. If later ones have, a constant unit with output 1 carries the
+    constant through the layers, and a warning says what it changes: the network is the same
+    function and its Hessian contains that of the original, but the weights that keep the unit
+    constant count as parameters too, so the sharpness here is at least that of the original
+    (equal to it with tanh, whose constant unit is saturated and never moves).
+
+    Args:
+        weights: One matrix for each layer.
+        readout: A fixed last vector p, or None.
+        biases: One vector or None for each layer; None for a network without biases.
+        activation: What stands between every two layers, one of `deeplin.networks.ACTIVATIONS`.
+        inputs_first: Whether the matrices are (inputs, outputs).
+
+    ```python
+    import numpy as np
+    from deeplin import from_arrays
+
+    kernels = [[[1.0, 0.5]], [[2.0], [1.0]]]          # one input, two hidden units, one output
+    network = from_arrays(kernels, inputs_first=True)
+    assert network.widths == (1, 2, 1)
+    shifted = from_arrays(kernels, biases=[[3.0, 4.0], None], inputs_first=True)
+    moved = shifted(np.ones((1, 2))) - network(np.ones((1, 1)))
+    assert moved[0, 0] == 2 * 3.0 + 1 * 4.0
+    ```
+    """
+    if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
+        raise InputError(f"weights is {shown(weights)}; pass one array for each layer, in a list.")
+    matrices = [_matrix(f"layer {k}", weight) for k, weight in enumerate(weights, start=1)]
+    if inputs_first:
+        matrices = [matrix.T for matrix in matrices]
+    if biases is not None:
+        matrices = _with_constant(matrices, list(biases), activation)
+    return Network(matrices, None if readout is None else _plain(readout), activation)
+
+
+def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
+    """A network from a `torch.nn.Sequential` of linear layers.
+
+    The layers may follow one another directly (a linear network) or with the same activation
+    between every two: `ReLU`, `Tanh`, or `GELU` (exact, or with `approximate="tanh"`). Nested
+    `Sequential`s, `Identity`, and `Dropout` in evaluation mode are looked through; anything else
+    is refused by name, with what to do instead. With biases the network has one more input, the
+    last, which has to be 1 (append a column of ones to the data); what this means for the
+    sharpness is said under `from_arrays`.
+
+    ```python
+    import deeplin as dl, torch
+    network = dl.from_torch(torch.nn.Sequential(
+        torch.nn.Linear(5, 8, bias=False), torch.nn.Linear(8, 1, bias=False)))
+    ```
+    """
+    layers: list[Any] = []
+    after: list[str] = []  # the activation after each layer
+    for layer in _layers(module):
+        name = type(layer).__name__
+        if name == "Linear":
+            layers.append(layer)
+            after.append("linear")
+            continue
+        activation = _activation(layer)
+        if not layers or after[-1] != "linear":
+            raise InputError(f"{name} does not follow a linear layer; pass one between layers.")
+        after[-1] = activation
+    *between, last = after or ["linear"]
+    if last != "linear":
+        raise InputError("an activation follows the last layer; the output must be linear.")
+    if len(set(between)) > 1:
+        raise InputError(f"activations differ ({', '.join(between)}); pass one kind everywhere.")
+    biases = [getattr(layer, "bias", None) for layer in layers]
+    return from_arrays(
+        [layer.weight for layer in layers],
+        readout,
+        biases=biases if any(bias is not None for bias in biases) else None,
+        activation=between[0] if between else "linear",
+    )
+
+
+def _with_constant(
+    weights: list[np.ndarray], biases: Sequence[Any], activation: str
+) -> list[np.ndarray]:
+    """The layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
+
+    The last row keeps a unit at 1 for the biases that follow; the layer of the last bias has none.
+    """
+    check_activation(activation)
+    if len(biases) != len(weights):
+        raise InputError(
+            f"biases has {len(biases)} entries for {len(weights)} layers; pass one for each, "
+            "None where there is none."
+        )
+    last = max((k for k, bias in enumerate(biases) if bias is not None), default=-1)
+    if last > 0:
+        warnings.warn(
+            "biases after the first layer become weights of a constant unit: the same outputs, "
+            "but the weights that keep it constant count in sharpness and training too"
+            + (" (with tanh they never move)." if activation == "tanh" else "."),
+            stacklevel=3,
+        )
+    wider = list(weights)
+    for k in range(last + 1):
+        wider[k] = np.hstack([weights[k], _bias(k + 1, biases[k], weights[k])])
+        if k < last:
+            one = np.zeros_like(wider[k][:1])
+            one[0, -1] = GIVES_ONE[activation]
+            wider[k] = np.vstack([wider[k], one])
+    return wider
+
+
+def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:
+    """The bias of a layer as a column, zero where it has none."""
+    if bias is None:
+        return np.zeros((len(weight), 1), weight.dtype)
+    column = finite_array(f"the bias of layer {layer}", _plain(bias), (1,))
+    if len(column) != len(weight):
+        raise InputError(
+            f"the bias of layer {layer} has {len(column)} entries; pass {len(weight)}, one for "
+            "each output of the layer."
+        )
+    return column.astype(weight.dtype)[:, None]
+
+
+def _layers(module: Any) -> Iterable[Any]:
+    """The layers of nested `Sequential`s, in order."""
+    name = type(module).__name__
+    if name == "Sequential":
+        for child in module:  # not children(), which leaves out a layer that comes twice
+            yield from _layers(child)
+    elif name != "Identity" and not (name == "Dropout" and not getattr(module, "training", True)):
+        yield module
+
+
+def _activation(layer: Any) -> str:
+    name = type(layer).__name__
+    kind = f"{name} {layer.approximate}" if hasattr(layer, "approximate") else name
+    if kind in KNOWN:
+        return KNOWN[kind]
+    raise InputError(
+        f"{name} is no layer of a network here; pass Linear layers, with ReLU, Tanh or GELU "
+        f"between them if they are not linear. {HINTS.get(name, ELSE)}."
+    )
+
+
+def _matrix(name: str, weight: Any) -> np.ndarray:
+    """The weight as a checked matrix: float32 stays float32, everything else becomes float64."""
+    plain = _plain(weight)
+    checked = finite_array(name, plain, (2,))
+    return checked.astype(np.float32) if plain.dtype == np.float32 else checked
+
+
+def _plain(values: Any) -> np.ndarray:
+    """NumPy values of an array or of a PyTorch tensor, wherever it lives and whatever tracks it."""
+    # NumPy has no bfloat16, in which PyTorch networks are often kept.
+    widen = ("double",) if str(getattr(values, "dtype", "")) == "torch.bfloat16" else ()
+    try:
+        for release in ("detach", "cpu", *widen):
+            if hasattr(values, release):
+                values = getattr(values, release)()
+        return np.asarray(values)
+    except (TypeError, NotImplementedError) as error:  # sparse, or without data
+        raise InputError(f"an array cannot be read: {error} Pass dense numbers.") from error

@@ -1,0 +1,265 @@
+"""BO-1 and BO-3: excess risk of wide linear networks against the scale of a layer and against d.
+
+One experiment for both, exactly at any width (X-4).
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import UnstableStep, simulate_wide
+from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.setting import data_seed
+from deeplin.papers.statistics import curve
+from deeplin.papers.style import INK, bars, legend_below, look
+from deeplin.papers.wide_claims import (
+    OUTPUTS,
+    PUBLISHED_DISTANCES,
+    SAMPLES,
+    dimension_claims,
+    expected_distance,
+    first_layer_claims,
+    last_layer_claims,
+    width,
+)
+from deeplin.problems import Population
+from deeplin.problems.synthetic import Synthetic, spiked
+from deeplin.sweep import Experiment, Unit, run_keys
+
+STEP = 1e-4
+"""Step of descent, on the mean squared error over the n·q entries."""
+
+
+@dataclass(frozen=True)
+class WideSweep:
+    """Every pair of scales at every dimension, by descent and, from `flow_from` on, also by flow.
+
+    Data, Θ* and the random numbers behind the weights depend on dimension and repetition alone, so
+    that scales are compared on the same draws.
+    """
+
+    dimensions: tuple[int, ...]
+    alphas: tuple[float, ...]
+    betas: tuple[float, ...]
+    repetitions: int = 20
+    flow_from: int = 1600
+    """Where the first draws are past the stability limit of descent (E-11)."""
+    seed: int = 0
+
+
+def units(config: WideSweep) -> list[Unit]:
+    """One unit for each dimension and dynamics: all its scales and repetitions are one batch."""
+    batch = {"alphas": config.alphas, "betas": config.betas, "repetitions": config.repetitions}
+    runs = len(config.alphas) * len(config.betas) * config.repetitions
+    return [
+        Unit({"dimension": dimension, "dynamics": dynamics, **batch}, runs=runs)
+        for dimension in config.dimensions
+        for dynamics in ("descent", "flow")
+        if dynamics == "descent" or dimension >= config.flow_from
+    ]
+
+
+def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
+    """Train the batch; exact excess risk, distance to Θ_min, and its part outside the data."""
+    cell = unit.coordinates
+    d, repetitions = cell["dimension"], range(cell["repetitions"])
+    drawn = [data_seed(config.seed, dimension=d, repetition=k, part="data") for k in repetitions]
+    data = [spiked(seed, d, samples=SAMPLES, outputs=OUTPUTS) for seed in drawn]
+    runs = pd.MultiIndex.from_product(
+        (cell["alphas"], cell["betas"], repetitions), names=("alpha", "beta", "repetition")
+    ).to_frame(index=False)
+    draws = [{"dimension": d, "repetition": k, "part": "weights"} for k in runs["repetition"]]
+    problems = [data[k].problem for k in runs["repetition"]]
+    populations = [population_of(data[k]) for k in runs["repetition"]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UnstableStep)  # told by the status of each row
+        wide = simulate_wide(
+            problems,
+            width=width(d),
+            depth=3,
+            alpha=runs["alpha"].to_numpy(),
+            beta=runs["beta"].to_numpy(),
+            key=run_keys(config.seed, draws),
+            learning_rate=STEP,
+            dynamics=cell["dynamics"],
+            population=populations,
+        )
+    ends = {
+        "risk": np.asarray(wide.risk),
+        "distance": wide.distance,
+        "beside": np.sum(wide.theta_perp**2, axis=(1, 2)),
+    }
+    pairs = zip(populations, problems, strict=True)
+    return runs.assign(
+        dimension=d,
+        dynamics=cell["dynamics"],
+        status=wide.status,
+        steps=wide.steps,
+        loss=wide.loss,
+        **{name: np.where(wide.status != "diverged", end, np.nan) for name, end in ends.items()},
+        interpolant_risk=[float(population.risk(one.optimum)) for population, one in pairs],
+        interpolant_norm=[one.optimum_norm for one in problems],
+    )
+
+
+def population_of(data: Synthetic) -> Population:
+    """The population that a data set was drawn from."""
+    return Population(np.asarray(data.truth), data.spectrum, drawn=True)
+
+
+WIDE_SWEEP = Experiment("wide-sweep", WideSweep, units, run_unit, grid=("dimensions", "flow_from"))
+
+FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
+"""Told apart by its open markers, which the legend names once."""
+
+
+def plot_risk_against_variance(config: WideSweep, table: Table, ax: Axes, *, scale: str) -> None:
+    """Excess risk against α² or β², one curve for each d, with that of Θ_min (BO-1)."""
+    for index, dimension in enumerate(config.dimensions):
+        runs: Any = table[table["dimension"] == dimension]
+        squared = runs.assign(variance=runs[scale] ** 2)
+        _dynamics(ax, squared, "variance", "risk", index, f"$d = {dimension}$")
+        level = runs.drop_duplicates("repetition")["interpolant_risk"].mean()
+        ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
+    ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
+    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
+    ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
+    _legend(ax, table)
+
+
+def plot_risk_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
+    """Excess risk against d, one curve for each α, and that of Θ_min (BO-3 left)."""
+    _against_dimension(config, table, ax, "risk")
+    first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
+    points = curve(first, "dimension", "interpolant_risk")
+    # wide and pale: the curves of small α lie on it
+    style = {"color": INK, "linewidth": 6, "alpha": 0.2, "zorder": 1}
+    ax.plot(points["dimension"], points["mean"], label="minimum norm", **style)
+    ax.set(ylabel="Excess risk")
+    _legend(ax, table)
+
+
+def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
+    """Squared distance to Θ_min against d, with α²(d−n)mq (BO-3 right)."""
+    _against_dimension(config, table, ax, "distance")
+    for alpha in config.alphas:
+        if alpha > 0:
+            expected = [expected_distance(alpha, d) for d in config.dimensions]
+            ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
+    ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
+    _, dimension, published, _ = PUBLISHED_DISTANCES["alpha"]
+    ax.plot([dimension], [published], "k*", markersize=9, zorder=4, label="published")
+    ax.set_yscale("log")
+    ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
+    _legend(ax, table)
+
+
+def _legend(ax: Axes, table: Table) -> None:
+    """Below the axes, with one entry for gradient flow where it is drawn."""
+    if (table["dynamics"] == "flow").any():
+        ax.plot([], [], color=INK, marker="o", label="gradient flow", **FLOW)
+    legend_below(ax)
+
+
+def _against_dimension(config: WideSweep, table: Table, ax: Axes, column: str) -> None:
+    for index, alpha in enumerate(config.alphas):
+        runs: Any = table[table["alpha"] == alpha]
+        _dynamics(ax, runs, "dimension", column, index, rf"$\alpha = {alpha:g}$")
+    ax.set(xlabel="Dimension $d$")
+
+
+def _dynamics(ax: Axes, runs: Table, by: str, column: str, index: int, label: str) -> None:
+    """Descent as a line with error bars; flow, where it was computed, as open markers."""
+    for dynamics, rows in runs.groupby("dynamics"):
+        style = {"label": label} if dynamics == "descent" else FLOW | {"label": f"_{label}, flow"}
+        bars(ax, curve(rows, by, column), by, **look(index, **style))
+
+
+SCALES = tuple(np.linspace(0.0, 1e-3, 10).tolist())
+FEWER = (SCALES[0], SCALES[5], SCALES[9])
+DIMENSIONS = (500, 1000, 2000)
+
+FIRST_LAYER = Study(
+    "bo-1-first-layer",
+    WIDE_SWEEP,
+    paper=WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
+    quick=WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=4),
+)
+LAST_LAYER = Study(
+    "bo-1-last-layer",
+    WIDE_SWEEP,
+    paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
+    quick=WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
+)
+
+BO_1 = Figure(
+    "BO-1",
+    "Wide linear networks: excess risk and the scale of the first and last layer",
+    (
+        Panel(
+            "BO-1-top",
+            "Excess risk against the variance α² of the first layer (β = 1). Dashed: the "
+            "minimum-norm interpolant. At d = 2000 the authors' step is unstable; the open markers "
+            "show gradient flow.",
+            FIRST_LAYER,
+            partial(plot_risk_against_variance, scale="alpha"),
+            first_layer_claims,
+        ),
+        Panel(
+            "BO-1-bottom",
+            "The same against the variance β² of the last layer (α = 1). At β = 0 the network "
+            "starts at the zero function, yet does not end at the minimum-norm interpolant.",
+            LAST_LAYER,
+            partial(plot_risk_against_variance, scale="beta"),
+            last_layer_claims,
+        ),
+    ),
+    printed="n = 100, q = 3, Σ diagonal with 10 eigenvalues 1 and d − 10 eigenvalues 0.01, unit "
+    "Θ*, noise N(0, 1), L = 3, width 10(d + q), identity in the middle; gradient descent with step "
+    "1e-4 on the squared loss until it is below 1e-7; mean of 20 runs.",
+    as_run="The authors' step is on the mean over the n·q entries, capped at 10⁵ steps, and their "
+    "risk is measured on 10·d noise-free points. Here the risk is the exact population value, the "
+    "networks are trained through their exact reduction to width n + q (X-4, X-5), and every "
+    "scale is run on the same 20 draws of data and weights. From d = 1600 on the step is past the "
+    "stability limit for a third of the draws and more (E-11): descent as the authors ran it and "
+    "gradient flow are both shown.",
+)
+
+ALPHAS = (0.0, 1e-4, 1e-3)
+DIMENSION = Study(
+    "bo-3-dimension",
+    WIDE_SWEEP,
+    paper=WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
+    quick=WideSweep((200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3),
+)
+
+BO_3 = Figure(
+    "BO-3",
+    "Wide linear networks: excess risk and distance against the dimension",
+    (
+        Panel(
+            "BO-3-risk",
+            "Excess risk against the dimension d for three scales of the first layer. Open "
+            "markers: gradient flow, where the authors' step is unstable.",
+            DIMENSION,
+            plot_risk_against_dimension,
+        ),
+        Panel(
+            "BO-3-distance",
+            "Squared distance to the minimum-norm interpolant. Dotted: α²(d−n)mq. What is left at "
+            "α = 0 is what the loss target leaves untrained.",
+            DIMENSION,
+            plot_distance_against_dimension,
+            dimension_claims,
+        ),
+    ),
+    printed=BO_1.printed + " d from 200 to 2000 in steps of 200; α = 0, 1e-4, 1e-3; β = 1.",
+    as_run=BO_1.as_run,
+)

@@ -1,0 +1,251 @@
+"""Beyond the papers: early sharpening, and what of it the smallest layers explain."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import gradient_descent
+from deeplin.hessian import sharpness
+from deeplin.networks import Network
+from deeplin.papers import eos_white
+from deeplin.papers.claims import Claim, number, on_data_sets
+from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.fm_1 import DATA_SEEDS
+from deeplin.papers.setting import DATA_SEED, Setting
+from deeplin.papers.style import QUIET, legend_beside, look
+from deeplin.problems import Problem
+from deeplin.sweep import run_key
+
+FACTOR, STEPS = 0.02, 6000
+"""Learning rate, in units of the critical one: close to the flow; and steps of descent."""
+HALF = 0.5
+"""Training is early until the gap has shrunk to this share of its start."""
+
+
+@dataclass(frozen=True)
+class EarlySharpening:
+    """Gaussian starts whose layers differ in size by a factor, in random order."""
+
+    setting: Setting
+    """Its own data set is not used."""
+    scales: tuple[float, ...]
+    spreads: tuple[float, ...]
+    repetitions: int
+    data_seeds: tuple[int, ...] = (DATA_SEED,)
+    """The first is drawn in full."""
+    seed: int = 0
+
+
+def run_cell(
+    config: EarlySharpening, scale: float, spread: float, data_seed: int
+) -> dict[str, np.ndarray]:
+    """How much the sharpness grew, and how much with only some of the layers as trained."""
+    setting = replace(config.setting, data_seed=data_seed)
+    problem, depth = setting.data.problem, setting.depth
+    members = np.arange(config.repetitions)
+    runs = [{"scale": scale, "spread": spread, "repetition": int(k)} for k in members]
+    start = _spread(config, setting.networks(config.seed, runs, scale), spread)
+    rate = np.full(len(runs), FACTOR * setting.flattest.critical_learning_rate())
+    run = gradient_descent(problem, start, rate, STEPS, record_every=10, record=("gap",))
+    gaps = run.records["gap"]
+    reached = gaps <= HALF * gaps[0]
+    late = np.where(reached.any(axis=0), reached.argmax(axis=0), len(gaps) - 1)
+    assert run.trajectory is not None  # recorded
+    after = [np.asarray(layer)[late, members] for layer in run.trajectory.weights]
+    before = [np.asarray(layer) for layer in start.weights]
+    sizes = np.stack([np.linalg.norm(layer, axis=(1, 2)) for layer in before])
+    small = np.argsort(np.argsort(sizes, axis=0), axis=0) < depth // 2  # (layers, runs)
+    first = _sharpness(problem, before)
+
+    def growth(trained: np.ndarray) -> np.ndarray:
+        chosen = zip(trained, after, before, strict=True)
+        mixed = [np.where(mine[:, None, None], a, b) for mine, a, b in chosen]
+        return np.log(_sharpness(problem, mixed) / first)
+
+    return {
+        "repetition": members,
+        "halved": reached.any(axis=0),
+        "growth": growth(np.ones_like(small)),
+        "small": growth(small),
+        "large": growth(~small),
+    }
+
+
+def _spread(config: EarlySharpening, nets: Network, spread: float) -> Network:
+    """Layers times spread^(−½…½), in an order of each run's own; the product keeps its size."""
+    depth = len(nets.weights)
+    powers = spread ** np.linspace(-0.5, 0.5, depth)
+    orders = [
+        jax.random.permutation(run_key(config.seed, part="order", repetition=k), depth)
+        for k in range(config.repetitions)
+    ]
+    factors = powers[np.stack([np.asarray(order) for order in orders])]
+    layers = enumerate(nets.weights)
+    return Network([np.asarray(w) * factors[:, k, None, None] for k, w in layers], nets.readout)
+
+
+def _sharpness(problem: Problem, weights: list[np.ndarray]) -> np.ndarray:
+    return np.asarray(sharpness(problem, Network(weights)).value)
+
+
+GROUPS, START = ["scale", "spread"], "scale {}, layers apart by {}"
+
+
+def shares(table: Table) -> Table:
+    """For each start and data set: share of runs that sharpen, and median shares of the growth."""
+    runs = table[table["halved"]]
+    grown = runs["growth"] > 0
+    explained = {half: (runs[half] / runs["growth"]).where(grown) for half in ("small", "large")}
+    rows = runs.assign(grown=grown, **explained).groupby([*GROUPS, "data_seed"])
+    found = rows[["small", "large"]].median().assign(grown=rows["grown"].mean())
+    return found.assign(runs=rows.size(), growing=rows["grown"].sum())
+
+
+def claims(config: EarlySharpening, table: Table, white: Table) -> list[Claim]:
+    """Whether it is there, and what carries it; and the exact curve on white inputs."""
+    found = shares(table)
+    return [
+        on_data_sets(
+            "While the gap halves the sharpness grows: share of runs in which it does",
+            found["grown"],
+            START,
+            lower=0.9,
+            name="sharpens early",
+            reason="Nine of ten starts. The second scale was added after a trial of the first.",
+            explanation=f"{found['runs'].sum()} runs whose gap halved.",
+            known="K-20",
+        ),
+        on_data_sets(
+            "The smaller half of the layers explains it: median share of the growth of log S with "
+            "only these as trained and the others as at the start",
+            found["small"],
+            START,
+            lower=0.8,
+            name="small layers",
+            reason="A half would be no explanation; four fifths is most of it.",
+            explanation=f"{found['growing'].sum()} runs in which it grows.",
+            known="K-21",
+        ),
+        on_data_sets(
+            "The larger half explains little: the same with only these as trained",
+            found["large"],
+            START,
+            upper=0.2,
+            name="large layers",
+            reason="One fifth, the rest of the above.",
+            known="K-21",
+        ),
+        eos_white.curve_claim(white),
+    ]
+
+
+def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
+    """Growth with half of the layers trained against the whole growth, a mark a run."""
+    drawn = table["data_seed"] == config.data_seeds[0]
+    for index, (group, rows) in enumerate(table[drawn & table["halved"]].groupby(GROUPS)):
+        marks = look(index, linestyle="none")
+        label = START.format(*(number(size) for size in group))
+        ax.plot(rows["growth"], rows["small"], label=label, **marks)
+        ax.plot(rows["growth"], rows["large"], markerfacecolor="none", **marks)
+    for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
+        ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
+    ax.axline((0, 0), slope=1, color=QUIET, linestyle=":", linewidth=1)
+    ax.set(
+        xlabel="Growth of log S while the gap halves",
+        ylabel="Growth with only half of\nthe layers as trained",
+    )
+    legend_beside(ax)
+
+
+def _on_data_sets(config: EarlySharpening, table: Table, ax: Axes, **columns: Any) -> None:
+    """Columns of `shares` on every data set, each with the style of its marks."""
+    places = {seed: place for place, seed in enumerate(config.data_seeds)}
+    for index, (group, rows) in enumerate(shares(table).groupby(GROUPS)):
+        place = rows.index.get_level_values("data_seed").map(places) + 0.15 * (index - 1.5)
+        label = START.format(*(number(size) for size in group))
+        for column, style in columns.items():
+            ax.plot(place, rows[column], **look(index, linestyle="none", label=label) | style)
+            label = None
+    ax.set_xticks([*places.values()], [str(seed) for seed in places])
+    ax.set(xlabel="Data set (seed)")
+
+
+def plot_growing(config: EarlySharpening, table: Table, ax: Axes) -> None:
+    """Share of the runs that sharpen, on every data set."""
+    _on_data_sets(config, table, ax, grown={})
+    ax.axhline(0.9, color=QUIET, linestyle=":", linewidth=1)
+    ax.set(ylabel="Share of runs that sharpen", ylim=(0, 1.05))
+    legend_beside(ax)
+
+
+def plot_halves(config: EarlySharpening, table: Table, ax: Axes) -> None:
+    """Median shares of the growth that each half of the layers explains, on every data set."""
+    _on_data_sets(config, table, ax, small={}, large={"markerfacecolor": "none"})
+    for limit in (0.2, 0.8):
+        ax.axhline(limit, color=QUIET, linestyle=":", linewidth=1)
+    for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
+        ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
+    ax.set(ylabel="Median share of the growth")
+    legend_beside(ax)
+
+
+AXES = {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"}
+EARLY = grid_experiment("early-sharpening", EarlySharpening, run_cell, AXES, runs="repetitions")
+SETTING = Setting(depth=4)
+STUDY = Study(
+    "edge-early",
+    EARLY,
+    paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, (DATA_SEED, *DATA_SEEDS)),
+    quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, (DATA_SEED, *DATA_SEEDS[:2])),
+)
+
+EOS_EARLY = Figure(
+    "EOS-early",
+    "Beyond the papers: early sharpening and the smallest layers",
+    (
+        Panel(
+            "EOS-early",
+            "Growth of the sharpness while the gap halves, and what is left of it when only half "
+            "of the layers are as trained and the others as at the start; on one data set.",
+            STUDY,
+            plot_shares,
+            claims,
+            size=(6.8, 3.5),
+            beside=eos_white.STUDY,
+        ),
+        Panel(
+            "EOS-early-data-sets",
+            "On how many of the starts the sharpness grows while the gap halves, on every data set "
+            "(eleven, three in the quick preset). Line: the limit of the claim.",
+            STUDY,
+            plot_growing,
+            size=(6.8, 3.0),
+        ),
+        Panel(
+            "EOS-early-halves",
+            "Median share of that growth with only the smaller half of the layers as trained "
+            "(filled) and with only the larger half (open), on every data set. Lines: the limits "
+            "of the claims.",
+            STUDY,
+            plot_halves,
+            size=(6.8, 3.5),
+        ),
+        Panel(
+            "EOS-early-white",
+            "Sharpness along descent from balanced weights on white inputs (marks) and along the "
+            "exact solution (lines).",
+            eos_white.STUDY,
+            eos_white.plot,
+            size=(4.8, 3.6),
+        ),
+    ),
+    printed="An open question of the talk: why the sharpness grows early in training.",
+    as_run="n = 50, d = 5, depth 4, Gaussian starts of scale 0.2 and 0.35 whose layers are made up "
+    "to four times as large as one another in random order, descent at 0.02 of the critical rate. "
+    "Judged on eleven data sets (three in the quick preset), from the same starts.",
+)

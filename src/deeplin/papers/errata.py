@@ -1,0 +1,48 @@
+"""Where the printed text, the algebra behind it and the authors' own data differ.
+
+`errata.toml` is the only source: the page docs/errata.md, the list of the report and the tests are
+made from it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Erratum(NamedTuple):
+    """What is printed and what we find; `pytest -k errata_E4` shows the evidence of E-4."""
+
+    identifier: str
+    title: str
+    where: str
+    printed: str
+    """In short; the paragraphs quote it in full."""
+    finding: str
+    """In one or two sentences."""
+    paragraphs: list[list[str]]
+    """Label and text of each paragraph of the page."""
+    tests: list[str]
+
+
+_SOURCE = tomllib.loads(files("deeplin.papers").joinpath("errata.toml").read_text(encoding="utf-8"))
+
+ERRATA = tuple(Erratum(**entry) for entry in _SOURCE["errata"])
+
+
+def page() -> str:
+    """The page docs/errata.md; write it with `python -m deeplin.papers.errata docs/errata.md`."""
+    parts = ["# Errata", _SOURCE["introduction"].strip()]
+    for erratum in ERRATA:
+        parts.append(f"## {erratum.identifier} — {erratum.title}")
+        for label, text in erratum.paragraphs:
+            parts.append(f"**{label}.** {text.strip()}" if label else text.strip())
+        parts.append("**Tests.** " + ",\n".join(f"`{name}`" for name in erratum.tests) + ".")
+    return "\n\n".join(parts) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), encoding="utf-8")

@@ -1,0 +1,253 @@
+"""What a figure is: panels, each with its study, plot and claims; how it is run and judged."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.errors import InputError, seed_number, whole_number
+from deeplin.papers.claims import FAILS, HOLDS, IN_PART, Claim
+from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
+from deeplin.sweep import run as run_sweep
+from deeplin.sweep.config import digest
+
+PRESETS = ("quick", "paper")
+Table: TypeAlias = Any
+"""A `pandas.DataFrame`, one row for each run or record. Not annotated as such: type checkers take
+every selection from a DataFrame for a Series as well, and object to most that is done with it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Study:
+    """An experiment with one config for each preset: the data behind one or more panels.
+
+    Panels that share a study share its runs: FM-1a, FM-1b and FM-3 are three views of one sweep.
+    """
+
+    name: str
+    experiment: Experiment
+    paper: Any
+    """The config of the full protocol; it has a field `seed`."""
+    quick: Any
+    """The same in seconds."""
+
+    @property
+    def presets(self) -> dict[str, Any]:
+        """Config by preset."""
+        return {preset: getattr(self, preset) for preset in PRESETS}
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One pair of axes: `plot(config, table, ax)` and `claims(config, table)` on one study."""
+
+    name: str
+    """As the paper calls it, for example FM-1a."""
+    caption: str
+    study: Study
+    plot: Callable[[Any, Table, Axes], None]
+    claims: Callable[..., Sequence[Claim]] = lambda config, table: ()
+    """`claims(config, table)`; with `beside` its table comes third."""
+    size: tuple[float, float] = (4.8, 3.5)
+    """Width and height in inches."""
+    beside: Study | None = None
+    """Another study that the claims compare with."""
+
+
+@dataclass(frozen=True, eq=False)
+class Figure:
+    """A figure of a paper (or a new one beside it) with everything needed to reproduce it."""
+
+    name: str
+    """As the paper calls it, for example FM-1."""
+    title: str
+    panels: tuple[Panel, ...]
+    printed: str
+    """The protocol as the paper prints it."""
+    as_run: str
+    """The protocol as it was run by the authors, as far as it differs, and as it is run here."""
+
+    @property
+    def studies(self) -> tuple[Study, ...]:
+        """The studies behind the panels, each once."""
+        used = [study for panel in self.panels for study in (panel.study, panel.beside)]
+        return tuple(dict.fromkeys(study for study in used if study is not None))
+
+
+def grid_experiment(
+    name: str,
+    config: type,
+    run: Callable[..., Any],
+    over: Mapping[str, str | Sequence[Any]],
+    *,
+    runs: str | Callable[[Any], int] = "",
+    steps: str = "",
+    bucket: str = "",
+    grid: tuple[str, ...] | None = None,
+) -> Experiment:
+    """An experiment with a unit for each combination of coordinates.
+
+    `over` says where the values of each coordinate come from: a field of the config (all of which
+    are its `grid`, unless told otherwise; a whole number counts from 0), or the values themselves.
+    `run(config, **coordinates)` returns rows or columns, to which coordinates that they lack are
+    added. `runs` and `steps` name the fields that say how many runs a unit has and how many steps
+    each of them; units alike in the coordinate `bucket` share a compile.
+    """
+
+    def values(config: Any, where: str | Sequence[Any]) -> Sequence[Any]:
+        given = getattr(config, where) if isinstance(where, str) else where
+        return range(given) if isinstance(given, int) else given
+
+    def units(config: Any) -> list[Unit]:
+        count = runs(config) if callable(runs) else len(values(config, runs)) if runs else 1
+        each = getattr(config, steps) if steps else 0
+        points = itertools.product(*(values(config, where) for where in over.values()))
+        found = [dict(zip(over, point, strict=True)) for point in points]
+        return [Unit(cell, count, count * each, str(cell.get(bucket, ""))) for cell in found]
+
+    def run_unit(config: Any, unit: Unit) -> pd.DataFrame:
+        rows = pd.DataFrame(run(config, **unit.coordinates))
+        missing = {key: value for key, value in unit.coordinates.items() if key not in rows}
+        for place, (coordinate, value) in enumerate(missing.items()):
+            rows.insert(place, coordinate, value)
+        return rows
+
+    fields = tuple(it for it in over.values() if isinstance(it, str)) if grid is None else grid
+    return Experiment(name, config, units, run_unit, fields, home=run.__module__)
+
+
+def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figure]:
+    """The figures with these names or with panels of these names (any case); None selects all."""
+    if not names:
+        return list(figures)
+    known = {figure.name.lower(): figure for figure in figures}
+    known |= {panel.name.lower(): figure for figure in figures for panel in figure.panels}
+    unknown = [name for name in names if name.lower() not in known]
+    if unknown:
+        available = ", ".join(figure.name for figure in figures)
+        raise InputError(f"there is no figure {', '.join(unknown)}; there are {available}.")
+    chosen = {known[name.lower()] for name in names}
+    return [figure for figure in figures if figure in chosen]
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """The rows of a study, and how they came about."""
+
+    study: Study
+    config: Any
+    folder: Path
+    table: Table
+    failures: tuple[str, ...]
+    seconds: float
+    """Computing time of its units, whenever they were computed."""
+
+
+@dataclass(frozen=True)
+class PanelResult:
+    """A panel with its data and judged claims."""
+
+    panel: Panel
+    data: StudyResult
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """A figure with everything the report needs."""
+
+    figure: Figure
+    preset: str
+    seed: int
+    panels: tuple[PanelResult, ...]
+    failures: tuple[str, ...]
+    """Errors of units that could not be computed; such a figure has no panels."""
+    judging_seconds: float
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """The claims of all panels."""
+        return tuple(claim for panel in self.panels for claim in panel.claims)
+
+    @property
+    def verdict(self) -> str:
+        """`holds` or `fails` if every claim does, else `holds in part`; or `not computed`."""
+        if self.failures:
+            return "not computed"
+        verdicts = {claim.verdict for claim in self.claims}
+        return HOLDS if verdicts <= {HOLDS} else (FAILS if verdicts == {FAILS} else IN_PART)
+
+
+def reproduce(
+    figures: Sequence[Figure],
+    results: Path,
+    *,
+    preset: str = "quick",
+    seed: int = 0,
+    workers: int = 1,
+    progress: Callable[[str], Progress] = lambda title: Progress(),
+) -> Iterator[FigureResult]:
+    """Compute what the folder `results` lacks and yield each figure as it is finished.
+
+    A study that several figures share is computed once; `workers` studies are computed at a time,
+    in threads: compiling and compiled code let them run side by side, and a process of its own
+    would spend more time starting than a quick study takes. Interrupt and call again to go on.
+
+    ```python
+    from deeplin.papers.catalogue import FIGURES, reproduce
+    results = reproduce([FIGURES[0]], "results")  # each is computed when it is asked for
+    ```
+    """
+    if preset not in PRESETS:
+        raise InputError(f"preset is {preset!r}; pass one of {', '.join(PRESETS)}.")
+    seed_number(seed)
+    studies = dict.fromkeys(study for figure in figures for study in figure.studies)
+    pool = ThreadPoolExecutor(whole_number("workers", workers))
+    try:
+        finished = {
+            study: pool.submit(_run, study, results, preset, seed, progress(study.name))
+            for study in studies
+        }
+        for figure in figures:
+            yield _judge(figure, preset, seed, {s: finished[s].result() for s in figure.studies})
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress) -> StudyResult:
+    config = dataclasses.replace(study.presets[preset], seed=seed)
+    # The folder carries the config's hash: another seed or preset never meets these units.
+    folder = results / f"{study.name}-{preset}-{digest(config, size=4).hex()}"
+    try:
+        outcome = run_sweep(study.experiment, config, folder, progress=progress)
+    except UnitsFailed as error:
+        outcome = error.outcome
+    failures = tuple(f"{study.name}: {error}" for error in outcome.failed.values())
+    # the last of each unit, over all sessions that wrote into the folder
+    lines = (line for line in outcome.store.journal() if line.get("outcome") == "finished")
+    seconds = {line["unit"]: line["seconds"] for line in lines}
+    return StudyResult(study, config, folder, outcome.table(), failures, sum(seconds.values()))
+
+
+def _judge(
+    figure: Figure, preset: str, seed: int, finished: Mapping[Study, StudyResult]
+) -> FigureResult:
+    started = time.perf_counter()
+    failures = tuple(text for study in figure.studies for text in finished[study].failures)
+    panels = []
+    for panel in () if failures else figure.panels:
+        data = finished[panel.study]
+        beside = [] if panel.beside is None else [finished[panel.beside].table]
+        claims = tuple(panel.claims(data.config, data.table, *beside))
+        panels.append(PanelResult(panel, data, claims))
+    seconds = time.perf_counter() - started
+    return FigureResult(figure, preset, seed, tuple(panels), failures, seconds)

@@ -1,0 +1,102 @@
+"""Means with 95% intervals over the runs that did not diverge, trend and equivalence tests."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from deeplin.papers.figure import Table
+
+LEVEL = 0.95
+
+
+def mean_interval(values: Any) -> tuple[float, float]:
+    """Mean and half-width of its 95% confidence interval (Student); half-width 0 for one value."""
+    values = np.asarray(values, dtype=float)
+    if values.size == 0:
+        return np.nan, np.nan
+    if values.size == 1:
+        return float(values[0]), 0.0
+    spread = values.std(ddof=1) / np.sqrt(values.size)
+    return float(values.mean()), float(stats.t.ppf((1 + LEVEL) / 2, values.size - 1) * spread)
+
+
+def slope_interval(x: Any, y: Any) -> tuple[float, float]:
+    """Slope of the regression line and half-width of its 95% confidence interval (Student)."""
+    if np.ptp(y) == 0:
+        return 0.0, 0.0  # SciPy has no error for a line that fits exactly
+    line: Any = stats.linregress(x, y)
+    return float(line.slope), float(stats.t.ppf((1 + LEVEL) / 2, len(y) - 2) * line.stderr)
+
+
+def share_interval(successes: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95% confidence interval of a probability."""
+    interval = stats.binomtest(int(successes), int(trials)).proportion_ci(LEVEL, method="wilson")
+    return float(interval.low), float(interval.high)
+
+
+def curve(table: Table, by: str, column: str) -> Table:
+    """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
+
+    The interval's lower end is not drawn below the smallest value seen, which keeps it positive
+    for positive quantities (most axes are logarithmic).
+
+    Diverged runs (`status`) count in `diverged` only; where all runs diverged the mean is NaN, and
+    no point is drawn, as in the papers.
+    """
+    rows = []
+    for value, runs in table.groupby(by, sort=True):
+        settled = runs.loc[runs["status"] != "diverged", column].to_numpy()
+        mean, half = mean_interval(settled)
+        low, high = share_interval(len(runs) - len(settled), len(runs))
+        quartiles = np.quantile(settled, (0.25, 0.5, 0.75)) if len(settled) else [np.nan] * 3
+        rows.append(
+            {by: value, "mean": mean, "high": mean + half, "runs": len(runs)}
+            | {"settled": len(settled), "diverged": 1 - len(settled) / len(runs)}
+            | dict(zip(("quarter", "median", "three quarters"), quartiles, strict=True))
+            | {"low": max(mean - half, settled.min()) if len(settled) else np.nan}
+            | {"diverged_low": low, "diverged_high": high}
+        )
+    return pd.DataFrame(rows)
+
+
+TREND_LEVEL = 0.05
+"""Level of the trend tests of one claim, shared by its parts (Bonferroni)."""
+
+
+def trend(values: np.ndarray, by: np.ndarray) -> float:
+    """One-sided p-value of Kendall's test that `values` grow with `by`; 1 for a flat curve."""
+    if len(values) < 2 or np.ptp(values) == 0:
+        return 1.0
+    found: Any = stats.kendalltau(by, values, alternative="greater")
+    return float(found.pvalue)
+
+
+def largest_difference(table: Table) -> float:
+    """Bound on the relative difference of the columns' means, paired over the rows.
+
+    The largest |mean| + half-width of the 95% interval of a difference of two columns, over the
+    mean of all: below a margin, the columns are equivalent at level 0.05 (two one-sided tests).
+    """
+    rows = table.dropna().to_numpy()
+    if not len(rows):
+        return np.nan
+    found = (mean_interval(first - second) for first, second in combinations(rows.T, 2))
+    return float(max((abs(mean) + half for mean, half in found), default=np.nan) / rows.mean())
+
+
+def standard_errors_apart(values: Any, published: float, *, runs: int, rounding: float) -> float:
+    """|mean − published| in standard errors of the difference.
+
+    The published mean is of `runs` runs of the same spread as ours, and is known up to `rounding`
+    (half of its last digit, uniformly distributed).
+    """
+    values = np.asarray(values, dtype=float)
+    if len(values) < 2:
+        return np.nan
+    variance = values.var(ddof=1) * (1 / len(values) + 1 / runs) + rounding**2 / 3
+    return float(abs(values.mean() - published) / np.sqrt(variance))

@@ -1,0 +1,171 @@
+"""Talk-log: no critical learning rate for logistic regression on separable data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import gradient_descent
+from deeplin.networks import Network
+from deeplin.papers.claims import Claim, number, parts
+from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.fm_1 import DATA_SEEDS
+from deeplin.papers.setting import DATA_SEED, Setting
+from deeplin.papers.statistics import TREND_LEVEL, trend
+from deeplin.papers.style import INK, look
+from deeplin.problems.synthetic import separable
+from deeplin.theory.talk import logistic_descent
+
+LABELS = {
+    "logistic": "logistic loss, separable data",
+    "linear": "squared loss, linear regression",
+    "deep": "squared loss, depth 10",
+}
+EACH = "{}, data set {}"
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Learning rates relative to the threshold of each problem, all with the same steps."""
+
+    relative_rates: tuple[float, ...]
+    steps: int
+    data_seeds: tuple[int, ...] = (DATA_SEED,)
+    """The first is drawn."""
+    scale: float = 0.25
+    seed: int = 0
+
+
+def run_cell(config: Contrast, problem: str, data_seed: int) -> dict[str, np.ndarray]:
+    """Final loss relative to its start; rates in units of 2/smoothness, or 2/S_min for depth 10."""
+    if problem == "logistic":
+        inputs, labels = separable(data_seed).problem.require_data("logistic regression")
+        loss = logistic_descent(inputs, labels[:, 0], config.relative_rates, config.steps)
+        final, status = loss / np.log(2), np.full(len(loss), "stopped")
+    else:
+        final, status = _regression(config, data_seed, 1 if problem == "linear" else 10)
+    return {"relative_rate": np.array(config.relative_rates), "status": status, "loss": final}
+
+
+def _regression(config: Contrast, seed: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gap R − R_min at the end over that of the zero map, NaN where descent diverged."""
+    setting = Setting("residual" if depth > 1 else "gaussian", depth=depth, data_seed=seed)
+    problem = setting.data.problem
+    rates = np.array(config.relative_rates) * 2 / setting.flattest.exact
+    if depth == 1:
+        network = Network([np.zeros((1, setting.dimension))])
+    else:
+        network = setting.networks(config.seed, [{"depth": depth}] * len(rates), config.scale)
+    trained = gradient_descent(problem, network, rates, config.steps)
+    status = np.asarray(trained.status)
+    gap = np.asarray(trained.evidence["gap"]) / problem.zero_gap
+    return np.where(status != "diverged", gap, np.nan), status
+
+
+def plot(config: Contrast, table: Table, ax: Axes) -> None:
+    """Final loss against the learning rate; crosses above the axes: diverged."""
+    table = table[table["data_seed"] == config.data_seeds[0]]
+    for index, (name, label) in enumerate(LABELS.items()):
+        runs = table[table["problem"] == name]
+        style = look(index)
+        ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), label=label, **style)
+        gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
+        # in a strip of their own: a run that diverged has no final loss
+        strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+        ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
+    ax.axvline(1, color=INK, linestyle="--", linewidth=1)
+    ax.loglog()
+    ax.set(
+        xlabel="Learning rate relative to the threshold of its problem",
+        ylabel="Final loss (gap) over that at the start",
+    )
+    # long names: side by side they would crush the axes; lower than the label of the axis
+    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=1, frameon=False)
+
+
+def claims(config: Contrast, table: Table) -> list[Claim]:
+    """Logistic loss falls at every rate; squared loss only below its threshold."""
+    table = table.assign(loss=table["loss"].fillna(np.inf))
+    keys, regression = ["problem", "data_seed"], ["linear", "deep"]
+    beyond = table[table["relative_rate"] > 1]
+    above = beyond.groupby(keys)["loss"]
+    settled = (beyond["status"] == "converged").groupby([beyond[key] for key in keys]).mean()
+    nearest = above.min().loc[regression].min()
+    below = table[table["relative_rate"] < 0.9].groupby(keys)["loss"]
+    logistic = table[table["problem"] == "logistic"].groupby(keys)
+    rate = f"{max(config.relative_rates):g}"
+    return [
+        Claim(
+            "Logistic regression on separable data trains at any learning rate: largest final loss "
+            f"relative to the start, rates up to {rate} times 2/smoothness",
+            parts(EACH, above.max().loc[["logistic"]]),
+            upper=0.1,
+            name="any rate",
+            reason="A tenth of the start; below the threshold of the convex theory it gets there.",
+        ),
+        Claim(
+            "It trains better the larger the rate: p-value of Kendall's one-sided test that the "
+            "final loss falls with the rate",
+            parts(EACH, {key: _falls(runs) for key, runs in logistic}),
+            upper=TREND_LEVEL / len(config.data_seeds),
+            name="better with the rate",
+            reason=f"Level {TREND_LEVEL} for all data sets together.",
+        ),
+        Claim(
+            "Regression has a critical rate: share of the runs above it that settle",
+            parts(EACH, settled.loc[regression]),
+            upper=0.0,
+            name="fails above",
+            reason="No minimiser is stable there (FM-crit with X-2). The gap at the last step, "
+            "which stood here first, tells less: a wandering run may pass by.",
+            explanation=f"Smallest relative gap at the last step: {number(nearest)}.",
+        ),
+        Claim(
+            "Below it regression trains: largest relative gap",
+            parts(EACH, below.max().loc[regression]),
+            upper=1e-3,
+            name="trains below",
+            reason="Far below the gap of the zero map, which is 1.",
+        ),
+    ]
+
+
+def _falls(runs: Table) -> float:
+    """p-value of the trend of the loss against the rate."""
+    return trend(-np.log(runs["loss"].clip(lower=1e-300)), runs["relative_rate"])
+
+
+AXES = {"problem": tuple(LABELS), "data_seed": "data_seeds"}
+TALK_LOG_EXPERIMENT = grid_experiment(
+    "talk-log", Contrast, run_cell, AXES, runs="relative_rates", steps="steps"
+)
+RELATIVE_RATES = tuple(np.logspace(-1, 3, 33).tolist())
+
+TALK_LOG = Figure(
+    "Talk-log",
+    "Classification has no critical learning rate",
+    (
+        Panel(
+            "Talk-log",
+            "Final loss against the learning rate: logistic loss on separable data beside "
+            "regression. The threshold is 2/smoothness, or 2/S_min for depth 10. Crosses above the "
+            "axes: runs that diverged.",
+            Study(
+                "talk-log",
+                TALK_LOG_EXPERIMENT,
+                paper=Contrast(RELATIVE_RATES, 20_000, (DATA_SEED, *DATA_SEEDS)),
+                quick=Contrast(RELATIVE_RATES, 2_000, (DATA_SEED, *DATA_SEEDS[:2])),
+            ),
+            plot,
+            claims,
+            size=(4.8, 4.2),
+        ),
+    ),
+    printed="Stated, not drawn: for classification with linearly separable data and logistic loss, "
+    "gradient descent converges for any learning rate (Wu et al. 2024), unlike regression.",
+    as_run="n = 50, d = 5; labels of a random direction, margin 0.1; descent from zero. Beside it "
+    "the FM data set with a linear model (from zero) and a residual network (L = 10, s = 0.25). "
+    "Claims are judged on this and further data sets, of which the first is drawn.",
+)

@@ -1,0 +1,254 @@
+"""Beyond the papers: of layer-wise learning rates only the geometric mean decides (X-11)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import gradient_descent
+from deeplin.networks import Network
+from deeplin.papers.claims import Claim, parts
+from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.setting import Setting
+from deeplin.papers.style import COLOURS, INK, legend_below, look, plain_numbers
+from deeplin.papers.x_search import AGREEMENT, CLOSE, DATA_SETS, LIGHT, gaps, rate_beside
+from deeplin.sweep import coordinate_words, run_key
+from deeplin.theory import minimal_sharpness
+
+SEARCHED = (0.02, 1.0)
+WIDEST = 3.0
+MARGIN = 1.02
+"""Runs nearer than this to the border need more steps than they get."""
+
+
+@dataclass(frozen=True)
+class RatePairs:
+    """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
+
+    points: int
+    """On each side, from 2^{-WIDEST} to 2^{WIDEST}."""
+    steps: int
+    data_seeds: tuple[int, ...] = DATA_SETS
+    seed: int = 0
+
+    @property
+    def pairs(self) -> int:
+        """All of them are one batch."""
+        return self.points**2
+
+
+def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
+    """Whether descent settles beside the minimiser that is the flattest for its two rates.
+
+    That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
+    """
+    problem = Setting(data_seed=data_seed).data.problem
+    flattest = minimal_sharpness(problem, 2)
+    side = 2.0 ** np.linspace(-WIDEST, WIDEST, config.points)
+    first, second = (axis.ravel() for axis in np.meshgrid(side, side, indexing="ij"))
+    base = [np.asarray(weight) for weight in flattest.minimizer.weights]
+    balance = (first / second)[:, None, None] ** 0.25
+    rng = np.random.default_rng(coordinate_words(config.seed, data_seed=data_seed, part="pairs"))
+    starts = Network(
+        [
+            scale * weight + CLOSE * rng.normal(size=(len(first), *weight.shape))
+            for scale, weight in zip((balance, 1 / balance), base, strict=True)
+        ]
+    )
+    unit_rate = flattest.critical_learning_rate()
+    run = gradient_descent(problem, starts, (unit_rate * first, unit_rate * second), config.steps)
+    settled = gaps(problem, run.network) <= gaps(problem, starts)
+    return {"first": first, "second": second, "settled": settled}
+
+
+def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
+    """The border is where the geometric mean is 2/S_min, and nothing else."""
+    mean = np.sqrt(table["first"] * table["second"])
+    settled, seeds = table["settled"], table["data_seed"]
+    largest = table[["first", "second"]].max(axis=1)
+    return [
+        Claim(
+            "Descent settles wherever √(η_1η_2) is below 2/S_min (X-11): share of such pairs",
+            parts("data set {}", settled[mean < 1 / MARGIN].groupby(seeds).mean()),
+            lower=1.0,
+            name="settles below",
+            reason="All of them; pairs within 2% of the border are not counted.",
+        ),
+        Claim(
+            "It settles nowhere above: share of such pairs that settle",
+            parts("data set {}", settled[mean > MARGIN].groupby(seeds).mean()),
+            upper=0.0,
+            name="none above",
+            reason="None; pairs within 2% of the border are not counted.",
+            known="K-30",
+        ),
+        Claim(
+            "A single layer may have a far larger rate: largest rate of a layer in a pair that "
+            "settles, over 2/S_min",
+            parts("data set {}", largest.where(settled).groupby(seeds).max()),
+            lower=4.0,
+            name="one large rate",
+            reason="A rule about the largest rate or the arithmetic mean would stop below 2.",
+        ),
+    ]
+
+
+def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
+    """The grid of pairs with the border √(η_1η_2) = 2/S_min; all data sets in one."""
+    pairs = table.groupby(["first", "second"], as_index=False)["settled"].mean()
+    share = pairs["settled"]
+    looks = (
+        (share == 1, "settles on every data set", {"marker": "o", "s": 10}),
+        (share == 0, "on none", {"marker": "s", "s": 6}),
+        ((share > 0) & (share < 1), "on some", {"marker": "^", "s": 14}),
+    )
+    for index, (which, label, style) in enumerate(looks):
+        rows = pairs[which]
+        if len(rows):
+            style = style | {"color": COLOURS[index], "linewidths": 0, "label": label}
+            ax.scatter(rows["first"], rows["second"], **style)
+    ends = 2.0 ** np.array([-WIDEST, WIDEST])
+    ax.plot(ends, 1 / ends, color=INK, label=r"$\sqrt{\eta_1\eta_2} = 2/S_{\min}$")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set(
+        xlabel=r"Rate of the first layer, $\eta_1 S_{\min}/2$",
+        ylabel=r"Rate of the second layer, $\eta_2 S_{\min}/2$",
+        aspect="equal",
+    )
+    legend_below(ax)
+
+
+@dataclass(frozen=True)
+class RateSpreads:
+    """Random rates of the layers, from equal ones to very different ones."""
+
+    spreads: tuple[float, ...]
+    """Largest over smallest rate."""
+    draws: int
+    steps: int
+    depth: int = 4
+    data_seeds: tuple[int, ...] = DATA_SETS
+    """The first is drawn in full."""
+    seed: int = 0
+
+
+def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
+    """The largest multiple of one set of rates that settles, by three of its means."""
+    L, problem = config.depth, Setting(data_seed=int(cell["data_seed"])).data.problem
+    flattest = minimal_sharpness(problem, L)
+    exact = flattest.critical_learning_rate()
+    rng = np.random.default_rng(coordinate_words(config.seed, **cell))
+    places = rng.permutation(np.concatenate([[0.0, 1.0], rng.uniform(size=L - 2)]))
+    shape = cell["spread"] ** places
+    shape /= np.exp(np.mean(np.log(shape)))
+    network, key = flattest.attaining(rates=shape), run_key(config.seed, **cell)
+    measured = rate_beside(problem, network, key, SEARCHED, config.steps, layers=shape)
+    row = {
+        "geometric": measured / exact,
+        "arithmetic": measured * shape.mean() / exact,
+        "largest": measured * shape.max() / exact,
+    }
+    return [row]
+
+
+def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
+    """The geometric mean is the same at every spread; the other means are not."""
+    by = table.groupby(["data_seed", "spread"])["geometric"]
+    widest = table[table["spread"] == max(config.spreads)]
+    return [
+        Claim(
+            "Some minimiser is stable exactly when the geometric mean of the rates is at most "
+            f"2/S_min (X-11), depth {config.depth}: measured critical geometric mean over 2/S_min",
+            {
+                f"{name}, data set {data_seed}, spread {s:g}": value
+                for (data_seed, s), group in by
+                for name, value in (("least", group.min()), ("most", group.max()))
+            },
+            name="geometric mean",
+            **AGREEMENT,
+        ),
+        Claim(
+            "The arithmetic mean does not decide: its critical value over 2/S_min at the largest "
+            "spread",
+            parts("data set {}", widest["arithmetic"].groupby(widest["data_seed"]).min()),
+            lower=1.5,
+            name="not the arithmetic mean",
+            reason="It would be 1 if it did.",
+        ),
+    ]
+
+
+def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
+    """Critical value of each mean against the spread of the rates."""
+    rows = (
+        ("largest", "largest rate"),
+        ("arithmetic", "arithmetic mean"),
+        ("geometric", "geometric mean"),
+    )
+    first = table["data_seed"] == config.data_seeds[0]
+    for index, (column, label) in enumerate(rows):
+        style = look(2 - index, linestyle="")
+        beside = 1.12 * table["spread"][~first]
+        ax.plot(beside, table[column][~first], **(style | LIGHT))
+        ax.plot(table["spread"][first], table[column][first], label=label, **style)
+    others = f"{len(config.data_seeds) - 1} other data sets, beside"
+    ax.plot([], [], color=INK, marker="o", linestyle="", label=others, **LIGHT)
+    ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
+    ax.loglog()
+    ax.set(
+        xlabel="Largest over smallest rate of a layer",
+        ylabel=r"Critical value relative to $2/S_{\min}$",
+    )
+    plain_numbers(ax.yaxis)
+    legend_below(ax)
+
+
+RATE_PAIRS = grid_experiment(
+    "rate-pairs", RatePairs, run_pairs, {"data_seed": "data_seeds"}, runs="pairs"
+)
+AXES = {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"}
+RATE_SPREADS = grid_experiment("rate-spreads", RateSpreads, run_spread, AXES)
+X_LAYERS = Figure(
+    "X-layers",
+    "Beyond the papers: layer-wise learning rates, of which only the geometric mean decides",
+    (
+        Panel(
+            "X-layers",
+            "Descent with one rate for each of two layers, beside the minimiser that is the "
+            "flattest for them, on ten data sets (quick: three): it settles exactly below the line "
+            "on which the geometric mean is 2/S_min.",
+            Study(
+                "users-layers",
+                RATE_PAIRS,
+                paper=RatePairs(61, steps=20_000),
+                quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
+            ),
+            plot_pairs,
+            pair_claims,
+            size=(4.6, 4.8),
+        ),
+        Panel(
+            "X-layers-spread",
+            "Random rates for four layers, all multiplied until descent no longer settles: the "
+            "geometric mean at which that happens does not depend on how different they are; the "
+            "arithmetic mean and the largest rate do. Judged on ten data sets (quick: three); one "
+            "is drawn in full, the others lightly.",
+            Study(
+                "users-layers-spread",
+                RATE_SPREADS,
+                paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
+                quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),
+            ),
+            plot_spread,
+            spread_claims,
+            size=(5.2, 4.0),
+        ),
+    ),
+    printed="Not in the papers, which have one rate for all layers.",
+    as_run="The FM data set and others of its recipe (n = 50, d = 5). Each run starts within "
+    "1e-4 of the minimiser whose Hessian, preconditioned by its rates, has the smallest largest "
+    "eigenvalue; it settles when the gap ends smaller than it began.",
+)

@@ -1,0 +1,1 @@
+"""Tables of any format: reading them into a problem, and preparing their columns."""

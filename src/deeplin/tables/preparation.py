@@ -1,0 +1,245 @@
+"""What is done to the columns of a table before they become a problem, said in sentences.
+
+Everything is an affine change of each column, z ↦ (z − c)/s, so it can be applied to the rows or
+to their moments alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from deeplin.errors import InputError
+from deeplin.problems.moments import Moments
+from deeplin.problems.problem import Problem
+
+COUNTED = 10
+"""From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
+REPRESENTABLE = 1e140
+"""The largest column, and one over the smallest, whose second moments float64 can hold."""
+WIDE_SPREAD = 1e3
+"""Standard deviations of the inputs that differ by more than this factor are worth a note."""
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Each prepared column is (z − centre)/scale of the table's column; inputs first."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    targets: int
+
+
+class Columns(NamedTuple):
+    """Mean, standard deviation and size of every column."""
+
+    mean: np.ndarray
+    deviation: np.ndarray
+    size: np.ndarray
+    """The largest absolute value, or the root of the second moment where only that is known."""
+
+    @property
+    def constant(self) -> np.ndarray:
+        """Which columns never change."""
+        return self.deviation == 0
+
+    @property
+    def zero(self) -> np.ndarray:
+        """Which columns are zero everywhere."""
+        return self.constant & (self.mean == 0)
+
+    def counts_rows(self, place: int, rows: int) -> bool:
+        """Whether a column holds 0 … n−1 or 1 … n, in any order, judged by its two moments."""
+        first = self.mean[place] - (rows - 1) / 2
+        spread = np.sqrt((rows**2 - 1) / 12)
+        return (
+            rows >= COUNTED
+            and min(abs(first), abs(first - 1)) <= 1e-9
+            and abs(self.deviation[place] - spread) <= 1e-9 * spread
+        )
+
+
+def prepare(
+    gathered: np.ndarray | Moments,
+    labels: Sequence[str],
+    targets: int,
+    *,
+    standardize: bool,
+    intercept: bool,
+    may_count: bool = False,
+) -> tuple[Problem, Preparation, tuple[str, ...], list[str]]:
+    """The problem of rows or moments, how its columns were changed, its inputs, and the notes.
+
+    `labels` name the columns, the `targets` last; `may_count` says that the first input is the
+    table's first column, which may number its rows.
+    """
+    columns = _columns(gathered)
+    names = np.array(labels, dtype=object)
+    is_input = np.arange(len(names)) < len(names) - targets
+    _require_representable(columns, names)
+    centred = standardize or intercept
+    fixed = columns.constant if centred else columns.zero
+    if np.any(fixed & ~is_input):
+        beyond = " beyond the intercept" if centred else ""
+        raise InputError(
+            f"the target {names[fixed & ~is_input][0]!r} is constant: there is nothing to explain"
+            f"{beyond}. Pass a target that varies."
+        )
+    rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
+    counting = np.zeros_like(is_input)
+    counting[0] = may_count and is_input.sum() > 1 and columns.counts_rows(0, rows)
+    keep = ~fixed & ~counting
+    if not np.any(keep & is_input):
+        raise InputError("every input is constant; pass at least one column that varies.")
+    centre = np.where(centred, columns.mean, 0.0)[keep]
+    scale = np.where(is_input & standardize, columns.deviation, 1.0)[keep]
+    notes = _notes(columns, names, is_input & ~counting, fixed, standardize, intercept)
+    if counting[0]:
+        notes.insert(
+            0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
+        )
+    notes += _equal_notes(gathered, names, is_input & keep)
+    preparation = Preparation(centre, scale, targets)
+    problem = _problem(gathered, keep, preparation)
+    _require_resolved_scales(problem)
+    return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem, centred)
+
+
+def _require_representable(columns: Columns, names: np.ndarray) -> None:
+    """Refuse columns whose squares float64 cannot hold, before anything false is said of them."""
+    too_large = ~(columns.size <= REPRESENTABLE)
+    too_small = (columns.size > 0) & (columns.size < 1 / REPRESENTABLE)
+    limits = ((too_large, "above", REPRESENTABLE), (too_small, "all below", 1 / REPRESENTABLE))
+    for wrong, what, bound in limits:
+        if np.any(wrong):
+            raise InputError(
+                f"column {names[wrong][0]!r} has values {what} {bound:.0e}, whose squares float64 "
+                "cannot hold; change its unit, or ignore it."
+            )
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def _columns(gathered: np.ndarray | Moments) -> Columns:
+    if isinstance(gathered, Moments):
+        variance = np.maximum(np.diag(gathered.centred), 0.0)
+        size = np.maximum(np.sqrt(np.diag(gathered.raw)), np.abs(gathered.mean))
+        return Columns(gathered.mean, np.sqrt(variance), size)
+    shifted = gathered - gathered[0]  # exactly zero in a constant column
+    mean = shifted.mean(axis=0)
+    shifted -= mean
+    deviation = np.sqrt(np.einsum("ij,ij->j", shifted, shifted) / len(shifted))
+    return Columns(gathered[0] + mean, deviation, np.abs(gathered).max(axis=0))
+
+
+def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
+    single = change.targets == 1
+    if isinstance(gathered, Moments):
+        moments = Moments(
+            gathered.count,
+            (gathered.shift[keep] - change.centre) / change.scale,
+            gathered.total[keep] / change.scale,
+            gathered.scatter[np.ix_(keep, keep)] / np.outer(change.scale, change.scale),
+            gathered.targets,
+        )
+        return Problem.from_accumulated(moments, single_target=single)
+    rows = gathered[:, keep]
+    rows -= change.centre
+    rows /= change.scale
+    d = rows.shape[1] - change.targets
+    return Problem.from_data(rows[:, :d], rows[:, d] if single else rows[:, d:])
+
+
+def _require_resolved_scales(problem: Problem) -> None:
+    """Refuse moments in which rounding of the largest column hides a direction of the smaller ones.
+
+    Rescaling the columns does not change the rank, so a larger rank of the rescaled Σ̂ shows it.
+    """
+    if problem.inputs is not None or problem.rank == problem.dimension:
+        return
+    size = np.sqrt(np.diag(problem.covariance))
+    eigenvalues = np.linalg.eigvalsh(problem.covariance / np.outer(size, size))
+    visible = eigenvalues > np.finfo(float).eps * len(size) * eigenvalues[-1]
+    if np.count_nonzero(visible) > problem.rank:
+        raise InputError(
+            f"the inputs differ in size by a factor of {size.max() / size.min():.1g}, too much for "
+            "their second moments in float64; pass standardize=True (--standardize)."
+        )
+
+
+# --- sentences ---------------------------------------------------------------------------------
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
+def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool):
+    notes = []
+    if standardize:
+        notes.append("Every input was standardised: its mean subtracted, divided by its deviation.")
+    if standardize or intercept:
+        what = "the targets" if standardize else "inputs and targets"
+        notes.append(f"The means of {what} were subtracted, which fits an intercept.")
+    if np.any(fixed):
+        why = "constant" if standardize or intercept else "zero everywhere"
+        notes.append(f"Removed because {why}: {listed(names[fixed])}.")
+    constant = columns.constant & is_input & ~fixed
+    if np.any(constant):
+        notes.append(f"Constant, so it acts as an intercept: {listed(names[constant])}.")
+    spread = columns.deviation[is_input & ~columns.constant]
+    if not standardize and len(spread) and spread.max() > WIDE_SPREAD * spread.min():
+        notes.append(
+            f"The deviations of inputs differ by a factor of {spread.max() / spread.min():.1g}: "
+            "training will crawl along the small ones. Standardise them (--standardize)."
+        )
+    return notes
+
+
+def _equal_notes(gathered: np.ndarray | Moments, names, considered: np.ndarray) -> list[str]:
+    places = np.flatnonzero(considered)
+    pairs = (
+        _equal_by_moments(gathered, places)
+        if isinstance(gathered, Moments)
+        else _equal_by_rows(gathered, places)
+    )
+    if not pairs:
+        return []
+    named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
+    return [
+        f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the weight "
+        "equally between them."
+    ]
+
+
+def _equal_by_rows(rows: np.ndarray, places: np.ndarray) -> list[tuple[int, int]]:
+    first: dict[bytes, int] = {}
+    found = [(first.setdefault(rows[:, j].tobytes(), int(j)), int(j)) for j in places]
+    return [(i, j) for i, j in found if i != j]
+
+
+def _equal_by_moments(moments: Moments, places: np.ndarray) -> list[tuple[int, int]]:
+    """Columns whose difference has no second moment, to rounding."""
+    raw = moments.raw[np.ix_(places, places)]
+    power = np.diag(raw)
+    distance = power[:, None] + power[None, :] - 2 * raw
+    close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power[None, :])
+    return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
+
+
+def _fit_notes(problem: Problem, centred: bool) -> list[str]:
+    d, r = problem.dimension, problem.rank
+    free = problem.samples - centred  # centred rows sum to zero
+    notes = []
+    if problem.inputs is None:
+        notes.append(f"{problem.samples} rows were streamed; only their second moments are kept.")
+    if r < min(free, d):
+        notes.append(f"The inputs are linearly dependent: rank {r} of {min(free, d)} possible.")
+    exact = problem.minimal_risk <= 1e-13 * problem.target_moment
+    if exact and r < free:
+        notes.append("The target is a linear function of the inputs, to rounding.")
+    return notes

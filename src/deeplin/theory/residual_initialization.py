@@ -1,0 +1,237 @@
+"""Residual initialisation: singular values of products, and the constants of FM Section 5."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array
+from numpy.typing import ArrayLike
+from scipy.special import betaincinv
+
+from deeplin.errors import positive_number, whole_number
+from deeplin.networks import Network, host_arrays, initialize
+from deeplin.networks.singular_values import values_of_layers
+from deeplin.parallel import map_in_threads
+
+U_GRID = np.geomspace(1e-3, 1e3, 6001)
+"""Values of u searched for admissible constants, a ratio of 1.0023 apart."""
+TOGETHER = 2000
+"""Running products that are in memory at the same time."""
+
+
+class ProductBounds(NamedTuple):
+    """M_{s,u} and m_{s,u}: bounds of ‖Π_{k:1}‖_2 from above and σ_min(Π_{k:1}) from below."""
+
+    largest: float | np.ndarray
+    smallest: float | np.ndarray
+
+
+def product_bounds(scale: ArrayLike, width: int, u: float | np.ndarray) -> ProductBounds:
+    """M = 2exp(s²/2 + u) and m = ½exp(−2s²/d − u), the bounds of FM-L3 at θ = 0."""
+    s2 = np.square(scale)
+    return ProductBounds(2 * np.exp(s2 / 2 + u), 0.5 * np.exp(-2 * s2 / width - u))
+
+
+def log_failure_probability(
+    scale: float, width: int, depth: int, u: ArrayLike, *, printed: bool = False
+) -> np.ndarray:
+    """Logarithm of the bound on the probability that FM-L3 fails at θ = 0, for any s, u > 0.
+
+    5^d[e^{−du²/16s²} + e^{−Ldu²/(4s⁴+4us²)}] +
+    (2M/m+1)^d[e^{−du²/16s²} + e^{−Ld²u²/(16s²(4s²+du))} + Le^{−Ld/32s²}]
+    in log space, since its terms reach far below and above what a float holds. `printed` evaluates
+    the expression with the denominators as printed in the paper (errata E-1, E-2).
+
+    ```python
+    import deeplin as dl
+    log_bound = dl.theory.log_failure_probability(scale=0.1, width=20, depth=50, u=2.0)
+    ```
+    """
+    s2 = positive_number("scale", scale) ** 2
+    d, L = whole_number("width", width), whole_number("depth", depth)
+    u = np.asarray(u, dtype=np.float64)
+    second = 4 * s2**2 + (1 if printed else 4) * u * s2
+    fourth = 16 * (1 if printed else s2) * (4 * s2 + d * u)
+    coarse = d * np.log(5)
+    fine = d * np.logaddexp(np.log(8) + s2 / 2 + 2 * s2 / d + 2 * u, 0)  # log(2M/m + 1)^d
+    terms = [
+        coarse - d * u**2 / (16 * s2),
+        coarse - L * d * u**2 / second,
+        fine - d * u**2 / (16 * s2),
+        fine - L * d**2 * u**2 / fourth,
+        fine + np.log(L) - L * d / (32 * s2) + 0 * u,
+    ]
+    return np.logaddexp.reduce(terms, axis=0)
+
+
+@lru_cache(maxsize=256)
+def least_failure_u(scale: float, width: int, depth: int) -> float:
+    """The u at which the failure bound of FM-L3 is smallest."""
+    return float(U_GRID[np.argmin(log_failure_probability(scale, width, depth, U_GRID))])
+
+
+class Admissible(NamedTuple):
+    """The u for which FM-L3 holds as stated at given s, d, L: from C̃_3 to C̃_4 L^{1/4}."""
+
+    lower: float
+    upper: float
+
+
+@lru_cache(maxsize=256)
+def admissible_range(scale: float, width: int, depth: int) -> Admissible | None:
+    """The u with failure bound ≤ 8exp(−du²/(32s²)) < 1 (FM-L3), or None where there are none.
+
+    The paper leaves C̃_1 … C̃_4 existential. For given s, d ≥ 4, L the first interval of such u makes
+    them explicit: C̃_1 = L, C̃_2 = d, C̃_3 = lower end, C̃_4 = upper end / L^{1/4}.
+    """
+    log_claim = np.log(8) - width * U_GRID**2 / (32 * positive_number("scale", scale) ** 2)
+    bound = log_failure_probability(scale, width, depth, U_GRID)
+    good = np.flatnonzero((bound <= log_claim) & (log_claim < 0))
+    if width < 4 or len(good) == 0:
+        return None
+    gaps = np.flatnonzero(np.diff(good) > 1)
+    last = good[gaps[0]] if len(gaps) else good[-1]
+    return Admissible(float(U_GRID[good[0]]), float(U_GRID[last]))
+
+
+def smallest_admissible_depth(scale: float, width: int, limit: int = 10**9) -> int | None:
+    """The smallest L at which FM-L3 has an admissible u for this s and d (None beyond `limit`)."""
+    low, high = 0, 1
+    while admissible_range(scale, width, high) is None:
+        low, high = high, 2 * high
+        if high > limit:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if admissible_range(scale, width, middle) else (middle, high)
+    return high
+
+
+class ResidualConstants(NamedTuple):
+    """The constants of FM-T4 and FM-C3 made explicit at given s, d, L."""
+
+    probability: float
+    """1 − 16exp(−C_3 d), the probability with which FM-T4 holds (never below 0)."""
+    gap: float
+    """C_4: the start must have R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ."""
+    radius: float
+    """C_5: every ‖θ_k‖_F stays below it."""
+    rate: float
+    """μ/(λ‖p‖²), μ the Polyak-Łojasiewicz constant of the proof."""
+    sharpness_ratio: float
+    """C of FM-C3: S/S_min ≤ CΛ/λ."""
+    u: float
+    """C̃_3, the u with which FM-L3 is applied."""
+
+
+def residual_constants(scale: float, width: int, depth: int) -> ResidualConstants | None:
+    """C_3, C_4, C_5, μ and C of FM-T4 and FM-C3, or None where FM-L3 has no admissible u.
+
+    ```python
+    import deeplin as dl
+    constants = dl.theory.residual_constants(scale=0.05, width=5, depth=10)
+    ```
+    """
+    admissible = admissible_range(scale, width, depth)
+    if admissible is None:
+        return None
+    s2, d, u = scale**2, width, admissible.lower
+    gap = 2.0**-36 * np.exp(-4 * s2 - 16 * s2 / d - 20 * u)
+    shrink = np.exp(-2 * s2 / d - u) / 4 - np.sqrt(gap)
+    return ResidualConstants(
+        probability=max(0.0, 1 - 16 * float(np.exp(-d * u**2 / (32 * s2)))),
+        gap=float(gap),
+        radius=float(np.exp(-2 * s2 - 4 * u) / 64),
+        rate=float(2.0**-6 * np.exp(-8 * s2 / d - 4 * u) * depth),
+        sharpness_ratio=float(2.0**8 * np.exp(2 * s2 + 4 * u) / shrink**2),
+        u=u,
+    )
+
+
+class Frequency(NamedTuple):
+    """How often an event happened, with its 95% Clopper-Pearson interval."""
+
+    value: float
+    interval: tuple[float, float]
+    samples: int
+
+
+def product_bounds_frequency(
+    key: Array, scale: float, width: int, depth: int, u: float, samples: int = 1000
+) -> Frequency:
+    """Monte-Carlo frequency with which the bounds of FM-L3 hold at θ = 0, for every k at once.
+
+    ```python
+    import deeplin as dl, jax
+    key = jax.random.key(0)
+    frequency = dl.theory.product_bounds_frequency(key, 0.25, 5, 10, u=0.5, samples=100)
+    ```
+    """
+    keys = jax.random.split(key, whole_number("samples", samples))
+    networks = initialize.residual(keys, width, depth, scale)
+    extremes = prefix_singular_values(host_arrays(networks)[0])
+    bounds = product_bounds(scale, width, u)
+    held = (extremes[..., 0] <= bounds.largest) & (extremes[..., 1] >= bounds.smallest)
+    count = int(np.count_nonzero(held.all(axis=-1)))
+    low = betaincinv(count, samples - count + 1, 0.025) if count else 0.0
+    high = betaincinv(count + 1, samples - count, 0.975) if count < samples else 1.0
+    return Frequency(count / samples, (float(low), float(high)), samples)
+
+
+def prefix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
+    """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
+    return _running_values(weights, lambda done, weight: weight @ done)
+
+
+def suffix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
+    """‖Π_{L:k}‖_2 and σ_min(Π_{L:k}) for k = 1 … L, of shape (…, L, 2)."""
+    return _running_values(weights[::-1], np.matmul)[..., ::-1, :]
+
+
+def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.ndarray:
+    """Extreme singular values of running products, some networks at a time: the products of all
+    would be larger than the cache, and so each core takes its share of them."""
+    flat = [weight.reshape(-1, *weight.shape[-2:]) for weight in weights]
+    some = max(1, TOGETHER // len(flat))
+    groups = [[w[start : start + some] for w in flat] for start in range(0, len(flat[0]), some)]
+
+    def values(group: list[np.ndarray]) -> np.ndarray:
+        return values_of_layers(list(accumulate(group, multiply)))
+
+    found = np.concatenate(map_in_threads(values, groups))
+    return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
+
+
+def noise_scale(network: Network) -> float | np.ndarray:
+    """s recovered from W_k(0) = I + (s/√(Ld))N_k: the root mean square of √(Ld)(W_k − I).
+
+    A float, or one for each network of a batch.
+    """
+    noise = residual_noise(network)
+    root = np.sqrt(np.mean(noise**2, axis=(-1, -2, -3)))
+    return float(root) if network.batch is None else root
+
+
+def residual_noise(network: Network) -> np.ndarray:
+    """s N_k = √(Ld)(W_k − I), of shape (…, L, d, d)."""
+    d, L = network.widths[0], network.depth
+    weights = np.stack(host_arrays(network)[0], axis=-3)
+    return (weights - np.eye(d)) * np.sqrt(L * d)
+
+
+def residual_displacement(initial: Network, network: Network) -> np.ndarray:
+    """θ_k = L(W_k − W_k(0)) recovered from the weights, of shape (…, L, d, d).
+
+    ```python
+    import deeplin as dl, jax
+    net = dl.initialize.residual(jax.random.key(0), width=3, depth=4, scale=0.1)
+    assert dl.theory.residual_displacement(net, net).shape == (4, 3, 3)
+    ```
+    """
+    now, start = (np.stack(host_arrays(state)[0], axis=-3) for state in (network, initial))
+    return network.depth * (now - start)

@@ -1,0 +1,397 @@
+import dataclasses
+import gc
+import json
+import re
+import sys
+import weakref
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.certificates import registry
+from deeplin.certificates.certificate import (
+    HOLDS,
+    MEASURED,
+    NOT_APPLICABLE,
+    UNMET,
+    VIOLATED,
+    certify,
+)
+from deeplin.certificates.context import Context
+from deeplin.certificates.registry import STATEMENTS, Check, NotApplicable, statement, value
+from deeplin.dynamics import Run, gradient_flow
+from deeplin.dynamics.run import Records
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+FLAT_MINIMA = (
+    "FM-grad FM-sharp FM-L8 FM-T1 FM-T2 FM-rescale FM-crit FM-toy FM-A1 FM-L1 FM-ε FM-L2 FM-T3 "
+    "FM-L7 FM-A2 FM-C1 FM-C2 FM-grad-sandwich FM-L3 FM-L6 FM-L9 FM-T4 FM-T5 FM-C3 FM-L4 FM-L5 "
+    "Talk-descent Talk-res Talk-log X-1 X-2 X-3 X-4 X-5 X-6 X-7 X-8 X-9 X-10 X-11 X-12 X-13"
+)
+
+
+@pytest.fixture
+def temporary_statement(monkeypatch):
+    """Register a statement for one test; its evaluation returns the checks it is given."""
+    monkeypatch.setattr(registry, "_STATEMENTS", dict(registry.STATEMENTS))
+
+    def register(*checks, kind="lemma"):
+        @statement("T-1", title="test", kind=kind, reference="none", formula="")
+        def evaluate(context):
+            return list(checks)
+
+    return register
+
+
+@pytest.fixture
+def network():
+    return dl.initialize.gaussian(jax.random.key(3), (5, 4, 1), 0.4)
+
+
+@pytest.fixture
+def flow_run(problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 3, 1), 0.3)
+    return gradient_flow(problem, net, until=6.0, record_every=0.5)
+
+
+def test_every_statement_of_the_specification_is_registered():
+    assert set(FLAT_MINIMA.split()) <= set(STATEMENTS)
+    for id, entry in STATEMENTS.items():
+        assert entry.id == id
+        assert entry.title
+        assert entry.reference
+
+
+def test_map_lists_exactly_the_registered_statements():
+    text = (DOCS / "map.md").read_text()
+    listed = re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(STATEMENTS)
+
+
+def test_map_names_functions_and_tests_that_exist():
+    root = DOCS.parent
+    for line in (DOCS / "map.md").read_text().splitlines():
+        for path, name in re.findall(r"`((?:tests|src)/[\w/]+\.py)(?:::(\w+))?`", line):
+            assert (root / path).exists(), path
+            assert name or not line.startswith("|"), line
+            assert not name or f"def {name}(" in (root / path).read_text(), (path, name)
+
+
+def test_one_row_for_each_statement(problem, network):
+    table = certify(problem, network)
+    assert list(table["id"]) == list(STATEMENTS)
+    for column in ("verdict", "holds", "left", "right", "margin", "tolerance", "at", "hypotheses"):
+        assert column in table.columns
+    assert set(table["verdict"]) <= {HOLDS, VIOLATED, MEASURED, UNMET, NOT_APPLICABLE}
+
+
+def test_a_true_claim_holds_and_a_false_one_is_violated(temporary_statement, problem, network):
+    temporary_statement(Check(1.0, 2.0, "true"), Check(3.0, 2.0, "false"))
+    row = certify(problem, network, only="T-1").iloc[0]
+    assert (row.verdict, row.part, row.margin) == (VIOLATED, "false", -1.0)
+    assert row.holds is False
+    every = certify(problem, network, only="T-1", parts=True)
+    assert list(every["verdict"]) == [HOLDS, VIOLATED]
+
+
+def test_a_number_with_nothing_to_compare_is_measured(temporary_statement, problem, flow_run):
+    """The largest along the run is shown, beside no other side and no margin."""
+    count = len(flow_run.records["time"])
+    numbers = np.arange(count, 0.0, -1)[:, None]
+    temporary_statement(value(numbers, "c"))
+    row = certify(problem, flow_run, only="T-1").iloc[0]
+    assert (row.verdict, row.left, row.holds) == (MEASURED, count, None)
+    assert np.isnan(row.right)
+    assert np.isnan(row.margin)
+
+
+@pytest.mark.parametrize(
+    ("checks", "kind", "verdict", "part"),
+    [
+        ([value(np.inf, "smallest c")], "lemma", VIOLATED, "smallest c"),  # no constant will do
+        ([value(np.inf, "smallest c")], "definition", MEASURED, "smallest c"),
+        ([value(7.0), Check(1.0, 2.0, "judged")], "lemma", HOLDS, "judged"),
+        ([Check(np.nan, 2.0)], "lemma", VIOLATED, ""),  # not a number is never a proof
+        ([Check(3.0, 2.0)], "assumption", UNMET, ""),
+        ([Check(3.0, 2.0, where=False)], "lemma", NOT_APPLICABLE, ""),  # it applies nowhere
+    ],
+)
+def test_checks_of_each_kind_get_their_verdict(
+    temporary_statement, problem, network, checks, kind, verdict, part
+):
+    temporary_statement(*checks, kind=kind)
+    row = certify(problem, network, only="T-1").iloc[0]
+    assert (row.verdict, row.part) == (verdict, part)
+    assert np.isnan(row.left) == (verdict == NOT_APPLICABLE or np.isnan(checks[0].left))
+
+
+def test_a_known_erratum_does_not_make_a_certificate_fail(temporary_statement, problem, network):
+    temporary_statement(Check(3.0, 2.0), kind="erratum")
+    table = certify(problem, network, only="T-1")
+    assert table.iloc[0].verdict == VIOLATED
+    assert table.all_hold
+
+
+def test_unmet_hypotheses_are_named_and_the_sides_still_shown(
+    temporary_statement, problem, network
+):
+    temporary_statement(Check(3.0, 2.0, hypotheses={"warm": True, "blue": False}))
+    row = certify(problem, network, only="T-1").iloc[0]
+    assert (row.verdict, row.hypotheses, row.left) == (UNMET, "blue", 3.0)
+    assert row.holds is None
+
+
+def test_the_tolerance_is_relative_to_the_scale_and_stated(temporary_statement, problem, network):
+    temporary_statement(Check(1000.5, 1000.0, scale=1000.0))
+    loose = certify(problem, network, only="T-1", tolerance=1e-3).iloc[0]
+    assert (loose.verdict, loose.tolerance) == (HOLDS, 1.0)
+    assert certify(problem, network, only="T-1", tolerance=1e-4).iloc[0].verdict == VIOLATED
+
+
+def test_the_smallest_margin_is_found_along_the_run(temporary_statement, problem, flow_run):
+    count = len(flow_run.records["time"])
+    margins = np.full((count, 1, 2), 1.0)
+    margins[4, 0, 1] = 0.25
+    temporary_statement(Check(1 - margins, 1.0, scale=1.0))
+    row = certify(problem, flow_run, only="T-1").iloc[0]
+    assert row.margin == 0.25
+    assert row["at"] == flow_run.records["time"][4]
+
+
+def test_registering_an_id_twice_or_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="twice"):
+        statement("FM-L1", title="", kind="lemma", reference="", formula="")(lambda context: None)
+    with pytest.raises(ValueError, match="kind"):
+        statement("T-2", title="", kind="guess", reference="", formula="")
+
+
+def test_statements_that_do_not_apply_say_why(problem, network):
+    table = certify(problem, network)
+    silent = table[table["verdict"] == NOT_APPLICABLE]
+    assert len(silent) > 0
+    assert all(silent["hypotheses"] != "")
+    assert issubclass(NotApplicable, Exception)
+
+
+def test_a_true_flow_breaks_no_statement(problem, flow_run):
+    table = certify(problem, flow_run)
+    assert table.all_hold, table.violated.to_string()
+    assert table.set_index("id").loc["FM-L1", "verdict"] == HOLDS
+
+
+def test_start_and_end_are_seen_even_where_they_were_not_recorded(problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 3, 1), 0.3)
+    between = gradient_flow(problem, net, until=2.0, at=[0.5, 1.0])
+    unrecorded = gradient_flow(problem, net, until=2.0)
+    for run in (between, unrecorded):
+        table = certify(problem, run)
+        assert table.all_hold, table.violated.to_string()
+        context = Context(problem, run)
+        assert context.moments[0] == 0
+        assert context.moments[-1] == 2
+        np.testing.assert_array_equal(context.weights[0][0, 0], net.weights[0])
+        np.testing.assert_array_equal(context.weights[0][-1, 0], run.network.weights[0])
+
+
+def corrupted(run, record, factor):
+    """One layer rescaled from a record on, as a bug or a damaged file would do it."""
+    weights = list(run.trajectory.weights)
+    weights[1] = jnp.asarray(np.asarray(weights[1]).copy()).at[record:].multiply(factor)
+    trajectory = jax.tree.unflatten(jax.tree.structure(run.trajectory), weights)
+    last = dl.Network([weight[-1] for weight in weights])
+    return dataclasses.replace(run, trajectory=trajectory, network=last)
+
+
+@pytest.mark.parametrize("factor", [1.001, 0.5, -2.0])
+def test_a_corrupted_flow_is_caught(problem, flow_run, factor):
+    table = certify(problem, corrupted(flow_run, 6, factor))
+    assert "FM-L1" in set(table.violated["id"])
+    assert table.set_index("id").loc["FM-L1", "at"] >= flow_run.records["time"][6]
+
+
+@pytest.mark.parametrize("factor", [1.001, 0.5])
+def test_a_corrupted_descent_recorded_at_every_step_is_caught(problem, factor):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 3, 1), 0.3)
+    run = dl.gradient_descent(problem, net, 0.02, 40, record_every=1)
+    assert certify(problem, run).all_hold
+    table = certify(problem, corrupted(run, 20, factor), only="FM-L1")
+    assert table.iloc[0].verdict == VIOLATED
+    assert table.iloc[0]["at"] == 20
+
+
+def test_flow_statements_are_not_judged_on_descent(problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 3, 1), 0.3)
+    run = dl.gradient_descent(problem, net, 0.05, 100, record_every=10)
+    row = certify(problem, run, only="FM-L1").iloc[0]
+    assert (row.verdict, row.hypotheses) == (UNMET, "gradient flow")
+    assert row.left > 1e-4  # the drift is reported all the same
+
+
+def test_a_batch_is_judged_as_its_members_are(problem):
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(5), 3), (5, 4, 1), 0.4)
+    run = dl.gradient_descent(problem, nets, np.array([0.05, 0.1, 5.0]), 200, record_every=20)
+    together = certify(problem, run)
+    for index in range(3):
+        one = dl.gradient_descent(
+            problem,
+            jax.tree.map(lambda leaf: leaf[index], nets),  # noqa: B023
+            float(run.learning_rate[index]),
+            200,
+            record_every=20,
+        )
+        alone = certify(problem, one)
+        member = together[together["run"] == index]
+        assert list(member["verdict"]) == list(alone["verdict"])
+        shown = ["left", "right"]
+        big = member[shown].abs().max(axis=1).to_numpy() > 1e-9
+        np.testing.assert_allclose(
+            member[shown].to_numpy()[big], alone[shown].to_numpy()[big], rtol=1e-6
+        )
+    assert run.status[2] == "diverged"  # and did not disturb its neighbours
+
+
+def test_certificate_becomes_json_and_prints(problem, flow_run):
+    table = certify(problem, flow_run)
+    rows = json.loads(json.dumps(table.records(), allow_nan=False))
+    assert [row["id"] for row in rows] == list(STATEMENTS)
+    assert rows[0]["left"] == table.iloc[0].left
+    assert "FM-L1" in repr(table)
+    assert table.summary().loc["FM-L1", HOLDS] == 1
+
+
+def test_bad_input_is_named(problem, network):
+    with pytest.raises(dl.InputError, match="no statement FM-L99"):
+        certify(problem, network, only="FM-L99")
+    with pytest.raises(dl.InputError, match="tolerance"):
+        certify(problem, network, tolerance=-1.0)
+    with pytest.raises(dl.InputError, match="linear networks"):
+        certify(problem, dl.Network(network.weights, activation="relu"))
+    with pytest.raises(dl.InputError, match="float64"):
+        certify(problem, jax.tree.map(lambda leaf: leaf.astype(jnp.float32), network))
+    with pytest.raises(dl.InputError, match="inputs"):
+        certify(problem, dl.initialize.gaussian(jax.random.key(0), (3, 1), 1.0))
+
+
+def test_zero_signal_leaves_statements_silent_not_broken(rng):
+    problem = dl.Problem.from_data(rng.normal(size=(20, 5)), np.zeros(20))
+    table = certify(problem, dl.initialize.gaussian(jax.random.key(3), (5, 4, 1), 0.4))
+    assert table.all_hold, table.violated.to_string()
+    assert table.set_index("id").loc["FM-T1", "verdict"] == NOT_APPLICABLE
+
+
+def _sharp_minimizer(problem):
+    """A minimiser with S = 3 · 2/η for η = 0.1, its gap at rounding, and the run that stayed."""
+    network = dl.initialize.rank_one(problem.optimum, 2)
+    first, last = (np.asarray(weight) for weight in network.weights)
+    S = dl.sharpness(problem, network).value
+    stretch = np.sqrt(60 / S)
+    while dl.sharpness(problem, dl.Network([first / stretch, last * stretch])).value < 60:
+        stretch *= 1.02
+    return dl.Network([first / stretch * (1 + 1e-13), last * stretch])
+
+
+def _stayed(network, steps):
+    """A run that claims to have stayed at a network for so many steps, recorded at both ends."""
+    trajectory = dl.Network([jnp.stack([weight, weight]) for weight in network.weights])
+    return Run(
+        network,
+        network,
+        status="stopped",
+        steps=steps,
+        records=Records({"step": np.array([0, steps])}),
+        trajectory=trajectory,
+        learning_rate=0.1,
+    )
+
+
+@pytest.mark.parametrize(("steps", "verdict"), [(5, UNMET), (1000, VIOLATED)])
+def test_staying_at_a_sharp_minimiser_is_judged_from_the_run_itself(problem, steps, verdict):
+    """A few steps there prove nothing; after a thousand the instability must have shown."""
+    row = certify(problem, _stayed(_sharp_minimizer(problem), steps), only="FM-crit").iloc[0]
+    assert row.verdict == verdict
+    assert (row.hypotheses != "") == (verdict == UNMET)
+
+
+def test_certifying_never_trains(problem, monkeypatch):
+    from deeplin import dynamics
+
+    run = dl.gradient_descent(problem, _sharp_minimizer(problem), 0.1, 3, record_every=1)
+
+    def refuse(*_, **__):
+        raise AssertionError("a certificate trained a network")
+
+    # dl first: it looks names up in dynamics when they are first used, and must not find `refuse`
+    for module in (dl, dynamics, sys.modules["deeplin.certificates.statements.minimizers"]):
+        for name in ("gradient_descent", "gradient_flow", "simulate_wide"):
+            monkeypatch.setattr(module, name, refuse, raising=False)
+    with pytest.raises(AssertionError, match="trained a network"):
+        dl.gradient_descent(problem, run.network, 0.1, 3)
+    rows = certify(problem, run)
+    assert set(rows.verdict) & {HOLDS, VIOLATED, MEASURED}  # it judged something
+
+
+def test_a_context_is_freed_without_the_collector(problem, flow_run):
+    gc.disable()
+    try:
+        context = Context(problem, flow_run)
+        seen = weakref.ref(context)
+        assert context.gap[0] > 0
+        del context
+        assert seen() is None
+    finally:
+        gc.enable()
+
+
+def test_a_step_that_gains_too_little_breaks_the_descent_lemma(problem):
+    net = dl.initialize.gaussian(jax.random.key(1), (5, 4, 1), 0.3)
+    run = dl.gradient_descent(problem, net, 0.05, 6, record_every=1)
+    assert certify(problem, run, only="Talk-descent").iloc[0].verdict == HOLDS
+    # The same records, said to come from a rate twenty times as small times the true gradient.
+    states = [np.asarray(weight).copy() for weight in run.trajectory.weights]
+    for weight in states:
+        weight[1:] = weight[:1] + 0.1 * (weight[1:] - weight[:1])
+    slow = dataclasses.replace(run, trajectory=dl.Network([jnp.asarray(w) for w in states]))
+    assert certify(problem, slow, only="Talk-descent").iloc[0].verdict == VIOLATED
+
+
+def test_a_detour_breaks_the_bound_on_the_path(problem):
+    """Records that jump back and forth are a path that is too long for FM-L7."""
+    net = dl.initialize.zero_layer(jax.random.key(1), (5, 4, 1), 0.05)
+    run = gradient_flow(problem, net, until=30.0, record_every=0.5)
+    table = certify(problem, run, only="FM-L7", parts=True)
+    assert list(table["verdict"]) == [HOLDS, HOLDS]
+    states = [np.asarray(weight).copy() for weight in run.trajectory.weights]
+    states[0][3::2] += 1e4
+    bent = dataclasses.replace(run, trajectory=dl.Network([jnp.asarray(w) for w in states]))
+    table = certify(problem, bent, only="FM-L7", parts=True).set_index("part")
+    assert table.loc["path length", "verdict"] == VIOLATED
+
+
+@pytest.mark.parametrize(("id", "part"), [("FM-L4", "1 − x"), ("FM-L4", "1 + x"), ("FM-L5", "")])
+def test_the_technical_lemmas_are_compared_with_room_on_both_sides(problem, network, id, part):
+    """They hold, and with half of what is allowed they would not: the comparison can fail."""
+    table = certify(problem, network, only=id, parts=True).set_index("part")
+    row = table.loc[part]
+    assert row.verdict == HOLDS
+    alpha, x = 2.0, np.linspace(0.01, 0.5, 50)
+    if part == "1 − x":
+        assert np.any((1 - x) ** alpha < 1 - 0.5 * alpha * x)
+    elif part == "1 + x":
+        assert np.any((1 + x) ** alpha > 1 + 0.5 * alpha * x)
+    else:
+        assert 4 * np.exp(-2) > 0.4 * np.exp(-1)  # L = 4, x = 1 with 0.4 in the place of 4
+
+
+def test_numbers_beyond_float64_judge_nothing(problem):
+    """Weights of 1e80 are finite, their products are not: no verdict, and no warning either."""
+    net = dl.Network([1e80 * jnp.ones((5, 5)), jnp.ones((5, 5)), 1e80 * jnp.ones((1, 5))])
+    table = certify(problem, net).table
+    beyond = table["hypotheses"] == "its numbers leave the range of float64"
+    assert beyond.any()
+    assert set(table["verdict"][beyond]) == {NOT_APPLICABLE}
+    assert VIOLATED not in set(table["verdict"])

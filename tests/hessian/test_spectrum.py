@@ -1,0 +1,163 @@
+"""Eigenvalues, vectors, blocks and tangent kernels against dense automatic differentiation."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+import deeplin as dl
+from deeplin.hessian import (
+    hessian_spectrum,
+    sharpness_along,
+    spectrum,
+    tangent_kernel,
+    tangent_kernel_change,
+)
+from deeplin.networks import stack
+
+
+def networks(widths=(5, 4, 3, 1), batch=3):
+    return dl.initialize.gaussian(
+        jax.random.split(jax.random.key(2), batch), widths, np.full(batch, 0.6)
+    )
+
+
+def descent(problem, steps):
+    nets = networks(batch=2)
+    return dl.gradient_descent(problem, nets, 0.01, steps, record_every=10, record=("risk",))
+
+
+def one(nets, index):
+    return jax.tree.map(lambda leaf: leaf[index], nets)
+
+
+def check(problem, net, found, hessian, count):
+    matrix = hessian(problem, net)
+    values = np.linalg.eigvalsh(matrix)[::-1]
+    assert np.all(np.abs(found.values - values[:count]) <= found.errors)
+    residuals = found.vectors @ matrix - found.values[:, None] * found.vectors
+    scale = np.abs(values).max()
+    assert np.linalg.norm(residuals, axis=1).max() <= 1e-7 * scale  # Lanczos: the tolerance
+    np.testing.assert_allclose(found.vectors @ found.vectors.T, np.eye(count), atol=1e-6)
+    assert found.trace == pytest.approx(np.trace(matrix), rel=1e-10)
+
+
+@pytest.mark.parametrize("way", ["dense", "lanczos"])
+def test_eigenvalues_and_vectors_are_those_of_the_dense_hessian(problem, hessian, way, monkeypatch):
+    if way == "lanczos":
+        monkeypatch.setattr(spectrum, "DENSE", 2)
+    nets = networks()
+    found = hessian_spectrum(problem, nets, count=4)
+    assert found.method == way
+    assert found.values.shape == (3, 4)
+    for index in range(3):
+        check(problem, one(nets, index), found.member(index), hessian, 4)
+
+
+def test_at_minimizers_all_nonzero_eigenvalues_are_exact(problem, hessian, minimizer):
+    readout = np.arange(1.0, 4.0) / 3
+    keys = jax.random.split(jax.random.key(0), 2)
+    nets = stack([minimizer(problem, key, (5, 4, 3), readout) for key in keys])
+    found = hessian_spectrum(problem, nets, count=5)
+    assert found.method == "exact"
+    for index in range(2):
+        check(problem, one(nets, index), found.member(index), hessian, 5)
+        values = np.linalg.eigvalsh(hessian(problem, one(nets, index)))[::-1]
+        assert np.abs(values[5:]).max() < 1e-9 * values[0]
+    assert found.errors.max() < 1e-10 * found.values.max()
+
+
+def test_several_outputs_and_activations_have_a_spectrum(rng, hessian):
+    X = rng.normal(size=(30, 4))
+    problem = dl.Problem.from_data(X, rng.normal(size=(30, 2)))
+    for activation in ("linear", "gelu"):
+        net = one(networks((4, 3, 2), 1), 0)
+        net = dl.Network(net.weights, activation=activation)
+        found = hessian_spectrum(problem, net, count=3)
+        check(problem, net, found, hessian, 3)
+        assert found.values.shape == (3,)
+        largest = np.linalg.eigvalsh(hessian(problem, net))[-1]
+        np.testing.assert_allclose(found.values[0], largest, rtol=1e-8)
+
+
+def test_blocks_of_the_layers_are_blocks_of_the_hessian(problem, hessian):
+    linear = one(networks(), 0)
+    for net in (linear, dl.Network(linear.weights, activation="gelu")):
+        matrix = hessian(problem, net)
+        cuts = np.cumsum([0, *(w.size for w in net.weights)])
+        found = hessian_spectrum(problem, net, count=1)
+        tops = [np.linalg.eigvalsh(matrix[a:b, a:b])[-1] for a, b in zip(cuts, cuts[1:])]  # noqa: B905, RUF007
+        np.testing.assert_allclose(found.layers, tops, rtol=1e-10)
+
+
+def test_alignment_is_the_share_of_the_gradient_along_each_vector(problem):
+    net = one(networks(), 1)
+    found = hessian_spectrum(problem, net, count=3)
+
+    def risk(weights):
+        residual = jnp.asarray(problem.inputs) @ dl.Network(weights).product - problem.targets[:, 0]
+        return jnp.mean(residual**2)
+
+    slope = np.asarray(ravel_pytree(jax.jit(jax.grad(risk))(net.weights))[0])
+    expected = (found.vectors @ slope) ** 2 / (slope @ slope)
+    np.testing.assert_allclose(found.alignment, expected, rtol=1e-8)
+
+
+def test_a_loss_of_ones_own_has_a_spectrum():
+    curvature = np.diag([3.0, 2.0, -1.0])
+
+    def loss(tree):
+        return 0.5 * tree["x"] @ curvature @ tree["x"]
+
+    found = hessian_spectrum(loss, {"x": jnp.ones(3)}, count=2)
+    np.testing.assert_allclose(found.values, [3, 2])
+    np.testing.assert_allclose(np.abs(found.vectors), np.eye(3)[:2], atol=1e-12)
+    assert found.trace == pytest.approx(4)
+
+
+def test_the_spectrum_along_a_run_is_that_of_each_record(problem, hessian):
+    run = descent(problem, steps=20)
+    found = sharpness_along(problem, run.trajectory, count=3, vectors=True)
+    assert found.values.shape == (3, 2, 3)
+    net = dl.Network([w[1, 1] for w in run.trajectory.weights])
+    check(problem, net, found.member((1, 1)), hessian, 3)
+
+
+def test_too_many_eigenvalues_are_named(problem):
+    with pytest.raises(dl.InputError, match="has 35 eigenvalues"):
+        hessian_spectrum(problem, networks(), count=40)
+
+
+def test_tangent_kernel_is_that_of_automatic_differentiation(rng):
+    X = rng.normal(size=(6, 4))
+    problem = dl.Problem.from_data(X, rng.normal(size=(6, 2)))
+    net = one(networks((4, 3, 2), 1), 0)
+    outputs = jax.jacobian(lambda weights: dl.Network(weights)(jnp.asarray(X)).ravel())
+    columns = np.concatenate(
+        [np.asarray(part).reshape(12, -1) for part in outputs(net.weights)], axis=1
+    )
+    expected = np.linalg.eigvalsh(columns @ columns.T / 6)[::-1]
+    ours = np.linalg.eigvalsh(tangent_kernel(problem, net))[::-1]
+    np.testing.assert_allclose(ours, expected[: len(ours)], rtol=1e-10)
+    np.testing.assert_allclose(expected[len(ours) :], 0, atol=1e-12)
+
+
+def test_tangent_kernel_changes_from_zero_along_a_run(problem):
+    run = descent(problem, steps=50)
+    change = tangent_kernel_change(problem, run.trajectory)
+    start, end = (tangent_kernel(problem, net) for net in (run.initial, run.network))
+    expected = [np.linalg.norm(b - a) / np.linalg.norm(a) for a, b in zip(start, end, strict=True)]
+    np.testing.assert_allclose(change[0], 0)
+    np.testing.assert_allclose(change[-1], expected, rtol=1e-10)
+
+
+def test_a_network_that_is_not_finite_leaves_the_others_alone(problem):
+    nets = networks()
+    lost = dl.Network([w.at[1].set(jnp.nan) for w in nets.weights])
+    found, whole = (hessian_spectrum(problem, some, count=2) for some in (lost, nets))
+    assert np.isnan(found.values[1]).all()
+    assert np.isinf(found.errors[1]).all()
+    for index in (0, 2):
+        np.testing.assert_allclose(found.values[index], whole.values[index], rtol=1e-12)
+        np.testing.assert_allclose(found.layers[index], whole.layers[index], rtol=1e-12)

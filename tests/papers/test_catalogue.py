@@ -1,0 +1,92 @@
+"""The figures as a whole: names, presets, protocols."""
+
+import numpy as np
+import pytest
+
+from deeplin.errors import InputError
+from deeplin.papers import fm_1, fm_2, fm_6, fm_7
+from deeplin.papers.catalogue import FIGURES, PRESETS, select
+from deeplin.papers.setting import DATA_SEED
+from deeplin.sweep.config import from_json, to_json
+
+STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
+
+
+def test_every_figure_of_the_flat_minima_paper_and_the_talk_is_there():
+    names = {figure.name for figure in FIGURES}
+    expected = {f"FM-{k}" for k in range(1, 8)} | {"FM-7-noisy", "Talk-log"}
+    assert expected <= names
+    panels = {panel.name for figure in FIGURES for panel in figure.panels}
+    assert {f"FM-{k}{letter}" for k in (1, 4) for letter in "abcd"} <= panels
+    assert {"FM-6a", "FM-6b"} <= panels
+
+
+def test_names_are_unique_so_that_files_and_selections_are():
+    panels = [panel.name for figure in FIGURES for panel in figure.panels]
+    assert len(panels) == len(set(panels))
+    assert len(STUDIES) == len({id(study) for study in STUDIES.values()})
+
+
+@pytest.mark.parametrize("name", STUDIES)
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_config_survives_json_and_has_units(name, preset):
+    study = STUDIES[name]
+    config = study.presets[preset]
+    assert from_json(study.experiment.config, to_json(config)) == config
+    units = study.experiment.units(config)
+    assert study.experiment.identify(config, units, "float64")
+
+
+@pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
+def test_every_figure_tells_its_protocol_and_claims_something(figure):
+    assert len(figure.printed) > 20
+    assert len(figure.as_run) > 20
+    assert all(panel.caption for panel in figure.panels)
+
+
+def protocol(study):
+    config = study.presets["paper"]
+    rates = [(rate.learning_rate, rate.steps, rate.repetitions) for rate in config.rates]
+    return len(config.scales), min(config.scales), max(config.scales), rates
+
+
+def test_the_paper_presets_are_the_printed_protocols():
+    assert protocol(fm_1.SWEEP) == (
+        10,
+        0.25,
+        0.6,
+        [
+            (0.005, 40_000, 20),
+            (0.02, 10_000, 20),
+            (0.07, 4_000, 20),
+            (0.1, 4_000, 20),
+            (0.2, 2_000, 80),
+        ],
+    )
+    five = [(rate, 4_000, 20) for rate in (0.005, 0.02, 0.07, 0.1, 0.2)]
+    assert protocol(fm_1.RESIDUAL_SWEEP) == (10, 0.0, 1.7, five)
+    under = [(0.001, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20)]
+    assert protocol(fm_6.SWEEP) == (9, 0.1, 0.36, under)
+    gelu = [(0.005, 160_000, 20), (0.02, 40_000, 20), (0.07, 16_000, 20)]
+    assert protocol(fm_7.NOISELESS) == protocol(fm_7.NOISY) == (8, 0.428, 0.7, gelu)
+    depths = fm_2.SWEEP.presets["paper"]
+    assert (depths.depths, depths.steps, depths.repetitions) == ((5, 10, 20, 40), 1_000, 50)
+    assert len(depths.learning_rates) == 25
+    np.testing.assert_allclose(np.log10(depths.learning_rates)[[0, -1]], [-2, -0.3])
+
+
+def test_the_flat_minima_suite_is_the_one_of_the_paper():
+    steps = sum(
+        unit.steps
+        for study in (fm_1.SWEEP, fm_1.RESIDUAL_SWEEP, fm_2.SWEEP, fm_6.SWEEP, fm_7.NOISELESS)
+        for unit in study.experiment.units(study.presets["paper"])
+        if unit.coordinates.get("data_seed", DATA_SEED) == DATA_SEED
+    )
+    assert steps > 95e6
+
+
+def test_figures_are_selected_by_name_or_panel_in_the_order_of_the_report():
+    assert [f.name for f in select(FIGURES, ["fm-2", "FM-1c", "FM-1"])] == ["FM-1", "FM-2"]
+    assert select(FIGURES, None) == list(FIGURES)
+    with pytest.raises(InputError, match=r"no figure FM-9.*there are FM-1"):
+        select(FIGURES, ["FM-9"])

@@ -1,0 +1,251 @@
+"""Where the printed text of FM and the Talk and the algebra disagree (docs/errata.md)."""
+
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import chi2, norm
+
+import deeplin as dl
+from deeplin.dynamics import gradient_flow
+from deeplin.networks.products import backward_products, forward_products
+from deeplin.papers.errata import ERRATA, page
+from deeplin.theory import (
+    certify,
+    initialization_scale,
+    log_failure_probability,
+    minimal_sharpness,
+    minimizer_lower_bound,
+    product_bounds,
+)
+
+ROOT = Path(__file__).parents[2]
+
+sizes = {
+    "s": st.floats(0.1, 3),
+    "u": st.floats(0.05, 5),
+    "d": st.integers(1, 30),
+    "L": st.integers(1, 100),
+}
+
+
+def test_the_page_is_made_from_the_one_list():
+    """Make it again with `python -m deeplin.papers.errata docs/errata.md`."""
+    assert (ROOT / "docs" / "errata.md").read_text(encoding="utf-8") == page()
+    assert [erratum.identifier for erratum in ERRATA] == [f"E-{k}" for k in range(1, 23)]
+
+
+def test_every_erratum_names_exactly_its_tests():
+    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_errata*.py"))
+    tests = set(re.findall(r"^def (test_errata_\w+)", source, flags=re.MULTILINE))
+    for erratum in ERRATA:
+        prefix = f"test_errata_E{erratum.identifier[2:]}_"
+        assert set(erratum.tests) == {name for name in tests if name.startswith(prefix)} != set()
+
+
+@given(**sizes)
+def test_errata_E1_the_line_before_gives_four_u_s_squared(s, u, d, L):
+    before = L**2 * d**2 * u**2 / (4 * s**4 * (L * d + L * d * u / s**2))
+    assert before == pytest.approx(L * d * u**2 / (4 * s**4 + 4 * u * s**2), rel=1e-12)
+    assert before < L * d * u**2 / (4 * s**4 + u * s**2)
+
+
+def test_errata_E1_the_printed_bound_is_below_the_true_tail():
+    """P(S_{L,1} ≥ s² + u) is a tail of χ²(Ld), known exactly."""
+    s, u, d, L = 0.5, 5.0, 3, 2
+    true = chi2(L * d).sf(L * d + L * d * u / s**2)
+    assert true > np.exp(-L * d * u**2 / (4 * s**4 + u * s**2))
+    assert true <= np.exp(-L * d * u**2 / (4 * s**4 + 4 * u * s**2))
+
+
+@given(**sizes)
+def test_errata_E2_the_line_before_keeps_a_factor_s_squared(s, u, d, L):
+    before = L**2 * d**2 * u**2 / (64 * s**4 * (L + L * d * u / (4 * s**2)))
+    assert before == pytest.approx(L * d**2 * u**2 / (16 * s**2 * (4 * s**2 + d * u)), rel=1e-12)
+
+
+def test_errata_E2_the_printed_bound_is_below_the_true_tail():
+    """P(S_{L,3} ≥ 4s²/d + u) is a tail of χ²(L)."""
+    s, u, d, L = 3.0, 30.0, 3, 4
+    true = chi2(L).sf(L + L * d * u / (4 * s**2))
+    assert true > np.exp(-L * d**2 * u**2 / (16 * (4 * s**2 + d * u)))
+    assert true <= np.exp(-L * d**2 * u**2 / (16 * s**2 * (4 * s**2 + d * u)))
+
+
+def test_errata_E2_the_library_evaluates_the_corrected_expression():
+    s, d, L, u = 3.0, 3, 4, 30.0
+    corrected = log_failure_probability(s, d, L, u)
+    assert corrected > log_failure_probability(s, d, L, u, printed=True)
+
+
+@given(s=st.floats(0.1, 2), d=st.integers(1, 20), rate=st.floats(0.1, 3))
+def test_errata_E3_the_moment_generating_function_has_a_factor_two(s, d, rate):
+    spread = 2 * s / np.sqrt(d)
+    x = np.linspace(-12, 12, 20_001) * spread + rate * spread**2
+    density = norm.pdf(x, scale=spread)
+    expectation = np.sum(np.exp(rate * x) * density) * (x[1] - x[0])
+    assert expectation == pytest.approx(np.exp(2 * s**2 * rate**2 / d), rel=1e-6)
+
+
+@given(s=st.floats(0.1, 2), d=st.integers(1, 20), u=st.floats(0.01, 5))
+def test_errata_E3_the_sharper_tail_bound_is_valid(s, d, u):
+    tail = norm.sf(u, scale=2 * s / np.sqrt(d))
+    assert tail <= np.exp(-d * u**2 / (8 * s**2)) <= np.exp(-d * u**2 / (16 * s**2))
+
+
+def test_errata_E3_the_larger_bound_is_the_one_called_M():
+    bounds = product_bounds(0.3, 5, 0.2)
+    assert bounds.largest > 1 > bounds.smallest
+
+
+def test_errata_E7_the_printed_alignment_does_not_follow_from_the_lemma():
+    """FM-L2 (c) at the smallest σ that FM-C1 allows is weaker than the printed bound."""
+    epsilon, size, L = 1e-4, 1.5, 3
+    smallest = (size / 2) ** (1 / L)
+    lemma = 1 - epsilon / smallest**2
+    assert lemma == pytest.approx(1 - epsilon / (size / 2) ** (2 / L))
+    assert lemma < 1 - epsilon / (2 * size) ** (2 / L)
+
+
+def test_errata_E8_the_printed_bound_would_exceed_the_minimal_sharpness(problem):
+    minimal = minimal_sharpness(problem, 3)
+    first, second, third = minimal.minimizer.weights
+    for C in (1.0, 10.0, 1e4):
+        stretched = dl.Network([C * first, second / C, third])
+        norms = [np.linalg.norm(weight) for weight in stretched.weights]
+        bound = minimizer_lower_bound(problem, norms)
+        assert dl.sharpness(problem, stretched, method="exact").value >= bound * (1 - 1e-12)
+    assert bound > 100 * minimal.exact  # so it cannot bound S_min from below
+
+
+def test_errata_E9_the_recorded_distance_is_the_sum_over_coordinates(problem):
+    net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 1), 0.3)
+    run = dl.gradient_descent(problem, net, 0.01, 10, record_every=10, record=("distance",))
+    squares = (np.asarray(run.network.product) - problem.optimum) ** 2
+    assert run.records["distance"][-1] == pytest.approx(np.sum(squares), rel=1e-12)
+    assert np.sum(squares) == pytest.approx(5 * np.mean(squares))
+
+
+def test_errata_E12_the_variational_formula_gives_the_largest_modulus(rng):
+    """Three small scalar layers: −abc bends downwards twice as much as upwards."""
+    X = rng.normal(size=(20, 1))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    centre = np.full(3, 0.1)
+
+    def network(point):
+        return dl.Network([[[entry]] for entry in point])
+
+    def slope(point):
+        return np.ravel(dl.networks.linear_gradient(problem.quadratic, network(point)))
+
+    top = dl.sharpness(problem, network(centre), method="dense").value
+    bottom = dl.sharpness(problem, network(centre), method="dense", which="smallest").value
+    directions = rng.normal(size=(200, 3))
+    directions = np.vstack([np.ones(3), directions])
+    steps = 1e-5 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    quotients = [np.linalg.norm(slope(centre + h) - slope(centre)) / 1e-5 for h in steps]
+    assert max(quotients) == pytest.approx(-bottom, rel=1e-3)
+    assert max(quotients) > 1.5 * top
+
+
+@pytest.fixture(scope="module")
+def tiny_signal():
+    """32L√ε ≤ 1 and full rank, but ‖w*‖ = 1e-6; the flow to its end."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 2))
+    w = np.array([0.6, 0.8]) * 1e-6
+    problem = dl.Problem.from_data(X, X @ w)
+    weights = [np.zeros((2, 2)), np.sqrt([[2e-5, 2e-5]])]
+    start = dl.Network([jnp.asarray(weight) for weight in weights])
+    assert 32 * 2 * np.sqrt(initialization_scale(start)) <= 1
+    return problem, gradient_flow(problem, start, gap=1e-8 * problem.target_moment, atol=1e-16)
+
+
+def test_errata_E13_without_a_lower_bound_on_the_signal_the_corollary_fails(tiny_signal):
+    """A tiny w* leaves a layer above (2‖w*‖)^{1/L}."""
+    problem, run = tiny_signal
+    sigma = [np.linalg.norm(weight, 2) for weight in run.network.weights]
+    assert run.status == "converged"
+    assert max(sigma) > 2 * (2 * problem.optimum_norm) ** 0.5
+    row = certify(problem, run, only="FM-C1").iloc[0]
+    assert (row.verdict, row.hypotheses) == ("hypotheses not met", "FM-A2")
+
+
+def test_errata_E13_the_bound_on_the_sharpness_fails_there_too(tiny_signal):
+    """S/S_min is twice 4Λ/λ."""
+    problem, run = tiny_signal
+    ratio = dl.sharpness(problem, run.network).value / minimal_sharpness(problem, 2).exact
+    assert ratio > 2 * 4 * problem.condition_number
+
+
+def test_errata_E14_the_norm_of_the_first_layer_enters_squared(problem):
+    network = dl.initialize.rank_one(problem.optimum * 3.0, 2)
+    first = np.asarray(network.weights[0])
+    middle = np.linalg.norm(2 * first @ problem.covariance @ first.T, 2)
+    norm_1 = np.linalg.norm(first, 2)
+    assert middle == pytest.approx(2 * problem.alignment * norm_1**2, rel=1e-12)
+    assert middle != pytest.approx(2 * problem.alignment * norm_1, rel=1e-2)
+
+
+def test_errata_E15_the_derivative_in_lemma_7_has_a_square_root():
+    """F(t) = √μ∫‖∇f‖ + 2√(f − f_min) on f = x², where x(t) = x_0e^{−2t} and μ = 4."""
+    mu, start, step = 4.0, 3.0, 1e-6
+
+    def F(t):
+        path = start * (1 - np.exp(-2 * t))
+        return np.sqrt(mu) * path + 2 * start * np.exp(-2 * t)
+
+    measured = (F(0.5 + step) - F(0.5 - step)) / (2 * step)
+    x = start * np.exp(-1.0)
+    with_root = 2 * x * (np.sqrt(mu) - 2 * x / np.sqrt(x**2))
+    printed = 2 * x * (np.sqrt(mu) - 2 * x / x**2)
+    assert measured == pytest.approx(with_root, abs=1e-8)
+    assert abs(measured - printed) > 0.1
+
+
+def test_errata_E16_the_perturbation_must_be_v_times_u_transposed(problem):
+    """u_k has d_{k−1} entries and v_k has d_k: only v_k u_kᵀ has the shape of W_k."""
+    network = dl.initialize.gaussian(jax.random.key(0), (5, 4, 3, 1), 0.5)
+    w = jnp.asarray(problem.optimum)[:, None]
+    u = forward_products(network.weights, 2 * problem.covariance @ w)
+    v = backward_products(network.weights)[1:]
+    for weight, u_k, v_k in zip(network.weights, u, v, strict=True):
+        assert (v_k @ u_k.T).shape == weight.shape
+    assert (u[0] @ v[0].T).shape != network.weights[0].shape
+
+
+def test_errata_E17_the_union_is_the_intersection_with_the_first_event():
+    """P(Ā ∪ B̄) = P(Ā) + P(B̄ ∩ A); with a union on the right it would exceed one."""
+    rng = np.random.default_rng(0)
+    A, B = rng.random(1000) < 0.9, rng.random(1000) < 0.8
+    assert np.mean(~A | ~B) == pytest.approx(np.mean(~A) + np.mean(~B & A))
+    assert np.mean(~A) + np.mean(~B | A) > 1 > np.mean(~A | ~B)
+
+
+def test_errata_E18_the_multivariate_risk_compares_transposed_targets(rng):
+    """X, Y are n×d and W_L…W_1Xᵀ is d×n: the risk needs Yᵀ, and no p is left to appear."""
+    X, Y = rng.normal(size=(12, 3)), rng.normal(size=(12, 3))
+    network = dl.initialize.residual(jax.random.key(0), width=3, depth=2, scale=0.1)
+    product = np.asarray(network.weights[1] @ network.weights[0])
+    problem = dl.Problem.from_data(X, Y)
+    expected = np.linalg.norm(Y.T - product @ X.T) ** 2 / 12
+    assert dl.networks.linear_risk(problem.quadratic, network) == pytest.approx(expected)
+    assert network.readout is None
+    with pytest.raises(ValueError, match="broadcast"):
+        Y - product @ X.T
+
+
+def test_errata_E22_a_step_of_the_first_layer_alone_counts(problem):
+    """Eq. (21) bounds ‖∇R¹‖ after a step of all layers; summed from k = 2 a step of W_1 costs 0."""
+    network = dl.initialize.rank_one(problem.optimum, 3)
+    step = 1e-6 * np.ones_like(network.weights[0])
+    moved = dl.Network([network.weights[0] + step, *network.weights[1:]])
+    slope = 2 * problem.covariance @ (np.asarray(moved.product) - problem.optimum)
+    others = np.prod([np.linalg.norm(np.asarray(w), 2) for w in network.weights[1:]])
+    from_one = 2 * problem.largest_eigenvalue * np.linalg.norm(step, 2) * others
+    assert 0 < np.linalg.norm(slope) <= from_one * (1 + 1e-9)  # and the sum from 2 is zero

@@ -1,0 +1,171 @@
+"""The rows of the studies against independent computations."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.flatten_util import ravel_pytree
+
+from deeplin.papers.critical_rates import CRITICAL_RATES, CriticalRates
+from deeplin.papers.fm_2 import DEPTH_SWEEP, DepthSweep
+from deeplin.papers.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.papers.setting import Setting
+from deeplin.papers.talk_log import TALK_LOG_EXPERIMENT, Contrast
+from deeplin.papers.trajectories import TRAJECTORIES, Followed, Trajectories
+
+SMALL = {"samples": 12, "dimension": 3, "depth": 3}
+
+
+def rows(experiment, config):
+    return [experiment.run_unit(config, unit) for unit in experiment.units(config)]
+
+
+def forward(setting, weights, readout, inputs):
+    """The network, written once more."""
+    hidden = inputs
+    for k, weight in enumerate(weights):
+        hidden = hidden @ weight.T
+        if setting.activation == "gelu" and k < len(weights) - 1:
+            hidden = jax.nn.gelu(hidden)
+    return hidden[:, 0] if readout is None else hidden @ readout
+
+
+def by_autodiff(setting, networks, rate, steps):
+    """Plain descent on the rows of the data, all by automatic differentiation of the risk.
+
+    Risk, risk on the test set, curvature before and after, map of the trained network, weights.
+    """
+
+    def risk(weights, readout, problem=setting.data.problem):
+        X, y = problem.require_data("the test")
+        return jnp.mean((forward(setting, weights, readout, X) - y[:, 0]) ** 2)
+
+    def curvature(weights, readout):
+        flat, restore = ravel_pytree(weights)
+        hessian = jax.hessian(lambda v: risk(restore(v), readout))(flat)
+        return jnp.linalg.eigvalsh(hessian)[-1]
+
+    def one(network):
+        start, p = network.weights, network.readout
+
+        def step(_, weights):
+            return jax.tree.map(lambda w, g: w - rate * g, weights, jax.grad(risk)(weights, p))
+
+        weights = jax.lax.fori_loop(0, steps, step, start)
+        return {
+            "risk": risk(weights, p),
+            "test_risk": risk(weights, p, setting.data.test),
+            "initial_sharpness": curvature(start, p),
+            "sharpness": curvature(weights, p),
+            "map": forward(setting, weights, p, np.eye(setting.dimension)),
+            "weights": weights,
+        }
+
+    return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(networks.with_batch()))
+
+
+def squared_distance(setting, maps):
+    return np.sum((maps - setting.data.problem.optimum) ** 2, axis=-1)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        Setting("gaussian", **SMALL),
+        Setting("residual", **SMALL),
+        Setting(activation="gelu", noise=0.0, **SMALL),
+    ],
+    ids=["gaussian", "residual", "gelu"],
+)
+def test_a_scale_sweep_is_plain_descent_with_dense_curvature(setting):
+    config = ScaleSweep(setting, (0.4, 0.6, 0.7), (Rate(0.05, 60, 1),), seed=5)
+    (table,) = rows(SCALE_SWEEP, config)
+    runs = [{"scale": scale, "repetition": 0} for scale in config.scales]
+    networks = setting.networks(5, runs, np.array(config.scales))
+    expected = by_autodiff(setting, networks, 0.05, 60)
+    for name in ("risk", "test_risk", "initial_sharpness", "sharpness"):
+        np.testing.assert_allclose(table[name], expected[name], rtol=1e-8, err_msg=name)
+    if setting.activation == "linear":
+        distance = squared_distance(setting, expected["map"])
+        np.testing.assert_allclose(table["distance"], distance, rtol=1e-8)
+    else:
+        assert table["distance"].isna().all()
+
+
+def test_runs_that_diverge_are_kept_out_of_every_mean():
+    config = ScaleSweep(Setting(**SMALL), (3.0,), (Rate(5.0, 50, 3),))
+    (table,) = rows(SCALE_SWEEP, config)
+    assert (table["status"] == "diverged").all()
+    assert table[["distance", "risk", "test_risk", "sharpness"]].isna().all(axis=None)
+    assert np.isfinite(table["initial_sharpness"]).all()
+
+
+def test_learning_rates_are_compared_on_the_same_networks_and_grow_with_the_sweep():
+    setting = Setting(**SMALL)
+    small = ScaleSweep(setting, (0.4,), (Rate(0.01, 5, 3), Rate(0.02, 5, 3)))
+    first, second = rows(SCALE_SWEEP, small)
+    np.testing.assert_allclose(first["initial_sharpness"], second["initial_sharpness"], rtol=1e-9)
+    more = ScaleSweep(setting, (0.4, 0.5), (Rate(0.02, 5, 3),))
+    (grown,) = rows(SCALE_SWEEP, more)
+    same = grown[grown["scale"] == 0.4]
+    np.testing.assert_allclose(same["sharpness"], second["sharpness"], rtol=1e-9)
+
+
+def test_trajectories_record_what_training_passes_through():
+    setting = Setting(**SMALL)
+    config = Trajectories(setting, 0.5, (Followed(0.05, 20, 10),), repetitions=2, seed=3)
+    (table,) = rows(TRAJECTORIES, config)
+    assert sorted(table["step"].unique()) == [0, 10, 20]
+    runs = [{"scale": 0.5, "repetition": k} for k in range(2)]
+    expected = by_autodiff(setting, setting.networks(3, runs, 0.5), 0.05, 10)
+    row = table[(table["step"] == 10) & (table["repetition"] == 1)].iloc[0]
+    assert row["sharpness"] == pytest.approx(expected["sharpness"][1], rel=1e-4)
+    assert row["gap"] == pytest.approx(expected["risk"][1] - setting.data.problem.minimal_risk)
+    pairs = [
+        np.dot(np.linalg.svd(upper[1])[2][0], np.linalg.svd(lower[1])[0][:, 0]) ** 2
+        for lower, upper in pairwise(expected["weights"])
+    ]
+    assert row["alignment"] == pytest.approx(np.mean(pairs), rel=1e-8)
+    assert row["least_alignment"] == pytest.approx(np.min(pairs), rel=1e-8)
+
+
+def test_a_depth_sweep_trains_every_rate_from_the_same_weights():
+    setting = Setting("residual", **SMALL)
+    config = DepthSweep(setting, (2, 3), (0.05, 0.1), 30, 2, 0.25, data_seeds=(10,))
+    for table, depth in zip(rows(DEPTH_SWEEP, config), (2, 3), strict=True):
+        runs = [{"depth": depth, "repetition": k} for k in range(2)]
+        other = replace(setting, depth=depth, data_seed=10)
+        expected = by_autodiff(other, other.networks(0, runs, 0.25), 0.1, 30)
+        chosen = table[table["learning_rate"] == 0.1]
+        distance = squared_distance(other, expected["map"])
+        np.testing.assert_allclose(chosen["distance"], distance, rtol=1e-8)
+
+
+def test_the_measured_critical_rate_is_the_exact_one_next_to_the_flattest_minimiser():
+    config = CriticalRates(Setting("residual", **SMALL), (3,), starts=2, steps=(3000,))
+    tables = {table["start"].item(): table for table in rows(CRITICAL_RATES, config)}
+    flattest = tables["flattest"].iloc[0]
+    assert flattest["low"] <= flattest["measured"] <= flattest["high"]
+    assert flattest["measured"] == pytest.approx(flattest["exact"], rel=0.02)
+    assert flattest["exact"] <= flattest["printed"]
+
+
+def test_the_contrast_has_the_threshold_where_the_theory_puts_it():
+    config = Contrast((0.5, 0.9, 1.1, 2.0), steps=3000)
+    tables = {table["problem"][0]: table for table in rows(TALK_LOG_EXPERIMENT, config)}
+    below = tables["linear"]["loss"][:2]
+    assert (below < 1e-9).all()
+    assert (tables["linear"]["status"][2:] == "diverged").all()
+    assert (tables["logistic"]["loss"] < 0.1).all()
+
+
+def test_one_data_set_serves_the_suite_and_its_optimum_has_norm_one():
+    for setting in (Setting(), Setting("residual"), Setting(noise=0.0), Setting(samples=15)):
+        assert setting.data.problem.optimum_norm == pytest.approx(1.0)
+    assert Setting().data.problem is Setting("residual").data.problem
+    X, _ = Setting().data.problem.require_data("the test")
+    same, _ = Setting(noise=0.0).data.problem.require_data("the test")
+    np.testing.assert_array_equal(X, same)

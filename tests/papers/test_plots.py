@@ -1,0 +1,141 @@
+"""Every plot draws on the axes it is given, with the lines and names a reader expects."""
+
+import numpy as np
+import pytest
+from grids import grid
+
+from deeplin.papers import fm_1, fm_2, fm_6, talk_log
+from deeplin.papers.critical_rates import STARTS, plot_thresholds
+from deeplin.papers.scale_sweep import FLOOR, plot_distance, plot_divergence, plot_sharpness
+from deeplin.papers.style import COLOURS, draw, save
+from deeplin.papers.trajectories import plot_alignment, plot_conservation, plot_training
+
+
+def levels(ax):
+    """Heights of the horizontal lines."""
+    flat = [line.get_ydata() for line in ax.lines if len(line.get_ydata())]
+    return {float(values[0]) for values in flat if len(set(values)) == 1}
+
+
+def legend(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def test_the_sharpness_panel_has_the_thresholds_and_bounds(ax, sweep_config, sweep_table):
+    plot_sharpness(sweep_config, sweep_table, ax, below=0.09, upper_bound=True)
+    flattest = sweep_config.setting.flattest
+    expected = {2 / 0.02, 2 / 0.07, flattest.exact, sweep_config.setting.upper_bound}
+    assert flattest.lower > 0.97 * flattest.exact  # drawn as one line with S_min
+    assert any("2La" in text.get_text() for text in ax.texts)
+    assert expected <= levels(ax)
+    assert 2 / 0.2 not in levels(ax)  # only the rates the paper draws
+    assert ax.get_yscale() == "log"
+    assert len(legend(ax)) == 4
+
+
+def test_no_point_is_drawn_where_every_run_diverged(ax, sweep_config, sweep_table):
+    plot_distance(sweep_config, sweep_table, ax)
+    fastest = ax.lines[2].get_ydata()
+    assert np.isnan(fastest[-1])
+    assert np.isfinite(fastest[:-1]).all()
+
+
+def test_the_divergence_panel_shows_the_shares(ax, sweep_config, sweep_table):
+    plot_divergence(sweep_config, sweep_table, ax)
+    ends = [bars.lines[0].get_ydata()[-1] for bars in ax.containers]
+    np.testing.assert_allclose(ends, [0.25, 0.5, 1.0])
+
+
+def test_generalization_is_a_dot_for_each_run_and_a_line(
+    ax, sweep_config, sweep_table, monkeypatch
+):
+    monkeypatch.setattr(fm_6, "SLOWEST", 0.02)
+    fm_6.plot_generalization(sweep_config, sweep_table, ax)
+    settled = (sweep_table["learning_rate"] == 0.02) & (sweep_table["status"] != "diverged")
+    assert len(ax.collections[0].get_offsets()) == settled.sum()
+    assert "slope" in legend(ax)[0]
+
+
+def test_of_many_data_sets_the_flattest_and_the_steepest_relation_are_named(ax):
+    table = grid(data_seed=(1, 2, 3), sharpness=(1.0, 10.0, 100.0, 1000.0), risk=(0.0,))
+    slope = table["data_seed"].map({1: 0.3, 2: 0.1, 3: 0.2})
+    table = table.assign(status="stopped", test_risk=table["sharpness"] ** slope)
+    fm_6.plot_relation(None, table, ax)
+    names = ["2: 0.10 (1.00)", "1: 0.30 (1.00)", "the others, between", "published: 0.42"]
+    assert legend(ax) == names
+
+
+@pytest.fixture
+def training():
+    config = fm_1.TRAINING.presets["quick"]
+    rates = [rate.learning_rate for rate in config.rates]
+    table = grid(learning_rate=rates, repetition=range(2), step=range(21))
+    step, k = table["step"], table["repetition"]
+    curves = {"distance": np.exp(-step) + k, "sharpness": 20.0 + k, "conservation": 1e-3 * step}
+    return config, table.assign(alignment=0.5, **curves)
+
+
+def test_a_training_shows_one_run_on_two_axes(ax, training):
+    config, table = training
+    plot_training(config, table, ax, learning_rate=0.1, subsample=5, upper_bound=True)
+    right = next(other for other in ax.figure.axes if other is not ax)
+    np.testing.assert_array_equal(ax.lines[0].get_xdata(), [0, 5, 10, 15, 20])
+    flattest = config.setting.flattest
+    expected = {2 / 0.1, flattest.exact, config.setting.upper_bound}
+    assert expected <= levels(right)
+
+
+def test_rounding_is_not_drawn(ax, training):
+    config, table = training
+    plot_training(config, table.assign(distance=1e-32), ax, learning_rate=0.1)
+    np.testing.assert_array_equal(ax.lines[0].get_ydata(), FLOOR)
+
+
+@pytest.mark.parametrize("plot", [plot_conservation, plot_alignment])
+def test_what_lies_behind_is_drawn_against_time_for_every_rate(ax, training, plot):
+    config, table = training
+    plot(config, table, ax)
+    assert [line.get_xdata()[-1] for line in ax.lines] == pytest.approx([0.04, 0.4, 2.0])
+
+
+def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
+    config = fm_2.SWEEP.presets["quick"]
+    table = grid(
+        depth=config.depths, data_seed=config.data_seeds, learning_rate=config.learning_rates
+    )
+    table = table.assign(distance=1.0, status="stopped")
+    fm_2.plot_rates(config, table, ax)
+    upright = {float(x[0]) for x in (line.get_xdata() for line in ax.lines) if len(x) == 2}
+    for depth in config.depths:
+        flattest = config.at(depth).flattest
+        assert {flattest.critical_learning_rate(), 2 / flattest.lower} <= upright
+
+
+def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
+    config = fm_2.THRESHOLDS.presets["quick"]
+    sets = config.data_seeds
+    table = grid(depth=config.depths, start=STARTS, steps=config.steps, data_seed=sets)
+    shares = {"measured": 0.9, "low": 0.8, "high": 1.1, "exact": 1.0, "printed": 1.02}
+    table = table.assign(**{name: share / table["depth"] for name, share in shares.items()})
+    plot_thresholds(config, table, ax)
+    np.testing.assert_allclose(ax.lines[0].get_ydata(), 0.9)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "10", "20", "40"]
+
+
+def test_the_contrast_marks_runs_that_diverged(ax):
+    config = talk_log.Contrast((0.5, 2.0), steps=1)
+    table = grid(problem=talk_log.LABELS, relative_rate=config.relative_rates)
+    table = table.assign(loss=0.1, status="stopped", data_seed=config.data_seeds[0])
+    table.loc[3, ["loss", "status"]] = [np.nan, "diverged"]
+    talk_log.plot(config, table, ax)
+    crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
+    assert [list(line.get_xdata()) for line in crosses] == [[2.0]]
+
+
+def test_pictures_are_the_same_files_every_time(tmp_path):
+    for folder in ("first", "second"):
+        figure = draw(lambda ax: ax.plot([1, 2], color=COLOURS[0]), (3, 2), "name")
+        save(figure, tmp_path / folder, "name")
+    for kind in ("svg", "pdf", "png"):
+        first, second = (tmp_path / folder / f"name.{kind}" for folder in ("first", "second"))
+        assert first.read_bytes() == second.read_bytes()

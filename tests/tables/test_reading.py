@@ -1,0 +1,522 @@
+"""Tables become problems: same numbers from every format and chunking, a sentence for the rest."""
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.ipc
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.linear_model import LinearRegression
+from sklearn.preprocessing import StandardScaler
+
+import deeplin as dl
+from deeplin.tables import gathering
+from deeplin.tables.reading import read_problem
+from deeplin.tables.table import open_table
+
+NAMES = ["age", "height", "weight"]
+
+
+@pytest.fixture
+def frame(rng):
+    table = pd.DataFrame(rng.normal(size=(40, 3)), columns=NAMES)
+    table["y"] = table @ [1.0, -2.0, 0.5] + 0.1 * rng.normal(size=40) + 3
+    return table
+
+
+def _write(frame, folder, kind):
+    path = folder / f"table.{kind}"
+    arrow = pa.Table.from_pandas(frame, preserve_index=False)
+    if kind.startswith(("csv", "tsv")):  # compressed where the name says so
+        frame.to_csv(path, index=False, sep="\t" if kind == "tsv" else ",")
+    elif kind == "parquet":
+        pyarrow.parquet.write_table(arrow, path, row_group_size=7)
+    elif kind == "feather":
+        pyarrow.feather.write_feather(arrow, path)
+    elif kind == "arrow":
+        with pa.ipc.new_stream(path, arrow.schema) as writer:
+            writer.write_table(arrow, max_chunksize=9)
+    elif kind == "npy":
+        np.save(path, frame.to_numpy())
+    elif kind == "npz":
+        matrix = {"X": frame[NAMES].to_numpy()} if {*NAMES} <= {*frame} else {}
+        others = frame.drop(columns=NAMES if matrix else [])
+        np.savez(path, **matrix, **{name: np.array(others[name].tolist()) for name in others})
+    return path
+
+
+def _read(folder, text, target, **options):
+    """The reading of a table written as text."""
+    (folder / "text.csv").write_text(text)
+    return read_problem(folder / "text.csv", target, **options)
+
+
+def _says(reading, *words):
+    """Whether there is a note with all of these words."""
+    return any(all(word in note for word in words) for note in reading.notes)
+
+
+def _of(frame):
+    """The problem of a frame, without any file."""
+    return dl.Problem.from_data(frame[NAMES].to_numpy(), frame["y"].to_numpy())
+
+
+def _same(problem, expected, tolerance=1e-12):
+    """Equal moments, each entry to this part of the sizes of its two columns."""
+    size = np.sqrt(np.diag(expected.covariance))
+    target = np.sqrt(expected.target_moment)
+    covariance = problem.covariance - expected.covariance
+    assert np.all(np.abs(covariance) <= tolerance * np.outer(size, size))
+    cross = problem.cross_moment - expected.cross_moment
+    assert np.all(np.abs(cross) <= tolerance * size * target)
+    assert problem.target_moment == pytest.approx(expected.target_moment, rel=tolerance)
+    assert problem.samples == expected.samples
+
+
+@pytest.mark.parametrize(
+    "kind", ["csv", "tsv", "csv.gz", "parquet", "feather", "arrow", "npy", "npz"]
+)
+@pytest.mark.parametrize("memory", [2**20, 0])
+def test_every_format_gives_the_problem_of_its_rows(frame, tmp_path, kind, memory):
+    target = "-1" if kind == "npy" else "y"
+    memory = memory or 8 * 16  # room for the moments of four columns, not for the rows
+    reading = read_problem(_write(frame, tmp_path, kind), target, memory=memory, chunk_rows=6)
+    expected = _of(frame)
+    _same(reading.problem, expected)
+    assert (reading.problem.inputs is None) == (memory == 128)
+    np.testing.assert_allclose(reading.problem.optimum, expected.optimum, rtol=1e-10)
+
+
+@given(
+    chunk_rows=st.integers(1, 60),
+    offset=st.sampled_from([0.0, 1e3, 1e6]),
+    options=st.fixed_dictionaries({"standardize": st.booleans(), "intercept": st.booleans()}),
+)
+def test_moments_do_not_depend_on_the_chunking(tmp_path_factory, chunk_rows, offset, options):
+    folder = tmp_path_factory.mktemp("chunks")
+    rows = np.random.default_rng(3).normal(size=(50, 5)) * [1, 10, 0.1, 1, 1] + offset
+    np.save(folder / "rows.npy", rows)
+    one, many = (
+        read_problem(folder / "rows.npy", "4", memory=300, chunk_rows=size, **options)
+        for size in (50, chunk_rows)
+    )
+    _same(many.problem, one.problem)
+    assert one.inputs == many.inputs
+
+
+def test_folders_and_globs_are_one_table(frame, tmp_path):
+    folder = tmp_path / "parts" / "deeper"
+    folder.mkdir(parents=True)
+    (tmp_path / "parts" / "_SUCCESS").write_text("")
+    for number, part in enumerate(np.array_split(np.arange(40), 3)):
+        # Another order of columns is the same table.
+        columns = frame.columns[::-1] if number == 1 else frame.columns
+        frame.iloc[part][columns].to_parquet(folder / f"{number}.parquet", index=False)
+    for source in (tmp_path / "parts", str(tmp_path / "parts" / "**" / "*.parquet")):
+        _same(read_problem(source, "y").problem, _of(frame))
+
+
+def test_an_intercept_and_standardised_inputs_agree_with_scikit_learn(frame, tmp_path):
+    path = _write(frame, tmp_path, "csv")
+    scaled = StandardScaler().fit_transform(frame[NAMES])
+    model = LinearRegression().fit(scaled, frame["y"])
+    for memory in (2**20, 128):
+        reading = read_problem(path, "y", standardize=True, intercept=True, memory=memory)
+        np.testing.assert_allclose(reading.problem.optimum, model.coef_, rtol=1e-10)
+        residual = frame["y"] - model.predict(scaled)
+        np.testing.assert_allclose(reading.problem.minimal_risk, np.mean(residual**2), rtol=1e-9)
+        coefficients, intercept = reading.in_table_units(reading.problem.optimum)
+        plain = LinearRegression().fit(frame[NAMES], frame["y"])
+        np.testing.assert_allclose(coefficients[:, 0], plain.coef_, rtol=1e-10)
+        np.testing.assert_allclose(intercept, plain.intercept_, rtol=1e-10)
+        assert _says(reading, "standardised")
+        assert _says(reading, "intercept")
+
+
+def test_several_targets_are_read_together(frame, tmp_path):
+    reading = read_problem(_write(frame, tmp_path, "csv"), ["y", "age"])
+    expected = dl.Problem.from_data(frame[NAMES[1:]].to_numpy(), frame[["y", "age"]].to_numpy())
+    np.testing.assert_allclose(reading.problem.optimum, expected.optimum, rtol=1e-12)
+
+
+def test_text_is_left_out_and_said(frame, tmp_path):
+    frame["name"] = "someone"
+    frame["smokes"] = frame["age"] > 0
+    reading = read_problem(_write(frame, tmp_path, "csv"), "y", ignore=["age"])
+    assert reading.inputs == ("height", "weight", "smokes")
+    assert _says(reading, "'name'")
+
+
+def test_whole_numbers_that_become_fractions_later_are_read(tmp_path):
+    rows = 200_000  # several blocks of text
+    first = np.arange(rows) % 7
+    values = np.where(np.arange(rows) < rows - 10, first, 0.5)
+    lines = [f"{v:g},{k % 3}" for k, v in enumerate(values)]
+    reading = _read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", "y")
+    assert reading.problem.samples == rows
+    np.testing.assert_allclose(reading.problem.covariance, [[np.mean(values**2)]])
+
+
+def test_a_table_without_names_is_numbered(tmp_path):
+    reading = _read(tmp_path, "1;2;3\n2;1;5\n0;1;1\n", "-1")
+    assert reading.inputs == ("0", "1")
+    assert reading.problem.samples == 3
+
+
+def test_marks_of_other_programs_are_no_columns(frame, tmp_path):
+    frame.set_axis(np.arange(40)[::-1]).to_parquet(tmp_path / "indexed.parquet")
+    frame.to_csv(tmp_path / "marked.csv", index=False, encoding="utf-8-sig")
+    for name in ("indexed.parquet", "marked.csv"):
+        assert read_problem(tmp_path / name, "y").inputs == tuple(NAMES)
+
+
+def test_dates_decimals_and_truth_values_are_understood(frame, tmp_path):
+    arrow = pa.table(
+        {
+            "when": pa.array(pd.date_range("2024-01-01", periods=40)),
+            "price": pa.array(np.round(frame["age"], 2)).cast(pa.decimal128(10, 2)),
+            "yes": pa.array(frame["age"] > 0),
+            "count": pa.array(np.arange(40), pa.uint8()),
+            "y": pa.array(frame["y"], pa.float32()),
+        }
+    )
+    pyarrow.parquet.write_table(arrow, tmp_path / "kinds.parquet")
+    reading = read_problem(tmp_path / "kinds.parquet", "y")
+    assert reading.inputs == ("price", "yes", "count")
+    expected = np.c_[np.round(frame["age"], 2), frame["age"] > 0, np.arange(40)]
+    np.testing.assert_allclose(reading.problem.inputs, expected)
+    assert _says(reading, "'when'")
+
+
+def test_missing_values_are_refused_or_their_rows_left_out(frame, tmp_path):
+    whole = _of(frame.drop(index=[7, 9]))
+    frame.loc[7, "height"] = np.nan
+    frame.loc[9, "y"] = np.nan
+    for kind in ("csv", "parquet", "npz"):
+        path = _write(frame, tmp_path, kind)
+        with pytest.raises(dl.InputError, match=r"missing value in row 8, column .*--missing drop"):
+            read_problem(path, "y", chunk_rows=3)
+        reading = read_problem(path, "y", missing="drop", chunk_rows=3)
+        _same(reading.problem, whole)
+        assert _says(reading, "missing: 2")
+    frame["height"] = np.nan
+    with pytest.raises(dl.InputError, match="no complete row"):
+        read_problem(_write(frame, tmp_path, "parquet"), "y", missing="drop")
+
+
+def test_constant_columns_are_removed_where_they_carry_nothing(frame, tmp_path):
+    frame["one"] = 0.1
+    frame["zero"] = 0.0
+    path = _write(frame, tmp_path, "parquet")
+    for memory in (2**20, 300):
+        plain = read_problem(path, "y", memory=memory)
+        assert plain.inputs == (*NAMES, "one")
+        assert _says(plain, "acts as an intercept: 'one'")
+        centred = read_problem(path, "y", memory=memory, intercept=True, chunk_rows=5)
+        assert centred.inputs == tuple(NAMES)
+        assert _says(centred, "constant: 'one', 'zero'")
+
+
+def test_equal_columns_share_the_weight_and_are_named(frame, tmp_path):
+    frame.insert(1, "years", frame["age"])
+    path = _write(frame, tmp_path, "parquet")
+    for memory in (2**20, 200):
+        reading = read_problem(path, "y", memory=memory)
+        assert reading.problem.rank == 3
+        np.testing.assert_allclose(reading.problem.optimum[0], reading.problem.optimum[1])
+        assert _says(reading, "'age' = 'years'")
+
+
+def test_exact_targets_and_wild_scales_are_said(frame, tmp_path):
+    frame["y"] = frame["age"] + frame["weight"]
+    frame["height"] *= 1e6
+    path = _write(frame, tmp_path, "parquet")
+    for memory in (2**20, 128):
+        notes = read_problem(path, "y", memory=memory).notes
+        assert any("linear function of the inputs" in note for note in notes)
+        assert any("--standardize" in note for note in notes)
+
+
+def test_interpolation_of_few_rows_is_no_discovery(rng, tmp_path):
+    np.save(tmp_path / "few.npy", rng.normal(size=(6, 20)))
+    assert read_problem(tmp_path / "few.npy", "-1").notes == ()
+    (note,) = read_problem(tmp_path / "few.npy", "-1", intercept=True).notes
+    assert "intercept" in note
+
+
+def test_scales_too_wide_for_second_moments_are_refused(frame, tmp_path):
+    frame["height"] *= 1e12
+    path = _write(frame, tmp_path, "parquet")
+    assert read_problem(path, "y").problem.rank == 3  # from the rows themselves it is visible
+    with pytest.raises(dl.InputError, match="standardize"):
+        read_problem(path, "y", memory=128)
+    assert read_problem(path, "y", memory=128, standardize=True).problem.rank == 3
+
+
+def test_bad_tables_get_one_sentence(frame, tmp_path):
+    frame["name"] = "x"
+    path = _write(frame, tmp_path, "csv")
+    other = tmp_path / "mixed"
+    other.mkdir()
+    _write(frame, other, "csv")
+    _write(frame, other, "parquet")
+    (tmp_path / "empty.csv").write_text("")
+    (tmp_path / "only_names.csv").write_text("a,b\n")
+    (tmp_path / "twice.csv").write_text("a,a,b\n1,2,3\n")
+    (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
+    (tmp_path / "sheet.xlsx").write_bytes(b"")
+    np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    np.save(tmp_path / "vector.npy", np.ones(4))
+    np.savez(tmp_path / "lengths.npz", X=np.ones((4, 2)), y=np.ones(3))
+    infinite = frame.drop(columns="name").assign(age=np.inf)
+    (tmp_path / "infinite").mkdir()
+    cases = [
+        (path, "price", "no column 'price'"),
+        (path, "name", "does not hold numbers"),
+        (other, "y", "several formats"),
+        (tmp_path / "absent.csv", "y", "no file"),
+        (str(tmp_path / "*.nothing"), "y", "holds no table"),
+        (tmp_path / "sheet.xlsx", "y", "supported"),
+        (tmp_path / "empty.csv", "y", "names"),
+        (tmp_path / "only_names.csv", "b", "no complete row"),
+        (tmp_path / "twice.csv", "b", "repeat"),
+        (tmp_path / "ragged.csv", "b", "cannot read"),
+        (tmp_path / "broken.parquet", "b", "cannot read"),
+        (tmp_path / "objects.npy", "0", "cannot read"),
+        (tmp_path / "vector.npy", "0", "matrix of real numbers"),
+        (tmp_path / "lengths.npz", "y", "different lengths"),
+        (_write(infinite, tmp_path / "infinite", "parquet"), "y", "infinite value in row 1"),
+    ]
+    for source, target, sentence in cases:
+        with pytest.raises(dl.InputError, match=sentence):
+            read_problem(source, target)
+
+
+def test_targets_that_explain_nothing_are_refused(frame, tmp_path):
+    frame["y"] = 2.0
+    path = _write(frame, tmp_path, "csv")
+    assert read_problem(path, "y").problem.optimum_norm > 0
+    with pytest.raises(dl.InputError, match="constant"):
+        read_problem(path, "y", intercept=True)
+    with pytest.raises(dl.InputError, match="no input"):
+        read_problem(path, "y", ignore=NAMES)
+    with pytest.raises(dl.InputError, match="'refuse' or 'drop'"):
+        read_problem(path, "y", missing="ignore")
+
+
+def test_a_wide_table_beyond_the_memory_is_refused(rng, tmp_path):
+    np.save(tmp_path / "wide.npy", rng.normal(size=(20, 200)))
+    assert read_problem(tmp_path / "wide.npy", "-1").problem.inputs is not None
+    with pytest.raises(dl.InputError, match="larger memory"):
+        read_problem(tmp_path / "wide.npy", "-1", memory=10_000)
+
+
+def test_files_of_different_tables_are_refused(frame, tmp_path):
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.drop(columns="age").to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(dl.InputError, match="other columns"):
+        open_table(tmp_path)
+
+
+@pytest.mark.slow
+def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
+    from distributed import Client, LocalCluster
+
+    frame.loc[3, "age"] = np.nan
+    path = _write(frame, tmp_path, "parquet")
+    np.save(tmp_path / "rows.npy", frame.to_numpy())
+    local = read_problem(path, "y", missing="drop", memory=128)
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0") as c:
+        address = c.scheduler_address
+        remote = read_problem(path, "y", missing="drop", cluster=address)
+        with Client(address) as client:
+            array = read_problem(tmp_path / "rows.npy", "3", missing="drop", cluster=client)
+        with pytest.raises(dl.InputError, match="missing value"):
+            read_problem(path, "y", cluster=address)
+    for reading in (remote, array):
+        _same(reading.problem, local.problem)
+    assert remote.notes == local.notes
+    monkeypatch.setattr(gathering, "CONNECT_SECONDS", 0.5)
+    with pytest.raises(dl.InputError, match="no dask scheduler"):
+        read_problem(path, "y", cluster="tcp://127.0.0.1:1")
+
+
+# --- what people have --------------------------------------------------------------------------
+
+
+def test_decimal_commas_and_semicolons_are_read(frame, tmp_path):
+    frame.to_csv(tmp_path / "point.csv", index=False)
+    frame.to_csv(tmp_path / "comma.csv", index=False, sep=";", decimal=",")
+    frame.to_csv(tmp_path / "bare.csv", index=False, sep=";", decimal=",", header=False)
+    point = read_problem(tmp_path / "point.csv", "y")
+    comma = read_problem(tmp_path / "comma.csv", "y")
+    bare = read_problem(tmp_path / "bare.csv", "-1")
+    for reading in (comma, bare):
+        np.testing.assert_array_equal(reading.problem.inputs, point.problem.inputs)
+        np.testing.assert_array_equal(reading.problem.targets, point.problem.targets)
+        assert _says(reading, "Decimal commas")
+    assert comma.inputs == tuple(NAMES)
+    assert _says(bare, "taken as a sample")
+
+
+def test_a_first_line_of_numbers_is_said(tmp_path):
+    reading = _read(tmp_path, "2019,2020\n1,2\n3,5\n4,4\n", "-1")
+    assert reading.problem.samples == 4
+    assert _says(reading, "numbers only")
+    reading = _read(tmp_path, "0,1,2\n1,2,0\n3,5,1\n4,4,1\n", "2")
+    assert reading.problem.samples == 3
+    assert _says(reading, "as the names")
+
+
+def test_a_separator_inside_names_or_text_does_not_win(tmp_path):
+    reading = _read(tmp_path, '"a;b","c;d;e",y\n1,2,3\n2,1,5\n0,1,1\n', "y")
+    assert reading.inputs == ("a;b", "c;d;e")
+    reading = _read(tmp_path, '"a\nb",y\n1,2\n3,5\n4,4\n', "y")
+    assert (reading.inputs, reading.problem.samples) == (("a\nb",), 3)
+
+
+@pytest.mark.parametrize("name", ["", "Unnamed: 0", "row"])
+@pytest.mark.parametrize("memory", [2**20, 200])
+def test_row_numbers_are_left_out_and_said(frame, tmp_path, name, memory):
+    frame.insert(0, name, np.arange(len(frame)) + (name == "row"))
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    reading = read_problem(tmp_path / "rows.csv", "y", memory=memory, chunk_rows=7)
+    assert reading.inputs == tuple(NAMES)
+    assert any(repr(name) in note and "left out" in note.lower() for note in reading.notes)
+    _same(reading.problem, _of(frame))
+    kept = read_problem(tmp_path / "rows.csv", "y", keep=[name])
+    assert kept.inputs == (name, *NAMES)
+
+
+def test_values_that_do_not_parse_are_counted_and_shown(tmp_path):
+    lines = [f"{k % 7},{k % 5}" for k in range(300)]
+    lines[5], lines[9] = "?,1", "n/a?,2"
+    with pytest.raises(dl.InputError, match=r"298 of 300 values parse as numbers; row 6 is '\?'"):
+        _read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", "x")
+    reading = _read(tmp_path, "x,z,y\n" + "\n".join(f"{line},3" for line in lines), "z")
+    assert reading.inputs == ("y",)
+    assert _says(reading, "298 of 300", "row 6")
+
+
+def test_a_value_that_does_not_parse_far_down_is_named_too(tmp_path):
+    lines = [f"{k % 7},{k % 5}" for k in range(400_000)]  # several blocks of text
+    lines[350_000] = "?,1"
+    for target in ("x", "y"):
+        with pytest.raises(dl.InputError, match=r"'x'.*399999 of 400000 .*; row 350001 is '\?'"):
+            _read(tmp_path, "x,y\n" + "\n".join(lines) + "\n", target)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "npz"])
+def test_categories_become_indicators(frame, tmp_path, kind):
+    colours = np.array(["red", "green", "blue"])[np.arange(40) % 3]
+    dummies = pd.get_dummies(pd.Series(colours), dtype=float)[["green", "red"]]
+    expected = np.c_[frame["age"], dummies]
+    table = pd.DataFrame({"age": frame["age"], "colour": colours, "y": frame["y"]})
+    path = _write(table.astype({"colour": "category"}), tmp_path, kind)
+    reading = read_problem(path, "y", encode=True)
+    assert reading.inputs == ("age", "colour=green", "colour=red")
+    np.testing.assert_allclose(reading.problem.inputs, expected)
+    assert _says(reading, "all zero: 'blue'")
+    plain = read_problem(path, "y")
+    assert plain.inputs == ("age",)
+    assert _says(plain, "--encode")
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "parquet"])
+def test_a_category_that_says_missing_is_missing(frame, tmp_path, kind):
+    colours = np.array(["red", "green", "NA", "nan"])[np.arange(40) % 4]
+    table = pd.DataFrame({"age": frame["age"], "colour": colours, "y": frame["y"]})
+    path = _write(table, tmp_path, kind)
+    with pytest.raises(dl.InputError, match="missing"):
+        read_problem(path, "y", encode=True)
+    reading = read_problem(path, "y", encode=True, missing="drop")
+    assert reading.inputs == ("age", "colour=red")
+    assert reading.problem.samples == 20
+
+
+def test_columns_with_too_many_categories_or_none_are_left_out(frame, tmp_path):
+    frame["name"] = [f"person {chr(97 + k % 26)}{chr(97 + k // 26)}" for k in range(40)]
+    frame["same"] = "x"
+    table = pd.concat([frame] * 2, ignore_index=True)
+    table.loc[40:, "name"] += "!"
+    table.to_csv(tmp_path / "t.csv", index=False)
+    reading = read_problem(tmp_path / "t.csv", "y", encode=True)
+    assert reading.inputs == tuple(NAMES)
+    assert _says(reading, "more than 50 different values")
+    assert _says(reading, "one value only")
+
+
+def test_dates_and_classes_as_targets_get_their_sentence(frame, tmp_path):
+    frame["when"] = pd.date_range("2024-01-01", periods=40)
+    frame["species"] = np.array(["setosa", "virginica"])[np.arange(40) % 2]
+    path = _write(frame, tmp_path, "csv")
+    with pytest.raises(dl.InputError, match="is a date"):
+        read_problem(path, "when")
+    with pytest.raises(dl.InputError, match=r"'setosa', 'virginica'.*classification, which this"):
+        read_problem(path, "species")
+    assert _says(read_problem(path, "y"), "dates: 'when'", "days since")
+
+
+def test_standardising_centres_the_target_too(frame, tmp_path):
+    """Otherwise most of its second moment would be its mean, which no centred input explains."""
+    path = _write(frame, tmp_path, "csv")
+    both = read_problem(path, "y", standardize=True)
+    explained = 1 - both.problem.minimal_risk / both.problem.target_moment
+    model = LinearRegression().fit(frame[NAMES], frame["y"])
+    assert explained == pytest.approx(model.score(frame[NAMES], frame["y"]), rel=1e-10)
+    assert _says(both, "means of the targets")
+
+
+def test_sizes_that_float64_cannot_square_get_a_true_sentence(frame, tmp_path):
+    for column, factor in (("age", 1e160), ("age", 1e-160), ("age", 1e-308), ("y", 1e300)):
+        table = frame.assign(**{column: factor * frame[column]})
+        path = _write(table, tmp_path, "parquet")
+        for options in ({}, {"standardize": True}, {"memory": 200, "chunk_rows": 9}):
+            with pytest.raises(dl.InputError, match=f"column '{column}' has values .*unit"):
+                read_problem(path, "y", **options)
+    tiny = _write(frame * 1e-60, tmp_path, "parquet")
+    with pytest.raises(dl.InputError, match=r"values of X are of size .*change its unit"):
+        read_problem(tiny, "y")
+    small = _write(frame.assign(age=1e-120 * frame["age"]), tmp_path, "parquet")
+    reading = read_problem(small, "y", standardize=True)
+    expected = read_problem(_write(frame, tmp_path, "npz"), "y", standardize=True)
+    np.testing.assert_allclose(reading.problem.optimum, expected.problem.optimum, rtol=1e-12)
+
+
+def test_whole_numbers_beyond_float64_are_not_called_constant(frame, tmp_path):
+    frame["id"] = [2**60 + k for k in range(40)]
+    np.save(tmp_path / "ids.npy", np.c_[frame["id"].to_numpy(), np.arange(40)])
+    for path, target in (
+        (_write(frame, tmp_path, "csv"), "y"),
+        (_write(frame, tmp_path, "parquet"), "y"),
+        (tmp_path / "ids.npy", "1"),
+    ):
+        with pytest.raises(dl.InputError, match=r"2⁵³ or more .*--ignore"):
+            read_problem(path, target)
+    assert read_problem(_write(frame, tmp_path, "csv"), "y", ignore=["id"]).inputs == tuple(NAMES)
+
+
+def test_damaged_and_misnamed_arrays_get_one_sentence(frame, tmp_path):
+    whole = _write(frame, tmp_path, "npz").read_bytes()
+    matrix = _write(frame, tmp_path, "npy").read_bytes()
+    wrong = {
+        "renamed.npz": (matrix, "single array; name it .*npy"),
+        "renamed.npy": (whole, "archive of arrays; name it .*npz"),
+        "cut.npy": (matrix[:100], "cannot read"),
+        "short.npy": (matrix[:-50], "cannot read"),
+        "lying.npy": (matrix.replace(b"(40, 4)", b"(4 *4,)"), "cannot read"),
+        "huge.npy": (matrix.replace(b"(40, 4), ", b"(4e9, 4),"), "cannot read"),
+        "damaged.npz": (whole[:300] + b"\x00" * 40 + whole[340:], "cannot read"),
+        "utf16.csv": ("a,y\n1,2\n".encode("utf-16"), "not UTF-8"),
+    }
+    for name, (data, sentence) in wrong.items():
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(dl.InputError, match=sentence):
+            read_problem(tmp_path / name, "-1")
+    np.savez(tmp_path / "twice.npz", **{"X": np.ones((4, 2)), "X[0]": np.ones(4), "y": np.ones(4)})
+    with pytest.raises(dl.InputError, match=r"both give the column 'X\[0\]'"):
+        read_problem(tmp_path / "twice.npz", "y")
