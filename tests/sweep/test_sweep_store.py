@@ -112,15 +112,15 @@ DAMAGES = {
 def test_a_damaged_file_is_noticed_set_aside_and_computed_again(tmp_path, expected, kind):
     config = Toy(log=str(tmp_path / "log"))
     store = sweep.run(TOY, config, tmp_path / "sweep").store
-    victim = sorted(store.units.iterdir())[1]
-    victim.write_bytes(DAMAGES[kind](victim.read_bytes()))
+    damaged = sorted(store.units.iterdir())[1]
+    damaged.write_bytes(DAMAGES[kind](damaged.read_bytes()))
     assert not sweep.status(store.folder).healthy
     assert len(store.table()) == 9
     outcome = sweep.run(TOY, config, tmp_path / "sweep")
-    assert outcome.set_aside == {victim.name: "damaged: its bytes do not match its checksum"}
+    assert outcome.set_aside == {damaged.name: "damaged: its bytes do not match its checksum"}
     assert outcome.computed == 1
     assert len(computed(config.log)) == 5
-    assert [path.name.startswith(victim.name) for path in store.aside.iterdir()] == [True]
+    assert [path.name.startswith(damaged.name) for path in store.aside.iterdir()] == [True]
     pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
     assert sweep.status(store.folder).healthy
 
