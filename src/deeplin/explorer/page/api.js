@@ -3,6 +3,7 @@ import { ActivationModel } from "./activations.js";
 import { descend } from "./descent.js";
 import { flow as follow } from "./flow.js";
 import { transpose } from "./linear_algebra.js";
+import { LogisticModel, labelsOf, logisticProblem } from "./logistic.js";
 import { LinearModel } from "./network.js";
 import { riskOf } from "./overfitting.js";
 import { fromData } from "./problem.js";
@@ -24,13 +25,17 @@ function matrix(name, rows) {
   return { flat, rows: table.length, columns: width };
 }
 
-/** The problem of nested arrays X (n×d) and y (n or n×q). */
-function problemOf({ X, y }) {
+/** The problem of nested arrays X (n×d) and y (n or n×q); `loss` is "squared" or "logistic". */
+function problemOf({ X, y, loss = "squared" }) {
   const [inputs, targets] = [matrix("X", X), matrix("y", y)];
   if (inputs.rows !== targets.rows) {
     throw new TypeError(`X has ${inputs.rows} rows and y ${targets.rows}; pass as many of both.`);
   }
-  return fromData(inputs.flat, targets.flat, inputs.rows, inputs.columns, targets.columns);
+  if (loss === "squared") return fromData(inputs.flat, targets.flat, inputs.rows, inputs.columns, targets.columns);
+  if (loss !== "logistic") throw new TypeError(`loss is “${loss}”; pass "squared" or "logistic".`);
+  const labels = targets.columns === 1 ? labelsOf(targets.flat) : null;
+  if (!labels) throw new TypeError("y is not one column of two distinct values; the logistic loss needs two classes.");
+  return logisticProblem(inputs.flat, labels, inputs.rows, inputs.columns);
 }
 
 /** Model and flat weights of nested layers [W_1, …, W_L], a read-out p and an activation. */
@@ -51,10 +56,12 @@ function modelOf(problem, { weights, readout = null, activation = "linear" }) {
     at += layer.flat.length;
   }
   const head = readout && Float64Array.from(readout);
-  const model = activation === "linear"
-    ? new LinearModel(problem, widths, head)
-    : new ActivationModel(problem, widths, activation);
-  return { model, weights: flat };
+  if (activation !== "linear") {
+    if (problem.loss === "logistic") throw new TypeError(`activation is “${activation}”; the logistic loss is for linear networks here.`);
+    return { model: new ActivationModel(problem, widths, activation), weights: flat };
+  }
+  const Kind = problem.loss === "logistic" ? LogisticModel : LinearModel;
+  return { model: new Kind(problem, widths, head), weights: flat };
 }
 
 /** Arrays of risk, gap, distance (squared) and sharpness that `note()` fills from a loaded model. */
@@ -80,7 +87,7 @@ function nested(model, flat) {
 
 /**
  * Gradient descent as in `deeplin.gradient_descent`: records at steps 0, k, 2k, … and the last.
- * Options: momentum, nesterov, weight_decay, batch_size with seed, readout, activation.
+ * Options: momentum, nesterov, weight_decay, batch_size with seed, readout, activation, loss.
  * Returns {step, risk, gap, distance (squared), sharpness, status, steps, weights}.
  */
 export function train(input) {
@@ -121,10 +128,12 @@ export function sharpness(input) {
   return records.sharpness[0];
 }
 
-/** {lower, exact, upper, balanced, critical_learning_rate}; as a number it is `exact` (X-2, X-7). */
+/** {lower, exact, upper, balanced, critical_learning_rate}; as a number it is `exact` (X-2, X-7, X-14). */
 export function minimal_sharpness(input) {
   const { depth, readout_norm = 1, momentum = 0, nesterov = false } = input;
-  const found = minimalSharpness(problemOf(input), depth, readout_norm);
+  const problem = problemOf(input);
+  if (problem.separable) throw new TypeError("a linear map separates the two classes: the logistic loss has no minimum (X-16).");
+  const found = minimalSharpness(problem, depth, readout_norm);
   const critical = stabilityThreshold({ learning_rate: 1, momentum, nesterov }) / found.exact;
   const answer = { ...found, critical_learning_rate: critical };
   Object.defineProperty(answer, "valueOf", { value: () => found.exact });
