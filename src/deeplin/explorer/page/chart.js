@@ -7,7 +7,7 @@ const MARGIN = { left: 50, right: 12, top: 8, bottom: 34 };
 const FONT = "11px system-ui, sans-serif";
 
 /**
- * A picture: {x: {values, label, log}, y: {log, ends}, curves: [{name, color, values, x?, dash?,
+ * A picture: {x: {values, label, log}, y: {log, ends, floor}, curves: [{name, color, values, x?, dash?,
  * width?, dots?}], levels: [{name, color, value, dash?}], ranges: [{name, color, low, high}], verticals:
  * [{name, color, value, dash?}], columns: [{color, from, to}], empty}. Colors are names of the palette,
  * or CSS colors; `empty` is the sentence shown where there is nothing to draw.
@@ -76,10 +76,12 @@ export class Chart extends Drawing {
 
   _scales(width, height) {
     const { x, y, curves, levels = [], ranges = [], verticals = [] } = this.picture;
-    const across = [...curves.flatMap((curve) => ends(curve.x ?? x.values, x.log)), ...verticals.map(({ value }) => value)];
+    const shown = x.log ? [x] : curves.map((curve) => ({ values: curve.x ?? x.values })); // a logarithmic axis begins with the records
+    const across = [...shown.flatMap(({ values }) => ends(values, x.log)), ...verticals.map(({ value }) => value)];
+    const floor = y.floor ?? -Infinity;
     const up = y.ends ?? extent(
       (function* () {
-        for (const curve of curves) yield* curve.values;
+        for (const curve of curves) for (const value of curve.values) yield value > 0 ? Math.max(value, floor) : value;
         for (const level of levels) yield level.value;
         for (const range of ranges) { yield range.low; yield range.high; }
       })(),

@@ -6,7 +6,7 @@ import { dot } from "./linear_algebra.js";
 import { populationData } from "./wide.js";
 
 const DRAWS = 5;
-const POINTS = 60;
+const POINTS = 40;
 
 /** Solve A x = B for a positive definite A (m×m) and B (m×q), by Cholesky; A and B are overwritten. */
 function solve(A, B, m, q) {

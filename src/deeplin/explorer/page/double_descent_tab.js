@@ -17,9 +17,11 @@ export class DoubleDescentTab {
   show(state, found) {
     const { dimensions, draws, expected, zero, n, d } = found;
     const mean = dimensions.map((_, i) => draws.reduce((sum, draw) => sum + draw[i], 0) / draws.length);
-    const place = (best) => dimensions.reduce((at, _, i) => (best(mean[i], mean[at]) ? i : at), 0);
-    const at = (i) => ({ dimension: dimensions[i], risk: mean[i] });
-    this.result = { ...found, mean, peak: at(place((a, b) => a > b)), least: at(place((a, b) => a < b)), end: mean.at(-1) };
+    const place = (better) => { const i = dimensions.reduce((best, _, k) => (better(mean[k], mean[best], dimensions[k]) ? k : best), 0); return { dimension: dimensions[i], risk: mean[i] }; };
+    this.result = {
+      ...found, mean, end: mean.at(-1), peak: place((a, b) => a > b), least: place((a, b) => a < b),
+      first: place((a, b, m) => m < n && a < b), // the bottom of the first descent
+    };
     const legend = [
       { name: "each draw of the samples", color: "blue" }, { name: "expectation", color: "green" },
       { name: "predicting zero", color: "gray", dash: [2, 3] }, { name: `n = ${n} samples`, color: "text", dash: [6, 4] },

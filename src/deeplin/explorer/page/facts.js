@@ -35,10 +35,10 @@ export function factsOf(run, threshold) {
   };
 }
 
-/** "a to b" of a number over runs. */
+/** "a–b" of a number over runs. */
 export function range(values, digits = 3) {
   const [low, high] = [format(Math.min(...values), digits), format(Math.max(...values), digits)];
-  return low === high ? low : `${low} to ${high}`;
+  return low === high ? low : `${low}–${high}`;
 }
 
 const all = (facts, test) => facts.length > 0 && facts.every(test);
@@ -109,8 +109,8 @@ const ORBIT_CLAIMS = {
 
 const DOUBLE_DESCENT_CLAIMS = {
   peaks: (r) => ({
-    holds: Math.abs(r.peak.dimension / r.n - 1) <= 0.1 && r.peak.risk > 5 * r.end && r.peak.risk > 5 * r.least.risk,
-    text: `the mean of ${r.draws.length} draws peaks at ${r.peak.dimension} inputs for ${r.n} samples, with ${format(r.peak.risk / r.end)} times the risk at ${r.d} inputs`,
+    holds: r.first.risk < 0.8 * r.mean[0] && Math.abs(r.peak.dimension / r.n - 1) <= 0.1 && r.peak.risk > 5 * r.first.risk && r.end < 1.2 * r.first.risk,
+    text: `the mean of ${r.draws.length} draws falls to ${format(r.first.risk / r.mean[0])} of its first value at ${r.first.dimension} inputs, peaks at ${r.peak.dimension} inputs for ${r.n} samples, with ${format(r.peak.risk / r.end)} times the risk at ${r.d} inputs`,
   }),
 };
 

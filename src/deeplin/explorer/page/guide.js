@@ -74,7 +74,7 @@ export class Guide {
   _show() {
     this.items.forEach(({ item, found }, i) => {
       const where = i < this.done ? "done" : i === this.done ? "now" : "later";
-      item.className = where;
+      item.className = `${where} ${this.preset.steps[i].move ? "move" : "see"}`;
       if (where === "now") item.setAttribute("aria-current", "step");
       else item.removeAttribute("aria-current");
       item.firstChild.textContent = MARKS[where];

@@ -16,7 +16,7 @@ export const HELP = {
   network:
     "The layers of the first run at the playhead. Bars are singular values, largest first; the link between two layers is the thicker the better they are aligned. One bar in each layer means rank one.",
   phase:
-    "One training for each cell, all from the same seed. Yellow cells settled, dark ones do not settle, gray ones are not trained yet (they still come closer with stable steps), red ones diverged. The green line is the critical learning rate 2/S_min, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
+    "One training for each cell, all from the same seed. Yellow cells settled, dark ones swing without settling, gray ones are not trained yet (their risk still falls at every step), red ones diverged. The green line is the critical learning rate 2/S_min, computed from the data alone: above it no minimizer is stable. Click a cell to open its run.",
   wide_loss:
     "Mean squared error on the training data. The network has more units than samples, so it can reach zero: it interpolates, noise included.",
   wide_distance:
@@ -28,7 +28,7 @@ export const HELP = {
   orbits:
     "For each learning rate, where the largest mode of a balanced network goes after a thousand steps (green dots) and where a network that starts slightly out of balance goes (blue dots). One dot: it settles. Two: an orbit of period two, whose values have a formula (dashed). Red: the network diverges, although the mode alone stays bounded. Click to choose a rate.",
   orbit_steps:
-    "The last steps at the chosen rate: the product of the largest mode alone, and the singular values of the network's product. Dotted lines are the targets. Modes whose own critical rate is higher stay at their targets.",
+    "The last steps at the chosen rate: the product of the largest mode alone, and the modes of the network. Dotted lines are the targets. Modes whose own critical rate is higher stay at their targets.",
   double_descent:
     "The exact excess risk of the least-squares solution of minimal norm on the first d′ inputs, for five draws of the samples and in expectation (exact below n, the limit of large n above). At d′ = n the fit goes through every sample with nothing to spare and noise is amplified; beyond, interpolation becomes smoother. Dotted is what predicting zero costs.",
 };

@@ -4,7 +4,6 @@
 // squared error without ½ and Σ̂ = I every rate is half as large. L equal weights x of a mode with
 // target σ take the step x ← x + η(σ − x^L)x^{L−1}.
 import { descend } from "./descent.js";
-import { singularValues } from "./linear_algebra.js";
 import { LinearModel } from "./network.js";
 import { fromMoments } from "./problem.js";
 import { Random } from "./random.js";
@@ -93,14 +92,14 @@ function networkOf(targets, depth) {
   return { model, weights };
 }
 
-/** Singular values of the product over the last steps of descent; null where it diverges. */
+/** The diagonal of the product, the modes in the basis of the targets, over the last steps; null where it diverges. */
 export function networkIterates(targets, depth, rate) {
   const { model, weights } = networkOf(targets, depth);
   const q = targets.length;
   const steps = NETWORK_SETTLING + SHOWN;
   const values = [];
   const { status } = descend(model, weights, { learning_rate: rate, steps: steps - 1, record_every: 1 }, (step) => {
-    if (step >= NETWORK_SETTLING) values.push(Array.from(singularValues(model.theta, 0, q, q)));
+    if (step >= NETWORK_SETTLING) values.push(targets.map((_, i) => model.theta[i * (q + 1)]));
   });
   return status === "diverged" ? null : values;
 }

@@ -4,7 +4,7 @@ import { Figure } from "./figure.js";
 import { balancedOrbit, doublingRate, modeThreshold, orbitsAt, periodOf } from "./orbits.js";
 import { format } from "./scales.js";
 
-const NETWORK = { name: "network, largest singular value", color: "blue" };
+const NETWORK = { name: "largest mode of the network", color: "blue" };
 const MODE = { name: "largest mode alone", color: "green" };
 const FORMULA = { name: "orbit of period two (X-12)", color: "green", dash: [6, 4] };
 const LOST = { name: "network diverged", color: "red", band: true };
@@ -74,12 +74,12 @@ export class OrbitsTab {
     const values = Array.from({ length: (chosen.mode ?? chosen.network ?? []).length }, (_, i) => i);
     const curves = [];
     if (chosen.mode) curves.push({ ...MODE, values: chosen.mode });
-    if (chosen.network) targets.forEach((_, k) => curves.push({ ...NETWORK, name: `network, singular value ${k + 1}`, values: chosen.network.map((row) => row[k]) }));
+    if (chosen.network) targets.forEach((_, k) => curves.push({ ...NETWORK, name: `network, mode ${k + 1}`, values: chosen.network.map((row) => row[k]) }));
     const title = `The last steps at η = ${format(state.orbit_rate, 4)}`;
     const empty = curves.length ? null : "Both the mode and the network diverge at this rate: there is no orbit to show.";
     this.steps.show(
       { x: { values, label: "steps", log: false }, y: { log: false }, curves, levels: targets.map((value) => ({ name: "target", value, color: "gray", dash: [2, 3] })), empty },
-      { title, legend: [{ ...MODE }, { name: chosen.network ? "network, singular values" : "network: diverged", color: chosen.network ? "blue" : "red" }, { name: "targets", color: "gray", dash: [2, 3] }] },
+      { title, legend: [{ ...MODE }, { name: chosen.network ? "network, its modes" : "network: diverged", color: chosen.network ? "blue" : "red" }, { name: "targets", color: "gray", dash: [2, 3] }] },
     );
   }
 
@@ -97,7 +97,7 @@ export class OrbitsTab {
   }
 
   csv() {
-    const rows = [["learning_rate", "step", "mode_product", "singular_value_1", "singular_value_2", "singular_value_3"]];
+    const rows = [["learning_rate", "step", "mode_product", "network_mode_1", "network_mode_2", "network_mode_3"]];
     for (const { rate, mode, network } of this.rows) {
       for (let i = 0; i < (mode ?? network ?? []).length; i++) rows.push([rate, i, mode?.[i] ?? "", ...(network?.[i] ?? ["", "", ""])]);
     }

@@ -4,7 +4,6 @@ import { theoryOf } from "./experiment.js";
 import { Batches, Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
 import { modelOf, weightsOf } from "./start.js";
-import { stabilityThreshold } from "./theory.js";
 
 const RATES = 28;
 const SCALES = { linear: [0.1, 0.7, 25], residual: [0, 3, 25], gelu: [0.3, 0.8, 11], relu: [0.3, 0.8, 11] };
@@ -36,12 +35,10 @@ export function gridOf(state, problem) {
   return { columns, rates: geometric(top / 200, top, RATES), critical };
 }
 
-const LATE = 0.9; // share of the steps after which a run is watched for whether it still comes closer
-
 /**
  * The runs of one column: final distance (risk without one), sharpness and status. What has not
- * settled is "unfinished" while it comes closer with steps that are stable where it is, and
- * "unsettled" where it does not.
+ * settled is "unfinished" where its risk fell at every step of the second half, and "unsettled" where
+ * it also rose.
  */
 export function columnOf(state, problem, value, rates) {
   const chosen = { ...state, [state.phase_over]: value };
@@ -49,20 +46,23 @@ export function columnOf(state, problem, value, rates) {
   const start = weightsOf(chosen, problem);
   const tracker = new SharpnessTracker(model, new Random(0, 13));
   const out = { distance: [], sharpness: [], status: [] };
-  const top = stabilityThreshold({ ...chosen, learning_rate: 1 });
-  const late = Math.floor(LATE * state.steps);
+  const excess = () => (model.linear ? model.gap : model.risk);
   for (const learning_rate of rates) {
     const weights = Float64Array.from(start);
     const full = !state.batch_size || state.batch_size >= problem.n;
     const batches = full ? null : new Batches(problem.n, state.batch_size, new Random(0, 5));
-    const options = { ...chosen, learning_rate, record_at: [0, late, state.steps], batches };
-    let before = NaN;
-    const { status } = descend(model, weights, options, (step) => { if (step === late) before = model.linear ? model.gap : model.risk; });
+    let [step, before, swings] = [0, Infinity, false];
+    const watch = () => {
+      const now = excess();
+      if (2 * step++ > state.steps && now > before) swings = true;
+      before = now;
+      return false;
+    };
+    const options = { ...chosen, learning_rate, record_every: state.steps, batches, stop: watch };
+    const { status } = descend(model, weights, options, () => {});
     const lost = status === "diverged";
-    const now = model.linear ? model.gap : model.risk;
     const sharpness = lost ? NaN : tracker.measure({ tolerance: 1e-3, most: 60 }) + 2 * state.weight_decay;
-    const nearing = now < before && sharpness * learning_rate < top;
-    out.status.push(lost ? "diverged" : status === "converged" ? "settled" : nearing ? "unfinished" : "unsettled");
+    out.status.push(lost ? "diverged" : status === "converged" ? "settled" : swings ? "unsettled" : "unfinished");
     out.distance.push(lost ? NaN : model.linear ? model.distance : model.risk);
     out.sharpness.push(sharpness);
   }

@@ -12,7 +12,7 @@ const TITLES = {
 };
 const FLAT = { diverged: "red", unfinished: "unfinished" }; // colors that stand for no number
 const OUTCOMES = { settled: 0, unsettled: 1 }; // places on the ramp
-const NAMES = { settled: "settled", unfinished: "not trained yet (more steps would settle)", unsettled: "does not settle", diverged: "diverged" };
+const NAMES = { settled: "settled", unfinished: "not trained yet (still falling)", unsettled: "does not settle (swings)", diverged: "diverged" };
 
 export class PhaseTab {
   constructor(parent, tooltip, open) {
@@ -82,7 +82,7 @@ export class PhaseTab {
         title, words: `${grid.columns.length} by ${grid.rates.length} runs over ${across} and learning rate`,
         legend: [
           { name: "critical rate 2/S_min", color: "green" },
-          ...(state.phase_shows === "sharpness" ? [] : [{ name: state.phase_shows === "outcome" ? NAMES.settled : "close to Θ*", color: heat(0), solid: true }, { name: state.phase_shows === "outcome" ? NAMES.unsettled : "far from it: does not settle", color: heat(1), solid: true }]),
+          ...(state.phase_shows === "sharpness" ? [] : [{ name: state.phase_shows === "outcome" ? NAMES.settled : "close to Θ*", color: heat(0), solid: true }, { name: state.phase_shows === "outcome" ? NAMES.unsettled : "far from it (swings)", color: heat(1), solid: true }]),
           { name: NAMES.unfinished, color: "unfinished", solid: true }, { name: NAMES.diverged, color: "red", solid: true },
         ],
       },

@@ -13,8 +13,9 @@ const LAYERS = {
   norms: "Norm ‖W_k‖ of each layer",
   alignment: "Alignment of neighboring layers",
 };
+const FLOOR = 1e-13; // of the start: what is below is rounding, and would hide what is above
 const FIRST = { name: "first run", color: "blue" };
-const OTHERS = { name: "other runs", color: "blue", width: 1, alpha: 0.45 };
+const OTHERS = { name: "other runs", color: "blue", width: 1, alpha: 0.6 };
 const FLOW = { name: "its gradient flow", color: "gray", dash: [6, 4] };
 const KEPT = { saved_a: { name: "A, first run", color: "brown" }, saved_b: { name: "B, first run", color: "teal" } };
 const ZERO = { name: "predicting zero", color: "gray", dash: [2, 3], width: 1.5 };
@@ -80,10 +81,10 @@ export class TrainingTab {
 
   _across(state, { steps }) {
     const factor = state.horizontal === "time" ? state.learning_rate : 1;
-    return {
-      values: steps.map((step) => step * factor), factor,
-      label: state.horizontal === "time" ? "η·steps" : "steps", log: state.horizontal_scale === "log",
-    };
+    const log = state.horizontal_scale === "log";
+    const at = (step) => (log ? step + 1 : step) * factor; // so that the start has a place on a logarithmic axis
+    const name = log ? "steps + 1" : "steps";
+    return { values: steps.map(at), at, label: state.horizontal === "time" ? `η·(${name})`.replace("(steps)", "steps") : name, log };
   }
 
   _curve(name, x) {
@@ -100,11 +101,12 @@ export class TrainingTab {
       legend.push(KEPT[slot]);
     }
     if (result.flow) {
-      curves.push({ ...FLOW, x: result.flow.steps.map((step) => step * x.factor), values: result.flow[key] });
+      curves.push({ ...FLOW, x: result.flow.steps.map(x.at), values: result.flow[key] });
       legend.push(FLOW);
     }
     curves.push({ ...first, values: result.runs[0][key] });
-    const picture = { x, y: { log: state.vertical_scale === "log" }, curves, levels: [], ranges: [] };
+    const floor = name === "sharpness" ? null : FLOOR * result.runs[0][key]?.[0];
+    const picture = { x, y: { log: state.vertical_scale === "log", floor }, curves, levels: [], ranges: [] };
     if (name === "sharpness") this._lines(picture, legend);
     else this._baselines(name, picture, legend);
     if (name === "distance" && !result.linear) picture.empty = "A network with an activation is no single linear map: there is no Θ to measure a distance with.";
@@ -164,10 +166,10 @@ export class TrainingTab {
     const y = name === "alignment" ? { log: false, ends: [-0.02, 1.04] } : { log: this.state.vertical_scale === "log" };
     const legend = depth === 1 ? [] : [
       { name: name === "alignment" ? "first pair" : "first layer", color: layerColor(0, depth) },
-      { name: name === "alignment" ? "last pair" : "last layer", color: layerColor(count - 1, depth) },
+      { name: name === "alignment" ? "last pair of the first run" : "last layer of the first run", color: layerColor(count - 1, depth) },
     ];
     const empty = count ? null : "One layer has no neighbor to be aligned with.";
-    this.layers[name].show({ x, y, curves, empty }, { legend, title: `${LAYERS[name]}, first run`, words: `${count} curves` });
+    this.layers[name].show({ x, y, curves, empty }, { legend, words: `first run, ${count} curves` });
   }
 
   /** The kept runs beside the present one: the inputs that differ, and how each ended. */

@@ -7,6 +7,7 @@ import { inEigenbasis } from "./problem.js";
 import { Random } from "./random.js";
 
 const RECORDS = 400;
+const EARLY = 16; // steps that are all recorded
 const LOSS_TARGET = 1e-7;
 
 /** The population's eigenvalues: k spikes and a flat tail, or a power law. */
@@ -156,7 +157,7 @@ export function trainReduced(problem, start, options) {
     { learning_rate: learning_rate / q, steps: max_steps, record_every: 1, stop: () => model.risk <= goal },
     (step) => {
       taken = step;
-      if (step % record_every === 0) note(step);
+      if (step % record_every === 0 || step < EARLY) note(step);
     },
   );
   if (records.step.at(-1) !== taken) note(taken);
