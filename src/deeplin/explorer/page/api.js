@@ -1,10 +1,12 @@
 // window.deeplin: the numerics of the page for programs, in the library's terms.
 import { ActivationModel } from "./activations.js";
 import { descend } from "./descent.js";
+import { expectedRisk, fittedRisks } from "./double_descent.js";
 import { flow as follow } from "./flow.js";
 import { transpose } from "./linear_algebra.js";
 import { LogisticModel, labelsOf, logisticProblem } from "./logistic.js";
 import { LinearModel } from "./network.js";
+import { balancedOrbit, doublingRate, modeThreshold, networkIterates, modeIterates, periodOf } from "./orbits.js";
 import { riskOf } from "./overfitting.js";
 import { fromData } from "./problem.js";
 import { Batches, Random } from "./random.js";
@@ -170,6 +172,37 @@ export function wide(input) {
     spectrum: Float64Array.from(spectrum), truth: transpose(truth.flat, truth.rows, truth.columns),
     n: X.rows, d: X.columns, q: Y.columns,
   };
-  const { risk, bias, variance, noise: fitted, xi, riskBound, index, bound } = riskOf(problem, data, run, { wide_noise: noise });
-  return { ...answer, risk, bias, variance, noise: fitted, xi, bound: riskBound, index, interpolation_bound: bound };
+  const { risk, bias, variance, noise: fitted, xi, cross, zeroRisk, interpolantRisk, riskBound, index, bound } = riskOf(problem, data, run, { wide_noise: noise });
+  return { ...answer, risk, bias, variance, noise: fitted, xi, cross, zero_risk: zeroRisk, minimum_norm_risk: interpolantRisk, bound: riskBound, index, interpolation_bound: bound };
+}
+
+/**
+ * Descent on ½‖W_L…W_1 − diag(targets)‖² near its balanced minimum (X-12): {critical, doubling, orbit of the
+ * largest mode or null, period (null: none up to 16), mode, network} (iterates after settling; null: diverged).
+ */
+export function orbits({ targets, depth, learning_rate }) {
+  const sorted = [...targets].sort((a, b) => b - a);
+  const mode = modeIterates(sorted[0], depth, learning_rate);
+  return {
+    critical: modeThreshold(sorted[0], depth), doubling: doublingRate(sorted[0], depth),
+    orbit: balancedOrbit(sorted[0], depth, learning_rate), period: mode && periodOf(mode),
+    mode, network: networkIterates(sorted, depth, learning_rate),
+  };
+}
+
+/**
+ * Excess risk of the minimum-norm least-squares solution on the first d′ inputs, for each of `dimensions`
+ * (increasing): {dimension, excess_risk (of these samples), bias, variance (expected)}; `population` as in `wide`.
+ */
+export function double_descent(input) {
+  const [X, Y, truth] = [matrix("X", input.X), matrix("y", input.y), matrix("optimum", input.population.optimum)];
+  const [n, d, q] = [X.rows, X.columns, Y.columns];
+  const spectrum = Float64Array.from(input.population.spectrum);
+  const data = { X: X.flat, Y: Y.flat, truth: transpose(truth.flat, d, q), spectrum, n, d, q };
+  const powers = Array.from({ length: d }, (_, j) => truth.flat.subarray(j * q, j * q + q).reduce((sum, value) => sum + value ** 2, 0));
+  const expected = input.dimensions.map((m) => expectedRisk(spectrum, powers, input.population.noise, q, n, m));
+  return {
+    dimension: input.dimensions, excess_risk: fittedRisks(data, input.dimensions),
+    bias: expected.map((each) => each.bias), variance: expected.map((each) => each.variance),
+  };
 }

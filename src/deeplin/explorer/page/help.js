@@ -24,7 +24,7 @@ export const HELP = {
   wide_spectrum:
     "Eigenvalues of the population and the effective ranks r_j = s_j/λ_{j+1} of their tails. Overfitting is benign where the tail is long and flat: beyond k (dashed) it has more room than there are samples.",
   wide_parts:
-    "The exact excess risk of the trained network beside that of the minimum-norm interpolant, with what predicting zero costs, and what it is made of: bias, fitted noise, the part due to Θ_⊥, and their cross terms. The parts add up to the risk.",
+    "The exact excess risk of the trained network beside that of the minimum-norm interpolant, with what predicting zero costs, and what it is made of: bias, fitted noise, the part due to Θ_⊥, and their cross terms (with what is not fitted yet). The parts add up to the risk.",
   orbits:
     "For each learning rate, where the largest mode of a balanced network goes after a thousand steps (green dots) and where a network that starts slightly out of balance goes (blue dots). One dot: it settles. Two: an orbit of period two, whose values have a formula (dashed). Red: the network diverges, although the mode alone stays bounded. Click to choose a rate.",
   orbit_steps:
