@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.explorer.build import inputs, presets
+from deeplin.explorer.build import inputs
 from deeplin.explorer.draws import data_of
 
 pytestmark = pytest.mark.browser
@@ -28,13 +28,19 @@ def link_after(visitor, name, value):
     return visitor.page.evaluate(said)
 
 
-@pytest.mark.parametrize("page", ["training", "wide"])
+PAGES = {  # a light state of each page, and the groups of inputs it has
+    "training": (QUICK + "&momentum=0.5", ("descent", "network", "data")),
+    "wide": (LIGHT_WIDE + "&spectrum=power", ("wide", "population")),
+    "orbits": ("#tab=orbits&orbit_depth=2", ("orbits",)),
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_slider_draws_and_changes_the_link(visit, page):
-    visitor = visit(
-        LIGHT_WIDE + "&spectrum=power" if page == "wide" else QUICK + "&momentum=0.5"
-    ).drawn()
+    link, groups = PAGES[page]
+    visitor = visit(link).drawn()
     for name, given in INPUTS.items():
-        if given["kind"] not in ("whole", "real") or (given["group"] == "wide") != (page == "wide"):
+        if given["kind"] not in ("whole", "real") or given["group"] not in groups:
             continue
         if name in ("spikes", "epsilon"):  # belong to the other spectrum, tried below
             continue
@@ -78,34 +84,6 @@ def test_drawing_follows_a_dragged_slider(visit):
     assert dragged < 0.002
     assert visitor.page.evaluate("deeplin.shown().result.threshold") == pytest.approx(2 / dragged)
     visitor.page.mouse.up()
-
-
-@pytest.mark.parametrize("name", presets())
-def test_story_of_a_preset_agrees_with_its_picture(visit, name):
-    preset = presets()[name]
-    visitor = visit(QUICK).drawn()
-    visitor.press(preset["title"])
-    assert preset["says"] in visitor.verdict(preset["says"])
-    for sentence in preset["story"]:
-        assert sentence in visitor.text("story-text")
-    if "tab" in preset["state"]:
-        return
-    shown = visitor.page.evaluate(
-        """() => { const { result, state } = deeplin.shown();
-        return { state, theory: result.theory, threshold: result.threshold,
-                 sharpness: result.runs.map((run) => run.sharpness) }; }"""
-    )
-    for key, value in preset["state"].items():
-        assert shown["state"][key] == value
-    starts = np.array([run[0] for run in shown["sharpness"]])
-    ends = np.array([run[-1] for run in shown["sharpness"]])
-    if name == "sharpening":
-        assert np.all(ends > 3 * starts)
-        assert np.all(ends < shown["threshold"])
-    if name == "catapult":
-        assert np.median(starts) > shown["threshold"] > np.max(ends)
-    if name == "small":
-        np.testing.assert_allclose(ends, shown["theory"]["balanced"], rtol=1e-3)
 
 
 def test_tracked_sharpness_of_a_picture_is_the_sharpness(visit):

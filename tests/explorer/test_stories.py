@@ -13,11 +13,9 @@ TRAINED = [name for name, preset in presets().items() if "tab" not in preset["st
 
 
 @pytest.fixture(scope="module")
-def told(browser, page_file):
+def told(browser, page_file, visitor_of):
     """What `current()` says of each preset when it is loaded, and after each of its moves."""
-    from conftest import Visitor
-
-    visitor = Visitor(browser, page_file.as_uri()).drawn()
+    visitor = visitor_of(browser, page_file.as_uri()).drawn()
     found = {}
     for name in visitor.page.evaluate("deeplin.presets"):
         visitor.page.evaluate("(name) => deeplin.load(name)", name)
