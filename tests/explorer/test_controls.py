@@ -1,6 +1,7 @@
 """Every control, preset, link, download and upload of the page, in headless Chromium."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
@@ -31,7 +32,7 @@ def link_after(visitor, name, value):
 PAGES = {  # a light state of each page, and the groups of inputs it has
     "training": (QUICK + "&momentum=0.5", ("descent", "network", "data")),
     "wide": (LIGHT_WIDE + "&spectrum=power", ("wide", "population")),
-    "orbits": ("#tab=orbits&orbit_depth=2", ("orbits",)),
+    "orbits": ("#tab=orbits", ("orbits",)),
 }
 
 
@@ -230,6 +231,42 @@ def test_theorems_come_from_the_server(visit):
     visitor.verdict("statements on the first run of gradient descent")
     assert "FM-L8" in visitor.text("certificate")
     assert visitor.page.locator("#certificate math").count() > 20
+
+
+def test_margin_within_rounding_is_shown_as_zero_with_its_tolerance(visit):
+    visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
+    visitor.verdict("statements on the first run of gradient descent")
+    rows = [
+        row.locator("td").all_text_contents()
+        for row in visitor.page.locator("#certificate tr").all()[1:]
+    ]
+    rounded = [row for row in rows if "rounding" in row[3]]
+    assert len(rounded) > 5
+    for row in rounded:
+        assert " = " in row[2]
+        assert row[3].startswith("0 (within ±")
+    for mark, _, sides, margin in rows:
+        if mark == "✓" and "rounding" not in margin:
+            assert not margin.startswith("−")  # what holds has a margin, or is equal to rounding
+        assert "10⁻¹⁵ ≤ 0" not in sides
+
+
+def test_phase_diagram_tells_what_is_not_trained_from_what_swings(visit):
+    visitor = visit("#tab=phase&phase_shows=outcome&steps=300&seeds=1")
+    verdict = visitor.verdict("not trained yet")
+    with visitor.page.expect_download() as download:
+        visitor.press("Data (CSV)")
+    lines = download.value.path().read_text().splitlines()[1:]
+    cells = [(float(s), float(r), status) for s, r, _, _, status in (x.split(",") for x in lines)]
+    critical = visitor.page.evaluate("deeplin.current().critical")
+    assert {status for *_, status in cells} == {"settled", "unfinished", "unsettled", "diverged"}
+    assert "settled" not in {status for _, rate, status in cells if rate > critical}
+    slow = [status for scale, rate, status in cells if scale < 0.2 and rate < critical / 2]
+    assert {*slow} == {"unfinished"}  # on the plateau of a small start
+    swings = [rate for _, rate, status in cells if status == "unsettled"]
+    assert min(swings) > critical / 8
+    shares = [int(part) for part in re.findall(r"(\d+) %", verdict)]
+    assert sum(shares) == pytest.approx(100, abs=2)  # each is rounded
 
 
 def test_opening_run_is_kept_compared_and_in_the_link(visit):

@@ -1,7 +1,7 @@
 """Every lesson of docs/teaching.md, followed in the browser from its first to its last instruction.
 
-An instruction may choose a preset, open a page, set inputs and press buttons; names are bold. What it
-puts in quotation marks must then be on the page.
+An instruction may choose a preset, open a page, set inputs and press buttons; names are bold. What
+it puts in quotation marks must then be on the page.
 """
 
 import re

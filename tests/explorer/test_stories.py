@@ -1,4 +1,4 @@
-"""The story of every preset, computed from the numbers behind its pictures, before and after its moves."""
+"""The story of every preset, from the numbers behind its pictures, before and after its moves."""
 
 import numpy as np
 import pytest
@@ -230,7 +230,9 @@ def test_orbits_double_and_the_network_diverges_where_the_mode_does_not(told):
     assert "the mode has period 2 and the network stays bounded" in two
     assert "the mode has period 4" in four
     assert "the mode has no period up to 16 and the network diverges" in lost
-    start, end = (float(part.split()[0]) for part in two.split("at every rate from ")[1].split(" to ")[:2])
+    start, end = (
+        float(part.split()[0]) for part in two.split("at every rate from ")[1].split(" to ")[:2]
+    )
     assert start == pytest.approx(0.0435, abs=5e-4)  # two steps of the grid
     assert end == pytest.approx(0.057, abs=1e-3)  # beyond, some rates diverge and some do not
 
@@ -286,5 +288,7 @@ def test_guide_names_papers_and_links_to_them(visit):
 
 def test_unknown_preset_gets_a_sentence(visit):
     visitor = visit("#depth=2&steps=20&seeds=1").drawn()
-    said = visitor.page.evaluate("(async () => { try { await deeplin.load('x'); } catch (e) { return e.message; } })()")
+    said = visitor.page.evaluate(
+        "(async () => { try { await deeplin.load('x'); } catch (e) { return e.message; } })()"
+    )
     assert "There is no preset “x”; pass one of sharpening" in said

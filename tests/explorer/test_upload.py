@@ -111,7 +111,9 @@ def test_page_and_command_give_the_same_critical_rate(visit, command, tmp_path, 
 def number(text):
     """A number as the page writes it: 1.23·10⁻⁴."""
     mantissa, _, power = text.partition("·10")
-    return float(mantissa) * 10.0 ** int(power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0)
+    return float(mantissa) * 10.0 ** int(
+        power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0
+    )
 
 
 def test_classes_of_a_file_are_learned_with_the_logistic_loss(visit):
