@@ -45,7 +45,6 @@ export class Chart extends Drawing {
       pen.globalAlpha = 1;
     }
     for (const part of this.picture.ranges ?? []) band(pen, part, x, y, colors, this.picture.x);
-    for (const level of this.picture.levels ?? []) horizontal(pen, level, x, y, width, colors);
     for (const { value, color, dash } of this.picture.verticals ?? []) {
       if (!visible(value, x)) continue;
       stroke(pen, { color, dash, width: 1.5 }, colors);
@@ -53,6 +52,7 @@ export class Chart extends Drawing {
       pen.setLineDash([]);
     }
     for (const curve of this.picture.curves) (curve.dots ? points : line)(pen, curve, x, y, colors, this.picture.x);
+    for (const level of this.picture.levels ?? []) horizontal(pen, level, x, y, width, colors); // over runs that swing
     this._cursors(pen, x, height, colors);
     pen.restore();
     if (this._isEmpty(y)) this._explain(pen, width, height, colors);
