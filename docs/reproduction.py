@@ -109,7 +109,7 @@ def page(outcomes, claims, note):
     for id, text in recorded.EXPLANATIONS.items():
         yield f"- **{id}** {text}"
     yield ""
-    yield "E-1 to E-22 are the [errata](../errata.md)."
+    yield "E-1 to E-29 are the [errata and notes](../errata.md)."
 
 
 if __name__ == "__main__":

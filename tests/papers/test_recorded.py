@@ -9,7 +9,7 @@ import pytest
 
 from deeplin.papers import recorded
 from deeplin.papers.catalogue import FIGURES, PRESETS
-from deeplin.papers.errata import ERRATA
+from deeplin.papers.errata import ENTRIES
 
 ROOT = Path(__file__).parents[2]
 
@@ -64,7 +64,7 @@ def test_times_of_studies_are_kept(tmp_path):
 
 
 def test_explanations_have_ids_of_their_own():
-    ids = [erratum.identifier for erratum in ERRATA]
+    ids = [erratum.identifier for erratum in ENTRIES]
     assert not set(ids) & set(recorded.EXPLANATIONS)
     assert all(len(text) > 40 for text in recorded.EXPLANATIONS.values())
 
@@ -81,7 +81,7 @@ def test_the_readme_has_the_recorded_counts():
 
 
 def test_every_kept_failure_is_understood():
-    known = {erratum.identifier for erratum in ERRATA} | set(recorded.EXPLANATIONS)
+    known = {erratum.identifier for erratum in ENTRIES} | set(recorded.EXPLANATIONS)
     with (ROOT / "docs" / "reproduction" / "claims.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) > 50

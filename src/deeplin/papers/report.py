@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
-from deeplin.papers.errata import ERRATA
+from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figure import PRESETS, FigureResult, PanelResult, StudyResult
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
@@ -127,6 +127,7 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
     return templates.get_template("report.html").render(
         figures=outcomes,
         errata=ERRATA,
+        notes=NOTES,
         summary=recorded.tally(verdicts),
         all_hold=all(verdict == "holds" for verdict in verdicts),
         changed=_changes(outcomes),
