@@ -37,7 +37,7 @@ sizes = {
 def test_the_page_is_made_from_the_one_list():
     """Make it again with `python -m deeplin.papers.errata docs/errata.md`."""
     assert (ROOT / "docs" / "errata.md").read_text(encoding="utf-8") == page()
-    assert [erratum.identifier for erratum in ERRATA] == [f"E-{k}" for k in range(1, 23)]
+    assert [erratum.identifier for erratum in ERRATA] == [f"E-{k}" for k in (*range(1, 23), 24)]
 
 
 def test_every_erratum_names_exactly_its_tests():
