@@ -1,6 +1,7 @@
 """Results about deep linear networks as functions: bounds, exact values, laws."""
 
 from deeplin.compatibility import moved
+from deeplin.theory.adam import adam_critical_learning_rate
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
     RiskBound,
@@ -28,6 +29,7 @@ from deeplin.theory.minimizers import (
 )
 from deeplin.theory.network_orbits import NetworkOrbit, network_orbit
 from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
+from deeplin.theory.paths import parallel_sharpness
 from deeplin.theory.residual_initialization import (
     admissible_range,
     log_failure_probability,
@@ -39,6 +41,7 @@ from deeplin.theory.residual_initialization import (
     smallest_admissible_depth,
 )
 from deeplin.theory.ridgeless import RidgelessRisk, ridgeless_risk
+from deeplin.theory.sam import sam_sharpness_limit
 from deeplin.theory.small_initialization import initialization_scale, lojasiewicz_constant
 from deeplin.theory.stochastic import (
     MinimalStochasticSharpness,
@@ -70,6 +73,7 @@ __all__ = [
     "RiskSplit",
     "StochasticSharpness",
     "TwoLayerFlow",
+    "adam_critical_learning_rate",
     "admissible_range",
     "balanced_mode",
     "balanced_orbit",
@@ -94,6 +98,7 @@ __all__ = [
     "mode_orbits",
     "network_orbit",
     "noise_scale",
+    "parallel_sharpness",
     "product_bounds",
     "product_bounds_frequency",
     "random_start_bound",
@@ -101,6 +106,7 @@ __all__ = [
     "residual_displacement",
     "ridgeless_risk",
     "risk_split",
+    "sam_sharpness_limit",
     "smallest_admissible_depth",
     "spike_bound",
     "stability_limit",
