@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, MEASURED, UNMET, certify
 from deeplin.dynamics import gradient_flow
-from deeplin.kernels.singular_values import extreme_singular, extreme_values
+from deeplin.networks.singular_values import extreme_singular, extreme_values
 from deeplin.theory import (
     balanced_sharpness,
     initialization_scale,

@@ -12,8 +12,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.hessian import sharpness
-from deeplin.kernels.singular_values import extremes_of_layers
 from deeplin.networks import Network, initialize, products
+from deeplin.networks.singular_values import extremes_of_layers
 from deeplin.papers.claims import POSITIVE, Claim, number, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.setting import DATA_SEEDS, Setting

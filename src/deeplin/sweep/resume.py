@@ -43,7 +43,7 @@ def open_session(
     with ExitStack() as locks:
         with _gate(store):
             neighbours = _claim(store, shard, locks)
-            _prepare(session, manifest, neighbours)
+            _prepare(session, experiment, manifest, neighbours)
         yield session
         session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
         with _gate(store):
@@ -192,7 +192,9 @@ def _manifest(experiment: Experiment, config: Any, units: Mapping[str, Unit]) ->
     }
 
 
-def _prepare(session: Session, manifest: dict[str, Any], neighbours: list[str]) -> None:
+def _prepare(
+    session: Session, experiment: Experiment, manifest: dict[str, Any], neighbours: list[str]
+) -> None:
     """Check the sweep against what is there, set doubtful files aside, write the manifest."""
     store = session.store
     try:
@@ -205,9 +207,11 @@ def _prepare(session: Session, manifest: dict[str, Any], neighbours: list[str]) 
     inventory = store.inventory(frozenset(mine | theirs))
     if earlier:
         _check_same_sweep(store, manifest, earlier)
-        stranded = set(inventory.finished) - mine
-        if stranded or (neighbours and theirs != mine):
-            raise InputError(_other_config(store, manifest, earlier, len(stranded)))
+        others = [unit for unit in earlier["units"] if unit in inventory.finished.keys() - mine]
+        kept = experiment.subsets and not _changed(experiment, manifest, earlier)
+        if (others and not kept) or (neighbours and theirs != mine):
+            raise InputError(_other_config(store, manifest, earlier, len(others)))
+        manifest["units"] += others
     for path, reason in inventory.suspect.items():
         session.move_aside(path, reason)
     session.adopt(inventory.finished)
@@ -228,13 +232,33 @@ def _check_same_sweep(store: Store, mine: dict[str, Any], earlier: dict[str, Any
 def _other_config(
     store: Store, mine: dict[str, Any], earlier: dict[str, Any], stranded: int
 ) -> str:
-    new, old = mine["config"], earlier["config"]
-    changed = sorted(name for name in new.keys() | old if new.get(name) != old.get(name))
+    changed = _differences(mine["config"], earlier["config"])
     listed = ", ".join(changed) or "the content of the data"
     return (
         f"{store.folder} holds a sweep with another config (different: {listed}), and "
         f"{stranded} finished unit(s) do not belong to this one; pass another folder."
     )
+
+
+def _changed(experiment: Experiment, mine: dict[str, Any], earlier: dict[str, Any]) -> bool:
+    """Whether the configs differ in more than which units there are."""
+    return any(
+        mine["config"].get(name) != earlier["config"].get(name)
+        for name in mine["config"].keys() | earlier["config"]
+        if name not in experiment.grid
+    )
+
+
+def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """Names of the fields that differ; of a mapping from names to text, its own names."""
+    listed = []
+    for name in sorted(name for name in new.keys() | old if new.get(name) != old.get(name)):
+        both = new.get(name), old.get(name)
+        texts = all(
+            isinstance(m, dict) and all(isinstance(v, str) for v in m.values()) for m in both
+        )
+        listed += _differences(new[name], old[name]) if texts else [name]
+    return listed
 
 
 def _sessions(store: Store) -> dict[str, dict[str, Any]]:

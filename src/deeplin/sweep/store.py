@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,9 +140,12 @@ class Store:
                 finished[identifier] = path
         return Inventory(finished, suspect)
 
-    def table(self) -> pd.DataFrame:
-        """All rows of the finished units, in the order of the config, whoever computed them."""
-        order = self.manifest["units"]
+    def table(self, units: Sequence[str] | None = None) -> pd.DataFrame:
+        """All rows of the finished units, in the order of the config, whoever computed them.
+
+        `units` are the ids of those that are wanted, by default all.
+        """
+        order = self.manifest["units"] if units is None else units
         finished = self.inventory(frozenset(order)).finished
         tables = [_rows(finished[identifier]) for identifier in order if identifier in finished]
         if not tables:

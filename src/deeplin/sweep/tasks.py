@@ -19,8 +19,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from deeplin.compilation import share_compiled_code
 from deeplin.errors import InputError
-from deeplin.kernels.compiling import share_compiled_code
 from deeplin.sweep.config import from_json
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment
 

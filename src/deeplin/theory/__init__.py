@@ -3,11 +3,16 @@
 from deeplin.compatibility import moved
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
+    LowerRisk,
     RiskBound,
     RiskSplit,
+    best_interpolant,
     conditional_variance,
+    degrees_of_freedom_bounds,
     interpolation_bound,
+    lower_risk_probability,
     minimum_norm_interpolant,
+    noise_cost_bound,
     random_start_bound,
     risk_split,
     spike_bound,
@@ -38,7 +43,7 @@ from deeplin.theory.residual_initialization import (
     residual_displacement,
     smallest_admissible_depth,
 )
-from deeplin.theory.ridgeless import RidgelessRisk, ridgeless_risk
+from deeplin.theory.ridgeless import RidgelessRisk, double_descent, ridgeless_risk
 from deeplin.theory.small_initialization import initialization_scale, lojasiewicz_constant
 from deeplin.theory.stochastic import (
     MinimalStochasticSharpness,
@@ -55,11 +60,14 @@ from deeplin.theory.weight_decay import (
     decayed_minimum,
 )
 from deeplin.theory.white_inputs import TwoLayerFlow, balanced_mode, time_to_reach, two_layer_flow
+from deeplin.theory.wide_networks import Law, wide_law
 
 __all__ = [
     "CriticalWeightDecay",
     "DecayedMinimum",
     "EffectiveRanks",
+    "Law",
+    "LowerRisk",
     "MinimalSharpness",
     "MinimalStochasticSharpness",
     "MinimalTrace",
@@ -74,10 +82,13 @@ __all__ = [
     "balanced_mode",
     "balanced_orbit",
     "balanced_sharpness",
+    "best_interpolant",
     "conditional_variance",
     "critical_learning_rate",
     "critical_weight_decay",
     "decayed_minimum",
+    "degrees_of_freedom_bounds",
+    "double_descent",
     "effective_index",
     "effective_ranks",
     "initialization_scale",
@@ -86,6 +97,7 @@ __all__ = [
     "log_failure_probability",
     "logistic_descent",
     "lojasiewicz_constant",
+    "lower_risk_probability",
     "minimal_sharpness",
     "minimal_stochastic_sharpness",
     "minimal_trace",
@@ -93,6 +105,7 @@ __all__ = [
     "minimum_norm_interpolant",
     "mode_orbits",
     "network_orbit",
+    "noise_cost_bound",
     "noise_scale",
     "product_bounds",
     "product_bounds_frequency",
@@ -108,6 +121,7 @@ __all__ = [
     "stochastic_sharpness_bound",
     "time_to_reach",
     "two_layer_flow",
+    "wide_law",
 ]
 
 __getattr__ = moved("deeplin.theory")

@@ -14,12 +14,14 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
 from deeplin.errors import positive_number, whole_number
-from deeplin.kernels.compiling import in_threads
-from deeplin.kernels.singular_values import GROUP, values_of_layers
 from deeplin.networks import Network, host_arrays, initialize
+from deeplin.networks.singular_values import values_of_layers
+from deeplin.parallel import map_in_threads
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Values of u searched for admissible constants, a ratio of 1.0023 apart."""
+TOGETHER = 2000
+"""Running products that are in memory at the same time."""
 
 
 class ProductBounds(NamedTuple):
@@ -195,13 +197,13 @@ def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.nda
     """Extreme singular values of running products, some networks at a time: the products of all
     would be larger than the cache, and so each core takes its share of them."""
     flat = [weight.reshape(-1, *weight.shape[-2:]) for weight in weights]
-    some = max(1, GROUP // len(flat))
+    some = max(1, TOGETHER // len(flat))
     groups = [[w[start : start + some] for w in flat] for start in range(0, len(flat[0]), some)]
 
     def values(group: list[np.ndarray]) -> np.ndarray:
         return values_of_layers(list(accumulate(group, multiply)))
 
-    found = np.concatenate(in_threads(values, groups))
+    found = np.concatenate(map_in_threads(values, groups))
     return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
 
 

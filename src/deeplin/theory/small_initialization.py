@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.kernels.singular_values import values_of_layers
 from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import imbalance
+from deeplin.networks.singular_values import values_of_layers
 from deeplin.problems import Problem
 
 
