@@ -61,7 +61,9 @@ def _draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
     table = diagnosis.depths.sort_values("depth")
     depth = table["depth"]
     ax.plot(depth, table["critical_learning_rate"], marker="o", color="C0", label="critical rate")
-    ax.plot(depth, table["suggested_learning_rate"], marker="s", color="C1", label="from a small start")
+    ax.plot(
+        depth, table["suggested_learning_rate"], marker="s", color="C1", label="from a small start"
+    )
     bracket = 2 / table["upper"], 2 / table["lower"]
     if len(diagnosis.targets) == 1 and diagnosis.optimizer == type(diagnosis.optimizer)():
         ax.fill_between(depth, *bracket, alpha=0.2, color="C0", lw=0, label="FM-T2")

@@ -85,10 +85,9 @@ def answer(diagnosis: Diagnosis) -> str:
     """The learning rate to use, in one plain sentence."""
     better = diagnosis.standardized
     chosen = diagnosis if better is None else better
-    rates = _listed(
-        f"{it.learning_rate:.3g} at depth {it.depth}" for it in chosen.trials or _ends(chosen.advice)
-    )
-    start = f"from {STARTS[chosen.trials[0].initialization]}" if chosen.trials else "from a small start"
+    ends = chosen.trials or _ends(chosen.advice)
+    rates = " and ".join(f"{it.learning_rate:.3g} at depth {it.depth}" for it in ends)
+    start = f"from {STARTS[chosen.trials[0].initialization if chosen.trials else 'small']}"
     several = len(diagnosis.targets)
     summed = f", summed over the {several} targets" if several > 1 else ""
     use = f"se learning rate {rates}, {start}, with {diagnosis.optimizer}{summed}."
@@ -131,7 +130,8 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
 
 def _runs(trials: Trials) -> str:
     if trials.steps is None:
-        return f"stable from {trials.starts} simulated starts; slow: more than {_steps(trials)[2:]} steps"
+        slow = f"after {trials.most_steps} steps none has learned"
+        return f"stable from {trials.starts} simulated starts, but slow: {slow}"
     which = "all" if trials.learned == trials.starts else f"{trials.learned} of"
     return f"{which} {trials.starts} simulated starts learn in at most {trials.steps} steps"
 
@@ -309,7 +309,7 @@ def _interpolation_table(diagnosis: Diagnosis) -> pd.DataFrame:
 
 
 def training_text(report: Mapping[str, Any], width: int = 80) -> str:
-    """The report of `deeplin train`: what was learned, how well, then whether the theory was right."""
+    """The report of `deeplin train`: what was learned and how well; was the theory right?"""
     notes = [
         *(
             f"Learning rate {rate:.3g} diverged after {step} steps; it was halved."
@@ -451,10 +451,6 @@ def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
 def _fitted(table: pd.DataFrame, width: int) -> str:
     """A table of at most this width: columns from the right make a block of their own."""
     return table.to_string(index=False, line_width=width)
-
-
-def _listed(items: Iterable[str]) -> str:
-    return " and ".join(items)
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:

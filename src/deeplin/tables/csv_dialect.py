@@ -152,7 +152,7 @@ class Dialect:
     notes: tuple[str, ...]
 
     def open(self, path: str, **convert) -> pyarrow.csv.CSVStreamingReader:
-        """The file as a stream of record batches; lines of comment among the records are skipped."""
+        """The file as a stream of record batches; lines of comment are skipped."""
         names = None if self.names is None else list(self.names)
         return pyarrow.csv.open_csv(
             path,

@@ -257,7 +257,7 @@ class ParquetFile(TableFile):
         return [replace(self, part=part) for part in pairwise(range(groups + 1))]
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Small buffer, no pre-buffering: a row group is decoded as it is used, never held whole."""
+        """Little buffered: a row group is decoded as it is used, never held whole."""
         with pyarrow.parquet.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False) as file:
             groups = range(*self.part) if self.part else None
             # Of two cores one decodes and the other has the numbers to work on.
@@ -318,9 +318,10 @@ def excel_table(path: str) -> FrameTable:
             f"{path!r} is an Excel workbook, which needs openpyxl; install it with: pip install "
             "'deeplin[excel]', or save the sheet as CSV."
         ) from error
-    mixed = [name for name in frame if frame[name].map(type).nunique() > 1]
-    texts = {name: frame[name].map(str, na_action="ignore") for name in mixed if frame[name].dtype == object}
-    return FrameTable(path, table=pa.Table.from_pandas(frame.assign(**texts).rename(columns=str), preserve_index=False))
+    frame.columns = frame.columns.map(str)
+    for name in frame.select_dtypes(object).columns:  # a column of several kinds becomes text
+        frame[name] = frame[name].map(str, na_action="ignore")
+    return FrameTable(path, table=pa.Table.from_pandas(frame, preserve_index=False))
 
 
 # --- NumPy's formats ---------------------------------------------------------------------------

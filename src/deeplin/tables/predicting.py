@@ -66,19 +66,22 @@ class TablePredictions:
     def _columns(self, table) -> Iterator[Column]:
         """The inputs as this table writes them: the style of its numbers may be another."""
         for column in self.preparation.inputs:
-            if column.category is not None or table.columns[column.name] != TEXT:
-                yield column._replace(style=None)
+            if column.category is not None:
+                yield column
                 continue
-            found = survey(table.texts(column.name), table.pieces[0].decimal)
-            if not found.all_numbers:
-                raise InputError(f"column {column.name!r}: {found}. {REMEDY}")
-            unit = column.style.unit if column.style else ""
-            if found.style.unit != unit:
+            style = None
+            if table.columns[column.name] == TEXT:
+                found = survey(table.texts(column.name), table.pieces[0].decimal)
+                if not found.all_numbers:
+                    raise InputError(f"column {column.name!r}: {found}. {REMEDY}")
+                style = found.style
+            here, there = (it.unit if it else "" for it in (style, column.style))
+            if here != there:
                 raise InputError(
-                    f"column {column.name!r} has the unit {found.style.unit!r} here and {unit!r} "
-                    "in training; convert it first."
+                    f"column {column.name!r} has the unit {here!r} here and {there!r} in training; "
+                    "convert it first."
                 )
-            yield column._replace(style=found.style)
+            yield column._replace(style=style)
 
     @property
     def notes(self) -> list[str]:

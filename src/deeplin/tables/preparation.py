@@ -51,9 +51,10 @@ class Preparation:
         return tuple(column.label for column in self.inputs)
 
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) of the prepared inputs as coefficients and intercepts of the table's."""
+        """Coefficients (d×q) of the prepared inputs, and intercepts, for the table's columns."""
         d = len(self.inputs)
-        original = np.asarray(coefficients).reshape(d, -1) / self.scale[:d, None]
+        theta = np.asarray(coefficients).reshape(d, -1)
+        original = theta * self.scale[d:] / self.scale[:d, None]
         return original, self.centre[d:] - self.centre[:d] @ original
 
     def to_json(self) -> str:
@@ -135,6 +136,7 @@ def prepare(
     *,
     standardize: bool,
     intercept: bool,
+    scale_targets: bool = False,
     may_count: bool = False,
     leave: Sequence[int] = (),
     test: np.ndarray | None = None,
@@ -168,8 +170,11 @@ def prepare(
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
     centre = np.where(centered, found.mean, 0.0)[keep]
-    scale = np.where(is_input & standardize, found.deviation, 1.0)[keep]
+    scaled = is_input & standardize | ~is_input & scale_targets
+    scale = np.where(scaled & ~found.constant, found.deviation, 1.0)[keep]
     notes = _notes(found, names, is_input & ~counting, fixed, standardize, intercept)
+    if scale_targets:
+        notes.append("Targets were divided by their deviation too; predictions are in their units.")
     if counting[0]:
         notes.insert(
             0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,7 @@ def read_problem(
     categorical: Sequence[str] = (),
     standardize: bool = False,
     intercept: bool = False,
+    scale_targets: bool = False,
     missing: str = "refuse",
     decimal: str | None = None,
     test_share: float = 0.0,
@@ -97,11 +98,11 @@ def read_problem(
     (or a client): its workers then read the files of the table in parallel.
 
     `intercept` subtracts the means of inputs and targets, which is the same as fitting an
-    intercept; `standardize` does that and divides every input by its deviation. `missing` is
-    "refuse" or "drop" (leave out rows with a missing value). Columns without a name, a first column
-    that numbers the rows and identifiers are left out unless `keep` names them; `encode` makes
-    categories of text, `categorical` of the columns it names. `test_share` holds rows out, at
-    random by `seed`.
+    intercept; `standardize` does that and divides every input by its deviation, `scale_targets`
+    every target. `missing` is "refuse" or "drop" (leave out rows with a missing value). Columns
+    without a name, a first column that numbers the rows and identifiers are left out unless `keep`
+    names them; `encode` makes categories of text, `categorical` of the columns it names.
+    `test_share` holds rows out, at random by `seed`.
 
     ```python
     import deeplin as dl, numpy as np, pandas as pd
@@ -155,6 +156,7 @@ def read_problem(
         count,
         standardize=standardize,
         intercept=intercept,
+        scale_targets=scale_targets,
         may_count=counter and not columns[0].is_text,
         leave=leave,
         test=test,

@@ -31,6 +31,8 @@ DRAWS = 20
 """Random initializations that must all meet FM-A2 at the scale that is reported."""
 ILL_CONDITIONED = 1e4
 """Λ/λ from which descent needs more steps than the default of `train` (20 000) to get there."""
+LARGE_TARGET = 1e3
+"""Size of the targets, and one over it, from which the common starts are far from the solution."""
 DEPENDENT = 1e-3
 """Eigenvalue of the correlation matrix below which its inputs are nearly dependent …"""
 INVOLVED = 0.1
@@ -39,7 +41,7 @@ INVOLVED = 0.1
 
 @dataclass(frozen=True)
 class Standardized:
-    """What changes when the means are subtracted and every input is divided by its deviation."""
+    """What changes when every column has mean zero and variance one."""
 
     condition_number: float
     advice: tuple[Advice, ...] = field(repr=False)
@@ -187,9 +189,7 @@ def diagnose(
             return ()
         ends = {it.depth: it for it in (advice[0], advice[-1])}.values()
         options = {"width": hidden, "seed": seed}
-        return tuple(
-            try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends
-        )
+        return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
 
     advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
     obstacle = _scale_obstacle(problem, readout)
@@ -254,7 +254,9 @@ def _standardized(
     Both from the second moments, which a change of units of each column leaves accurate.
     """
     d = problem.dimension
-    if problem.condition_number <= ILL_CONDITIONED or d > min(problem.samples, 2000):
+    size = math.sqrt(problem.target_moment / problem.outputs)
+    fine = problem.condition_number <= ILL_CONDITIONED and 1 / LARGE_TARGET < size < LARGE_TARGET
+    if fine or d > min(problem.samples, 2000):
         return (), None
     moments = problem.second_moments
     if problem.inputs is not None and problem.targets is not None:
@@ -264,13 +266,14 @@ def _standardized(
     assert moments is not None
     size = np.sqrt(np.diag(moments)[:d])
     varies = size > 0
-    scale = np.where(varies, size, 1.0)
-    table = moments / np.outer(*(np.append(scale, np.ones(problem.outputs)),) * 2)
+    scale = np.append(np.where(varies, size, 1.0), np.sqrt(np.diag(moments)[d:]))
+    scale[scale == 0] = 1.0
+    table = moments / np.outer(scale, scale)
     values, vectors = np.linalg.eigh(table[:d, :d][np.ix_(varies, varies)])
     involved = (vectors[:, 0] ** 2 >= INVOLVED) if values[0] < DEPENDENT else np.zeros(0, bool)
     names = [label for label, used in zip(labels, varies, strict=True) if used]
     dependent = tuple(n for n, used in zip(names, involved, strict=False) if used)
-    if np.allclose(np.diag(problem.covariance), 1.0, rtol=1e-6):
+    if np.allclose(np.diag(moments), 1.0, rtol=1e-6):
         return dependent, None  # it is standardized already
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
@@ -293,9 +296,7 @@ def _alone(
     }
 
 
-def _row(
-    problem: Problem, advice: Advice, width: int, seed: int, small: bool
-) -> dict[str, Any]:
+def _row(problem: Problem, advice: Advice, width: int, seed: int, small: bool) -> dict[str, Any]:
     """What the theory says about one depth."""
     scale = admissible_scale(problem.dimension, advice.depth, width, seed) if small else None
     return {

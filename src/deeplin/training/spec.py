@@ -77,9 +77,9 @@ class TrainingSpec:
     @property
     def loss(self) -> str:
         """The loss in words."""
-        error = "the mean squared error" if self.reduction == "mean" else "the sum of squared errors"
+        error = "mean squared error" if self.reduction == "mean" else "sum of squared errors"
         decay = f" plus {self.weight_decay:g}·Σ‖W‖²" if self.weight_decay else ""
-        return f"{'half ' if self.half else ''}{error}{'' if self.half else ' (no ½)'}{decay}"
+        return f"{'half ' if self.half else ''}the {error}{'' if self.half else ' (no ½)'}{decay}"
 
     def __str__(self) -> str:
         return f"{self.optimizer} on {self.loss}"

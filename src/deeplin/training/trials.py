@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import jax
 import numpy as np
@@ -25,6 +26,8 @@ LONGEST = 20_000
 """Steps of the run that counts how many are needed."""
 BUDGET = 1e9
 """Weights times networks times steps of one call, which limits starts and steps: about a second."""
+HALVINGS = 4
+"""How often the rate is halved because one of the new starts diverged."""
 LADDERS = 4
 """Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
 MARGIN = 0.6
@@ -63,10 +66,10 @@ def try_starts(
     """Find a learning rate that works from starts of this kind, by training some of them.
 
     All starts are trained at several rates at once, from the critical one (above it nothing
-    settles) downwards; the search ends at the largest rate at which all stay bounded. Part of it is
-    advised, and one longer run at that rate counts the steps. Starts: `torch`, `xavier`, `he`,
-    `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of the solution's
-    size in each layer).
+    settles) downwards; the search ends at the largest rate at which all stay bounded. Part of it
+    is advised, and a longer run of many new starts at that rate counts the steps. Starts: `torch`,
+    `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of
+    the solution's size in each layer).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -81,12 +84,17 @@ def try_starts(
     known = advice or advise(problem, depth, spec)
     m = default_width(problem) if width is None else whole_number("width", width)
     widths = (problem.dimension, *[m] * (known.depth - 1), problem.outputs)
-    size = sum(o * i for i, o in zip(widths, widths[1:], strict=False))
+    size = sum(o * i for i, o in pairwise(widths))
     count = int(np.clip(BUDGET / (size * RATES * MOST_STEPS), FEWEST_STARTS, MOST_STARTS))
     steps = int(np.clip(BUDGET / (size * RATES * count), FEWEST_STEPS, MOST_STEPS))
     rng = np.random.default_rng(seed_number(seed))
-    layers = [_layers(initialization, problem, rng, widths) for _ in range(count)]
-    starts = [np.stack(layer) for layer in zip(*layers, strict=True)]
+
+    def drawn(number: int) -> list[np.ndarray]:
+        """So many starts, stacked layer by layer."""
+        layers = [_layers(initialization, problem, rng, widths) for _ in range(number)]
+        return [np.stack(layer) for layer in zip(*layers, strict=True)]
+
+    starts = drawn(count)
     settings = spec.settings(problem, jax.random.key(seed))
     factor = spec.loss_factor(problem)
 
@@ -101,18 +109,22 @@ def try_starts(
     top = known.critical_learning_rate
     if not np.isfinite(top):
         top = 4 * known.learning_rate
-    low = _largest_bounded(bounded, top)
-    rate = min(MARGIN * low, top / 2)
-    longest = int(np.clip(BUDGET / (size * count), MOST_STEPS, LONGEST))
+    rate = min(MARGIN * _largest_bounded(bounded, top), top / 2)
+    # As many new starts as networks before: the program is compiled already.
+    starts = drawn(count * RATES)
+    longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, LONGEST))
     goal = LEARNED * problem.zero_gap
-    run = gradient_descent(
-        problem, Network(starts), rate * factor, longest, gap=goal, **settings
-    )
-    done = np.asarray(run.status) == "converged"
+    for _ in range(HALVINGS):
+        rates = np.full(count * RATES, rate * factor)
+        run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
+        status = np.asarray(run.status)
+        if not np.any(status == "diverged"):
+            break
+        rate /= 2
+    done = status == "converged"
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
-    return Trials(
-        initialization, known.depth, m, rate, taken, count, int(done.sum()), longest
-    )
+    learned = int(done.sum())
+    return Trials(initialization, known.depth, m, rate, taken, count * RATES, learned, longest)
 
 
 def _layers(
@@ -120,7 +132,7 @@ def _layers(
 ) -> list[np.ndarray]:
     if kind == "small":
         scale = 0.5 * problem.optimum_norm ** (1 / (len(widths) - 1)) / np.sqrt(widths[-2])
-        return [scale * rng.normal(size=(o, i)) for i, o in zip(widths, widths[1:], strict=False)]
+        return [scale * rng.normal(size=(o, i)) for i, o in pairwise(widths)]
     if kind not in FRAMEWORK_STARTS:
         raise InputError(f"init is {kind!r}; pass one of {', '.join(TRIED_STARTS)}.")
     return framework_layers(kind, rng, widths)
