@@ -100,11 +100,16 @@ def test_steps_are_those_of_diffrax(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6)
     ours = dl.gradient_flow(problem, net, until=1.0, rtol=1e-10, atol=1e-12, solver="explicit")
     risk, data = landscape(problem, net)
+
+    def field(_time, weights, _arguments):
+        slopes = jax.grad(lambda layers: risk(data, dl.Network(layers)))(weights)
+        return jax.tree.map(jnp.negative, slopes)
+
+    controller = diffrax.PIDController(1e-10, 1e-12, safety=0.8)
+    term, solver = diffrax.ODETerm(field), diffrax.Tsit5()
     theirs = diffrax.diffeqsolve(
-        diffrax.ODETerm(lambda _, w, __: jax.tree.map(jnp.negative, jax.grad(lambda v: risk(data, dl.Network(v)))(w))),
-        diffrax.Tsit5(), 0.0, 1.0, None, net.weights,
-        stepsize_controller=diffrax.PIDController(1e-10, 1e-12, safety=0.8),
-    )  # fmt: skip
+        term, solver, 0.0, 1.0, None, net.weights, stepsize_controller=controller
+    )
     dense_network.agree(ours.network.weights, [w[0] for w in theirs.ys], atol=1e-9)
     steps = int(theirs.stats["num_steps"])
     assert abs(ours.steps - steps) <= 0.1 * steps

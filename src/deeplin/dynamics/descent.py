@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,7 @@ import jax
 import numpy as np
 
 from deeplin.dynamics.batches import Batches
-from deeplin.dynamics.engine import Descent, StoppingCriteria, drive
+from deeplin.dynamics.engine import Descent, State, StoppingCriteria, drive
 from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_samples
 from deeplin.dynamics.recording import CLOSE, Recorder, Watch, end_evidence, finish, steps_to_record
@@ -23,6 +24,8 @@ from deeplin.validation import validated
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""
+ALTERNATES = 1e-3
+"""Relative change of the risk in a step, undone by the next, that is called an orbit."""
 
 
 @validated
@@ -117,6 +120,8 @@ def gradient_descent(
     together = min(len(stops), recorder.together)
     descent = Descent(objective, ensemble, criteria, update, together)
     state = drive(descent, descent.start(), stops, recorder)
+    if record_every is not None and record_every % 2 == 0 and batches is None:
+        _warn_of_alternation(descent, state, record_every)
     close = CLOSE * before["gap"] if goal is None and objective.has_gap else None
     return finish(
         objective,
@@ -129,6 +134,36 @@ def gradient_descent(
         weight_decay=update.weight_decay,
         batch_size=None if batches is None else batches.size,
     )
+
+
+class HiddenAlternation(UserWarning):
+    """Runs alternate between two points, of which their records show only one."""
+
+
+def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> None:
+    """Warn where records an even number of steps apart hide an orbit of period two.
+
+    Two more steps are taken from the end, which count for nothing.
+    """
+    if not state.running.any():
+        return
+    now = int(np.max(state.steps))
+    values = []
+    for step in (now, now + 1, now + 2):
+        state, visited = descent.advance(state, [step])
+        values.append(visited.values[-1])
+    first, second, third = values
+    with np.errstate(invalid="ignore"):
+        moved = np.abs(second - first) > ALTERNATES * np.abs(first)
+        returned = np.abs(third - first) < 0.1 * np.abs(second - first)
+    count = int(np.sum(moved & returned & state.running))
+    if count:
+        warnings.warn(
+            f"{count} of {len(first)} run(s) alternate between two points, and records every "
+            f"{record_every} steps show only one of them; pass an odd record_every.",
+            HiddenAlternation,
+            stacklevel=5,
+        )
 
 
 def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:

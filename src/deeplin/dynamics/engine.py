@@ -37,7 +37,7 @@ NARROW = 16
 The choice looks at the shape of the networks alone: were it to depend on the size of the batch,
 results would change in their last digits with the way runs are grouped.
 """
-CHUNK_BYTES = 16_000
+CHUNK_BYTES = 21_000
 """Size of the largest layer of a chunk, batch last. Above some 40 kB XLA starts threads of its own
 inside every small operation, and the same program is ten times slower."""
 VECTOR = 8

@@ -18,8 +18,7 @@ from deeplin.sweep.config import portable_json, precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.progress import Progress
-from deeplin.sweep.resume import open_session
-from deeplin.sweep.session import Shard
+from deeplin.sweep.session import Shard, open_session
 from deeplin.sweep.store import Store
 from deeplin.sweep.tasks import make_task
 

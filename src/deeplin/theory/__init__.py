@@ -33,8 +33,17 @@ from deeplin.theory.minimizers import (
 )
 from deeplin.theory.network_orbits import NetworkOrbit, network_orbit
 from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
+from deeplin.theory.residual_depth import (
+    certified_depth,
+    certified_gap,
+    least_margin,
+    sharp_failure_probability,
+    sharp_product_bounds,
+)
 from deeplin.theory.residual_initialization import (
+    DrawConstants,
     admissible_range,
+    draw_constants,
     log_failure_probability,
     noise_scale,
     product_bounds,
@@ -44,7 +53,17 @@ from deeplin.theory.residual_initialization import (
     smallest_admissible_depth,
 )
 from deeplin.theory.ridgeless import RidgelessRisk, double_descent, ridgeless_risk
-from deeplin.theory.small_initialization import initialization_scale, lojasiewicz_constant
+from deeplin.theory.sharpness_brackets import (
+    SharpnessBrackets,
+    sharpness_brackets,
+    worst_sharpness_ratio,
+)
+from deeplin.theory.small_initialization import (
+    FlowEndBounds,
+    flow_end_bounds,
+    initialization_scale,
+    lojasiewicz_constant,
+)
 from deeplin.theory.stochastic import (
     MinimalStochasticSharpness,
     StochasticSharpness,
@@ -65,7 +84,9 @@ from deeplin.theory.wide_networks import Law, wide_law
 __all__ = [
     "CriticalWeightDecay",
     "DecayedMinimum",
+    "DrawConstants",
     "EffectiveRanks",
+    "FlowEndBounds",
     "Law",
     "LowerRisk",
     "MinimalSharpness",
@@ -76,6 +97,7 @@ __all__ = [
     "RidgelessRisk",
     "RiskBound",
     "RiskSplit",
+    "SharpnessBrackets",
     "StochasticSharpness",
     "TwoLayerFlow",
     "admissible_range",
@@ -83,17 +105,22 @@ __all__ = [
     "balanced_orbit",
     "balanced_sharpness",
     "best_interpolant",
+    "certified_depth",
+    "certified_gap",
     "conditional_variance",
     "critical_learning_rate",
     "critical_weight_decay",
     "decayed_minimum",
     "degrees_of_freedom_bounds",
     "double_descent",
+    "draw_constants",
     "effective_index",
     "effective_ranks",
+    "flow_end_bounds",
     "initialization_scale",
     "interpolation_bound",
     "layerwise_sharpness",
+    "least_margin",
     "log_failure_probability",
     "logistic_descent",
     "lojasiewicz_constant",
@@ -114,6 +141,9 @@ __all__ = [
     "residual_displacement",
     "ridgeless_risk",
     "risk_split",
+    "sharp_failure_probability",
+    "sharp_product_bounds",
+    "sharpness_brackets",
     "smallest_admissible_depth",
     "spike_bound",
     "stability_limit",
@@ -122,6 +152,7 @@ __all__ = [
     "time_to_reach",
     "two_layer_flow",
     "wide_law",
+    "worst_sharpness_ratio",
 ]
 
 __getattr__ = moved("deeplin.theory")

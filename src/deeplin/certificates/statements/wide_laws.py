@@ -219,8 +219,8 @@ def _ball(context: CertificateContext, ends: np.ndarray, loss: float, step: floa
     "X-31",
     title="gradient descent interpolates and stays near its start",
     reference="exact results, X-31 (descent; BO speak of flow)",
-    formula=r"\eta\le c/H(\rho),\;\sqrt{\mathcal L_0/\mu(\rho)}/(1-c/2)=\rho_*\le\rho\;\Rightarrow\;"
-    r"\mathcal L_{t+1}\le(1-4\eta\mu(1-c/2))\mathcal L_t,\;\|W(t)-W(0)\|\le\rho_*",
+    formula=r"\eta\le c/H(\rho),\;\sqrt{\mathcal L_0/\mu(\rho)}/(1-c/2)=\rho_*\le\rho"
+    r"\;\Rightarrow\;\mathcal L_{t+1}\le(1-4\eta\mu(1-c/2))\mathcal L_t,\;\|W(t)-W(0)\|\le\rho_*",
 )
 def descent(context: CertificateContext) -> list[Check]:
     """Local, with the best ρ; global from β = 0; and Θ_⊥ with the norms that were measured."""
