@@ -206,6 +206,7 @@ BO_BOUNDS = Figure(
             plot_depth,
             depth_questions,
             size=(5.8, 3.5),
+            ours=True,
         ),
     ),
     printed="Not in the paper, which draws no bound. Theorem 3.1, Theorem 3.2 and Corollary 3.4 "

@@ -2,11 +2,12 @@
 
 import tomllib
 from importlib.resources import files
+from typing import Any
 
+from deeplin.papers import bo_readings, fm_readings
 from deeplin.papers.bo_1 import BO_1, BO_3
 from deeplin.papers.bo_2 import BO_2
 from deeplin.papers.bo_bounds import BO_BOUNDS
-from deeplin.papers.bo_quotes import BO_QUOTES
 from deeplin.papers.eos_early import EOS_EARLY
 from deeplin.papers.eos_flow import EOS_FLOW
 from deeplin.papers.eos_life import EOS_LIFE
@@ -17,7 +18,6 @@ from deeplin.papers.fm_1 import FM_1, FM_3, FM_4, FM_5
 from deeplin.papers.fm_2 import FM_2
 from deeplin.papers.fm_6 import FM_6
 from deeplin.papers.fm_7 import FM_7, FM_7_NOISY
-from deeplin.papers.fm_quotes import FM_QUOTES
 from deeplin.papers.fm_residual import FM_RESIDUAL
 from deeplin.papers.fm_small import FM_SMALL
 from deeplin.papers.quote import LeftOut, Quote
@@ -34,9 +34,23 @@ OURS = (FM_FLOW, FM_SMALL, FM_RESIDUAL, EOS_LIFE, EOS_FLOW, EOS_ORBITS, EOS_EARL
 USERS = (TALK_LOG, X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS)
 FIGURES = (*FLAT_MINIMA, *BENIGN, THEOREMS, *OURS, *USERS)
 """In the order of the report: the papers' figures, the theorems, our own questions."""
-QUOTES: tuple[Quote, ...] = (*FM_QUOTES, *BO_QUOTES)
-_LEFT_OUT = files("deeplin.papers").joinpath("left_out.toml").read_text(encoding="utf-8")
-LEFT_OUT = tuple(LeftOut(**entry) for entry in tomllib.loads(_LEFT_OUT)["left_out"])
+STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
+
+
+def _load(name: str) -> list[dict[str, Any]]:
+    """The entries of one of the lists of sentences."""
+    source = files("deeplin.papers").joinpath(f"{name}.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))[name]
+
+
+def _quote(measure: str, studies: list[str], **entry: str) -> Quote:
+    module = fm_readings if hasattr(fm_readings, measure) else bo_readings
+    found = tuple(STUDIES[study] for study in studies)
+    return Quote(**entry, measure=getattr(module, measure), studies=found)
+
+
+QUOTES = tuple(_quote(**entry) for entry in _load("quotes"))
+LEFT_OUT = tuple(LeftOut(**entry) for entry in _load("left_out"))
 """Sentences about experiments that are not judged, each with the reason."""
 
 

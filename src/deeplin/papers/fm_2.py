@@ -203,6 +203,7 @@ FM_2 = Figure(
             plot_thresholds,
             threshold_questions,
             size=(4.8, 3.9),
+            ours=True,
         ),
     ),
     printed="The setting of the residual initialisation with s = 0.25 and depths 5, 10, 20, 40; "

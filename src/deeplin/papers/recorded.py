@@ -76,19 +76,20 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     told = f" (differs: {', '.join(different)})" if different else ""
     quotes = Counter(entry["verdict"] for entry in found.get("quotes", {}).values())
     theorems = found.get("theorems", {})
-    checked = "no statement checked here"
-    if theorems:
-        violated = theorems["violated"]
-        checked = (
-            f"{theorems['statements']} statements checked on {theorems['runs']} runs, "
-            f"{'none' if not violated else violated} violated"
-        )
+    checked = theorem_count(theorems) if theorems else "none checked here"
     return (
         f"Panels: {panels['reproduced']} of {panels.total()} reproduced{told}.",
         f"Quotes: {quotes['reproduced']} reproduced, {quotes['differs']} "
         f"{'differs' if quotes['differs'] == 1 else 'differ'}, {quotes['undecided']} undecided.",
         f"Theorems: {checked}.",
     )
+
+
+def theorem_count(theorems: Mapping[str, int]) -> str:
+    """How many statements were checked on how many runs, and how many were violated."""
+    violated = theorems["violated"] or "none"
+    where = f"{theorems['statements']} statements checked on {theorems['runs']} runs"
+    return f"{where}, {violated} violated"
 
 
 def changes(quotes: Mapping[str, Mapping[str, str]], preset: str) -> list[Change]:

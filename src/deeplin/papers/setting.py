@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from deeplin.errors import InputError
 from deeplin.networks import Network, initialize
 from deeplin.networks.initialize import start_by_name
 from deeplin.papers.marion_chizat_starts import readout
@@ -45,7 +46,10 @@ class Setting:
         """The data set with its test set; drawn once for each process."""
         if self.data_seed == AUTHORS:
             shape = (self.samples, self.dimension, self.noise)
-            return _authors(next(name for name, row in AUTHORS_DATA.items() if row[1:] == shape))
+            names = [name for name, row in AUTHORS_DATA.items() if row[1:] == shape]
+            if not names:
+                raise InputError(f"the FM authors have no data of shape {shape}; pass a data_seed.")
+            return _authors(names[0])  # pyright: ignore[reportArgumentType]
         size = {"samples": self.samples, "dimension": self.dimension}
         return _drawn(self.data_seed, **size, noise=self.noise)
 
