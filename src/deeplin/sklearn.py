@@ -14,10 +14,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from deeplin.compilation import share_compiled_code
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.reduction import reduce
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.kernels.compiling import share_compiled_code
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.problems import Problem

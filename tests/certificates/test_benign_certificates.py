@@ -14,7 +14,8 @@ from deeplin.certificates.registry import STATEMENTS
 from deeplin.dynamics import Run, reduce, simulate_wide
 from deeplin.problems import Population, synthetic
 
-OTHERS = ("E-4", "E-19", "X-4", "X-5", "X-6")
+WIDE = ("X-25", "X-26", "X-27", "X-28", "X-31", "X-32", "X-33")
+OTHERS = ("E-4", "E-19", "E-24", "X-4", "X-5", "X-6", *WIDE)
 IDS = [id for id in STATEMENTS if id.startswith("BO") or id in OTHERS]
 RUNS = 12
 UNVERIFIABLE = {"BO-A1", "BO-A2", "BO-A3", "BO-A4"}
@@ -52,10 +53,10 @@ def test_every_id_of_the_specification_is_registered():
     expected = (
         "BO-risk BO-D2.1 BO-D2.2 BO-A1 BO-A2 BO-A3 BO-A4 BO-A5 BO-D2.3 BO-mod-id BO-D2.4 BO-D2.5 "
         "BO-L4.1 BO-L4.2 BO-L4.3 BO-L5.6 BO-L5.7 BO-L4.4 BO-L4.5 BO-L5.3 BO-L5.4 BO-L5.5 BO-T3.1 "
-        "BO-D5.1 BO-P5.2 BO-T3.2 BO-D3.3 BO-C3.4 BO-disc E-4 X-4 X-5 X-6 E-19 "
+        "BO-D5.1 BO-P5.2 BO-T3.2 BO-D3.3 BO-C3.4 BO-disc E-4 X-4 X-5 X-6 E-19 E-24 "
         "BO-LB.1 BO-LB.2 BO-LB.3 BO-LB.4 BO-LB.5 BO-trace BO-sigma-min"
     )
-    assert set(IDS) == set(expected.split())
+    assert set(IDS) == {*expected.split(), *WIDE}
 
 
 @pytest.mark.parametrize("index", range(RUNS))

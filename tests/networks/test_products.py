@@ -64,9 +64,8 @@ def test_gap_and_gradient_are_those_of_automatic_differentiation(problem):
         np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("width", [2, products.NARROW, products.NARROW + 1])
+@pytest.mark.parametrize("width", [2, 8, 9])
 def test_imbalance_is_that_of_numpy_for_every_width(width):
-    """Narrow ones go through compiled code; single precision and JAX never do."""
     weights = layers((3, width, 2), (6,))
     expected = np.stack([B.T @ B - A @ A.T for A, B in zip(*weights, strict=True)])
     (found,) = products.imbalance(weights)

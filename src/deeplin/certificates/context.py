@@ -16,8 +16,8 @@ from deeplin.certificates.run_view import RunView
 from deeplin.dynamics.run import STOPPED, Run
 from deeplin.errors import InputError, require_float64
 from deeplin.hessian import Sharpness, sharpness
-from deeplin.kernels.singular_values import Extremes, extremes_of_layers, values_of_layers
 from deeplin.networks import Network, check_fits, products
+from deeplin.networks.singular_values import Extremes, extremes_of_layers, values_of_layers
 from deeplin.problems import Problem
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values

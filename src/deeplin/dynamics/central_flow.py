@@ -82,7 +82,7 @@ def central_flow(
     pieces = whole_number("substeps", substeps)
     objective = objective_of(problem, net)
     weights, fixed = objective.layout.split(net)
-    surface = objective.value_and_gradient, (objective.data, fixed)
+    surface = objective.gradient, (objective.data, fixed)
     rows: list[dict[str, Any]] = []
     status, held = STOPPED, np.zeros((count, count))
     value, slope = _first_order(*surface, weights)

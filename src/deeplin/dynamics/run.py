@@ -10,15 +10,20 @@ import jax
 import numpy as np
 from jaxtyping import Float, Integer, PyTree, Shaped
 
-from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING
+from deeplin.dynamics.engine import Status
 from deeplin.networks import Network, Trajectory
 
 if TYPE_CHECKING:
     import pandas as pd
 
 CONVERGED, DIVERGED, STOPPED = "converged", "diverged", "stopped"
-STATUS = {RUNNING: STOPPED, GAVE_UP: STOPPED, REACHED: CONVERGED, LOST: DIVERGED}
-"""What a run is called, by its outcome."""
+STATUS_NAMES = {
+    Status.RUNNING: STOPPED,
+    Status.EXHAUSTED: STOPPED,
+    Status.CONVERGED: CONVERGED,
+    Status.DIVERGED: DIVERGED,
+}
+"""What `Run.status` says."""
 
 
 Evidence = Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]]

@@ -124,11 +124,18 @@ def _threads() -> ThreadPoolExecutor:
 def share_compiled_code() -> None:
     """Keep compiled functions on disk, so that each shape is compiled once for all processes.
 
-    A folder chosen by the user (`JAX_COMPILATION_CACHE_DIR`) is respected.
+    A folder chosen by the user (`JAX_COMPILATION_CACHE_DIR`) is respected. Where there is no home
+    to write in nothing is kept: JAX would warn of every function that it compiles.
     """
     if jax.config.jax_compilation_cache_dir is None:  # pyright: ignore[reportAttributeAccessIssue]
-        jax.config.update("jax_compilation_cache_dir", str(compile_cache_folder()))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
+        try:
+            folder = compile_cache_folder()
+            folder.mkdir(parents=True, exist_ok=True)
+        except (OSError, RuntimeError):  # RuntimeError: the user has no home
+            return
+        if os.access(folder, os.W_OK):
+            jax.config.update("jax_compilation_cache_dir", str(folder))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
 
 
 def compile_cache_folder() -> Path:

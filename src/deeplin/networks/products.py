@@ -17,8 +17,6 @@ import jax
 import numpy as np
 
 A = TypeVar("A", np.ndarray, jax.Array)
-NARROW = 8
-"""Widths up to which the kernel for the imbalance is at least twice as fast as NumPy."""
 
 
 def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]:
@@ -81,20 +79,7 @@ def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]
 
 def imbalance(weights: Sequence[A]) -> list[A]:
     """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
-    return [_imbalance(lower, upper) for lower, upper in pairwise(weights)]
-
-
-def _imbalance(lower: A, upper: A) -> A:
-    narrow = max(*lower.shape[-2:], *upper.shape[-2:]) <= NARROW and lower.ndim > 2
-    if not (narrow and isinstance(lower, np.ndarray) and lower.dtype == np.float64):
-        return upper.mT @ upper - lower @ lower.mT
-    from deeplin.kernels.compiling import call  # numba: only where it is used
-    from deeplin.kernels.imbalance import subtract_squares
-
-    difference = np.empty((*lower.shape[:-1], lower.shape[-2]))
-    flat = (np.ascontiguousarray(w).reshape(-1, *w.shape[-2:]) for w in (lower, upper, difference))
-    call(subtract_squares, *flat)
-    return difference
+    return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(weights)]
 
 
 def last_columns(weights: Sequence[A], readout: A | None = None) -> Any:

@@ -1,6 +1,6 @@
-"""A process that starts sweeps to be killed: each is a child with a life of its own.
+"""A process that starts sweeps to be killed, each in a child process of its own.
 
-It has everything imported before the first child is made, so that a life takes milliseconds. For
+It has everything imported before the first child is made, so that a sweep takes milliseconds. For
 every line on its standard input, a request in JSON, it starts one sweep and prints the number of
 its process, then how it ended: 0 finished, 3 with units to be tried again, negative for a signal.
 """
@@ -19,12 +19,12 @@ from deeplin.sweep.session import environment
 OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"}
 
 
-def live(folder, config, workers=0, operations=0):
-    """One sweep, which dies before its file operation number `operations` (0: of old age)."""
+def run_sweep(folder, config, workers=0, operations=0):
+    """Run one sweep, killed before its file operation number `operations` (0: not at all)."""
     os.setsid()  # so that what it leaves behind can be found
     os.environ["TORTURE_MAIN"] = str(os.getpid())
     if operations:
-        sys.addaudithook(Reaper(folder, operations))
+        sys.addaudithook(KillAtOperation(folder, operations))
     executor = sweep.Processes(workers) if workers else None
     try:
         outcome = sweep.run(TOY, sweep.from_json(Toy, config), folder, executor=executor)
@@ -33,7 +33,7 @@ def live(folder, config, workers=0, operations=0):
     os._exit(0 if outcome.complete else 3)
 
 
-class Reaper:
+class KillAtOperation:
     """Counts the operations on files below a folder, and kills the process in time."""
 
     def __init__(self, folder, left):
@@ -52,7 +52,7 @@ if __name__ == "__main__":
         child = os.fork()
         if child == 0:
             try:
-                live(**json.loads(line))
+                run_sweep(**json.loads(line))
             except BaseException:
                 traceback.print_exc()
                 os._exit(4)

@@ -1,4 +1,4 @@
-"""Death at a chosen stage of a worker's life: on the path of worker processes under torture.
+"""Kill a process at a chosen stage of a worker: on the path of worker processes under torture.
 
 Python imports a module of this name before anything else. The folder TORTURE_TOKENS holds files
 named `stage.number`, or `main-stage.number`: a worker that comes to a stage takes away one of its
@@ -11,33 +11,33 @@ import sys
 
 TOKENS = os.environ.get("TORTURE_TOKENS", "")
 MAIN = os.environ.get("TORTURE_MAIN", "")
-"""The process that asks. Once it is dead, the parent of its workers is a process of the system."""
+"""The main process. Once it is dead, the parent of its workers is a process of the system."""
 
 
 def reach(stage):
-    """Die here, or kill the asking process, if there is a token for it."""
+    """Kill this process, or the main one, if there is a token for it."""
     for name in sorted(os.listdir(TOKENS)) if TOKENS else ():
-        victim, _, _ = name.partition(".")
-        if victim.removeprefix("main-") != stage:
+        target, _, _ = name.partition(".")
+        if target.removeprefix("main-") != stage:
             continue
-        if victim != stage and str(os.getppid()) != MAIN:
+        if target != stage and str(os.getppid()) != MAIN:
             continue
         try:
             os.unlink(os.path.join(TOKENS, name))
         except FileNotFoundError:  # taken by another worker
             continue
-        os.kill(int(MAIN) if victim != stage else os.getpid(), signal.SIGKILL)
+        os.kill(int(MAIN) if target != stage else os.getpid(), signal.SIGKILL)
 
 
 def _watch_connections():
-    """Between its start and its units a worker only listens and speaks."""
+    """Between its start and its units a worker only receives and sends."""
     from multiprocessing.connection import Connection
 
-    receive, send = Connection.recv, Connection._send
+    receive, send = Connection.recv_bytes, Connection._send
 
-    def watched_receive(self):
+    def watched_receive(self, *limit):
         reach("idle")
-        return receive(self)
+        return receive(self, *limit)
 
     def watched_send(self, payload, *rest):
         reach("before writing")
@@ -47,7 +47,7 @@ def _watch_connections():
         send(self, payload[half:], *rest)
         reach("after writing")
 
-    Connection.recv, Connection._send = watched_receive, watched_send
+    Connection.recv_bytes, Connection._send = watched_receive, watched_send
 
 
 if "--multiprocessing-fork" in sys.orig_argv:
