@@ -9,7 +9,6 @@ from grids import grid
 from matplotlib.figure import Figure as Canvas
 
 from deeplin.papers import bo_2
-from deeplin.papers.bo_1 import LOGS as AUTHORS_LOGS
 from deeplin.papers.bo_1 import (
     WideSweep,
     compared_with_logs,
@@ -20,6 +19,7 @@ from deeplin.papers.bo_1 import (
     plot_risk_against_dimension,
 )
 from deeplin.papers.bo_2 import ReluSweep
+from deeplin.papers.bo_logs import expected_law, published
 
 TOP = WideSweep((500, 2000), alphas=(0.0, 1e-4, 1e-3), betas=(1.0,), repetitions=4)
 
@@ -36,6 +36,7 @@ def wide_table(config):
     return table.assign(
         beta=1.0, distance=distance, beside=distance, risk=1 + 0.01 * distance, status="converged",
         interpolant_risk=1 + 0.1 * table["repetition"], interpolant_norm=8.0, loss=1e-8,
+        added=0.01 * distance, cross=0.0,
     )  # fmt: skip
 
 
@@ -48,7 +49,7 @@ def relu_table(config):
 
 
 def test_a_cell_of_the_logs_is_compared_in_standard_errors():
-    row = AUTHORS_LOGS.query("figure == 'BO-3' and dimension == 1000 and alpha == 0.001").iloc[0]
+    row = published().query("figure == 'BO-3' and dimension == 1000 and alpha == 0.001").iloc[0]
     error = row["distance_sd"] / np.sqrt(row["runs"])
     draws = row["distance_mean"] + 3 * error + row["distance_sd"] * np.array([-1.0, 1.0])
     table = pd.DataFrame({"distance": draws, "risk": row["risk_mean"], "dynamics": "descent"})
@@ -80,7 +81,7 @@ def test_risk_is_drawn_against_the_variance_with_descent_and_flow_apart(ax):
     plot_against_variance(TOP, table, ax, scale="alpha", column="risk")
     curves = drawn(ax)
     assert set(curves) >= {"$d = 500$", "$d = 2000$", "_$d = 2000$, flow"}
-    logged = AUTHORS_LOGS.query("figure == 'BO-1-top' and dimension == 2000")["risk_mean"]
+    logged = published().query("figure == 'BO-1-top' and dimension == 2000")["risk_mean"]
     np.testing.assert_allclose(curves["_"], logged)  # the last of them
     for alpha, height in zip(TOP.alphas, curves["$d = 2000$"], strict=True):
         expected = mean(table, "risk", alpha=alpha, dimension=2000, dynamics="descent")
@@ -102,10 +103,9 @@ def test_risk_and_distance_are_drawn_against_the_dimension(ax):
     other = Canvas().add_subplot()
     plot_distance_against_dimension(TOP, table, other)
     assert other.get_yscale() == "log"
-    predicted = [expected_distance(1e-3, d) for d in TOP.dimensions]
+    law = expected_law(2000, 1e-3, 1.0, 20030)["law_distance"]
     dotted = [line.get_ydata() for line in other.lines if line.get_linestyle() == ":"]
-    lines = [np.asarray(heights, float) for heights in dotted]
-    assert any(len(line) == 2 and np.allclose(line, predicted) for line in lines)
+    assert any(np.isclose(np.asarray(heights, float), law).any() for heights in dotted)
 
 
 def test_relu_risk_is_drawn_beside_that_of_the_zero_predictor(ax):

@@ -45,7 +45,7 @@ def test_a_unit_is_a_scale_sweep_on_its_own_data_set():
 
 
 def test_residual_starts_are_judged_on_as_many_data_sets_as_gaussian_ones():
-    _, critical, everywhere = fm_1.RESIDUAL_BESIDE
+    critical, everywhere = fm_1.RESIDUAL_CRITICAL, fm_1.RESIDUAL_EVERYWHERE
     presets = everywhere.presets
     assert len(presets["paper"].data_seeds) >= 10
     assert len(presets["quick"].data_seeds) == 3

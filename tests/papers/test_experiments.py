@@ -166,7 +166,8 @@ def test_a_depth_sweep_trains_every_rate_from_the_same_weights():
 
 
 def test_the_measured_critical_rate_is_the_exact_one_next_to_the_flattest_minimiser():
-    config = CriticalRates(Setting("residual", **SMALL), (3,), starts=2, steps=(3000,))
+    setting = Setting("residual", **SMALL)
+    config = CriticalRates(setting, (3,), starts=2, steps=(3000,), data_seeds=(4,))
     tables = {table["start"].item(): table for table in rows(CRITICAL_RATES, config)}
     flattest = tables["flattest"].iloc[0]
     assert flattest["low"] <= flattest["measured"] <= flattest["high"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass
 from functools import partial
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,22 +15,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import UnstableStep, simulate_wide
+from deeplin.papers.bo_logs import OUTPUTS, SAMPLES, STEP, compared, expected_law, published
 from deeplin.papers.figure import Figure, Panel, Study, Table
-from deeplin.papers.question import Question, each, extent, number
+from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import data_seed
-from deeplin.papers.statistics import curve
+from deeplin.papers.statistics import curve, mean_interval
 from deeplin.papers.style import INK, bars, legend_below, look
 from deeplin.problems import Population
 from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import Experiment, Unit, run_keys
 
-SAMPLES, OUTPUTS = 100, 3
 STABLE = 1500
 """Below this dimension the authors' step is stable for every draw; beyond it see E-11."""
-LOGS = pd.read_csv(str(files("deeplin.papers").joinpath("bo_logs.csv")))
-"""The authors' public logs: mean and standard deviation over the runs of each cell."""
-STEP = 1e-4
-"""Step of descent, on the mean squared error over the n·q entries."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +87,8 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
         "risk": np.asarray(wide.risk),
         "distance": wide.distance,
         "beside": np.sum(wide.theta_perp**2, axis=(1, 2)),
+        "added": np.asarray(wide.added_risk),
+        "cross": np.asarray(wide.cross_term),
     }
     pairs = zip(populations, problems, strict=True)
     return runs.assign(
@@ -135,7 +132,8 @@ def compared_with_logs(table: Table, figure: str) -> pd.DataFrame:
     ours = ours.assign(**{name: ours[name].round(9) for name in ("alpha", "beta")})
     found = ours.groupby(["dimension", "alpha", "beta"])[["distance", "risk"]]
     means, spreads, runs = found.mean(), found.std(), found.size()
-    logs = LOGS[LOGS["figure"] == figure]
+    logs = published()
+    logs = logs[logs["figure"] == figure]
     logs = logs.assign(**{name: logs[name].round(9) for name in ("alpha", "beta")})
     logs = logs.set_index(["dimension", "alpha", "beta"])
     cells = logs.index.intersection(means.index)
@@ -153,6 +151,8 @@ def log_questions(config: WideSweep, table: Table, *, figure: str) -> list[Quest
     """Whether our cells are those of the authors' logs."""
     z = compared_with_logs(table, figure)
     stable = z[z.index.get_level_values("dimension") < STABLE]
+    law = compared()
+    law = law[(law["figure"] == figure) & law["stable"]]
     # at the zero scale both are what the loss target leaves: no draw of weights to compare
     some = (stable.reset_index()[["alpha", "beta"]].min(axis=1) > 0).to_numpy()
     stable = stable[some]
@@ -166,7 +166,31 @@ def log_questions(config: WideSweep, table: Table, *, figure: str) -> list[Quest
             "for the risk (0 and 1 for runs of the same law; cells share draws, so their z are "
             "related).",
         ),
+        Question(
+            "law",
+            "Does the law without simulation (X-25 to X-29) give the authors' logged distances?",
+            f"In {len(law)} cells of this figure with α > 0 and a stable step: z of mean "
+            f"{number(law['z'].mean())} and sd {number(law['z'].std())}.",
+        ),
+        *cross_questions(table),
         *flow_questions(config, table),
+    ]
+
+
+def cross_questions(table: Table) -> list[Question]:
+    """How often a random start lowers the risk (BO: "in rare cases")."""
+    runs = faithful(table)
+    runs = runs[runs["beside"] > 1e-6 * runs["interpolant_norm"] ** 2].dropna(subset=["cross"])
+    relative = runs["cross"] / runs["interpolant_risk"]
+    mean, half = mean_interval(relative.groupby([runs["dimension"], runs["repetition"]]).mean())
+    helped = (runs["added"] + runs["cross"] < 0).mean()
+    return [
+        Question(
+            "cross term",
+            "Does a random start ever lower the risk, by the cross term of Θ* and Θ_⊥?",
+            f"In {percent(helped)} of {len(runs)} runs the cross term outweighs what Θ_⊥ adds; its "
+            f"mean is {number(mean)} ± {number(half)} of the risk of Θ_min (0 by X-25).",
+        )
     ]
 
 
@@ -202,17 +226,23 @@ def flow_questions(config: WideSweep, table: Table) -> list[Question]:
 
 
 def plot_published(ax: Axes, table: Table, figure: str, by: str, column: str, lines: str) -> None:
-    """The authors' logged means with their 95% intervals, for the cells of the picture."""
-    logs = LOGS[(LOGS["figure"] == figure) & LOGS["dimension"].isin(table["dimension"].unique())]
-    values = {"variance": logs["alpha"] ** 2 if "top" in figure else logs["beta"] ** 2}
-    logs = logs.assign(**values)
-    for index, (_, cell) in enumerate(logs.groupby(lines)):
+    """The authors' logged means with 95% intervals, and the law that needs no simulation (X-29)."""
+    logs = published()
+    logs = logs[(logs["figure"] == figure) & logs["dimension"].isin(table["dimension"].unique())]
+    variance = logs["alpha" if "top" in figure else "beta"] ** 2
+    for index, (_, cell) in enumerate(logs.assign(variance=variance).groupby(lines)):
         half = 1.96 * cell[f"{column}_sd"] / np.sqrt(cell["runs"])
         style = {"linestyle": "", "marker": "x", "markersize": 6, "zorder": 4, "elinewidth": 0.8}
-        ax.errorbar(
-            cell[by], cell[f"{column}_mean"], half, color=look(index)["color"], label="_", **style
-        )
+        colour = look(index)["color"]
+        ax.errorbar(cell[by], cell[f"{column}_mean"], half, color=colour, label="_", **style)
+        cells = cell[["dimension", "alpha", "beta", "width"]].to_dict("records")
+        law = pd.DataFrame([expected_law(**one) for one in cells], index=cell.index)
+        height = law["law_distance"]
+        if column == "risk":
+            height = cell["risk_min_norm_mean"] + law["law_added_risk"]
+        ax.plot(cell[by], height.where(height > 0), ":", color=colour, linewidth=1, label="_")
     ax.plot([], [], "x", color=INK, label="authors' logs")
+    ax.plot([], [], ":", color=INK, linewidth=1, label="law (X-29)")
 
 
 FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
@@ -254,13 +284,8 @@ def plot_risk_against_dimension(config: WideSweep, table: Table, ax: Axes) -> No
 
 
 def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
-    """Squared distance to Θ_min against d, with α²(d−n)mq (BO-3 right)."""
+    """Squared distance to Θ_min against d, with the law (BO-3 right)."""
     _against_dimension(config, table, ax, "distance")
-    for alpha in config.alphas:
-        if alpha > 0:
-            expected = [expected_distance(alpha, d) for d in config.dimensions]
-            ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
-    ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
     plot_published(ax, table, "BO-3", "dimension", "distance", "alpha")
     ax.set_yscale("log")
     ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
@@ -370,7 +395,7 @@ BO_3 = Figure(
         ),
         Panel(
             "BO-3-distance",
-            "Squared distance to the minimum-norm interpolant. Dotted: α²(d−n)mq. What is left at "
+            "Squared distance to the minimum-norm interpolant. Dotted: the law (X-29). What is left at "
             "α = 0 is what the loss target leaves untrained.",
             DIMENSION,
             plot_distance_against_dimension,

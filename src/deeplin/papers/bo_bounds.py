@@ -30,6 +30,7 @@ from deeplin.papers.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic
 from deeplin.theory import conditional_variance, interpolation_bound, risk_split, spike_bound
+from deeplin.theory.benign_overfitting import noise_cost_bound
 
 DEPTH = 3
 
@@ -71,6 +72,7 @@ def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
                 "xi_bound": bound.xi,
                 "spike_bound": spike_bound(population, n),
                 "expected_variance": conditional_variance(source.problem, population),
+                "lower_variance": OUTPUTS * noise_cost_bound(source.problem, population),
                 "measured_variance": _over_noise(config, source, population, keys[k], k),
                 "variance_error": _variance_error(config, source.problem, population),
             }
@@ -134,6 +136,12 @@ def benign_questions(config: Benign, table: Table) -> list[Question]:
             f"standard errors from it ({len(asked)} data sets).",
         ),
         Question(
+            "lower bound",
+            "How tight is the lower bound on the variance (X-32)?",
+            f"It is {extent(table['lower_variance'] / table['expected_variance'])} of the "
+            "conditional variance, tighter the larger n.",
+        ),
+        Question(
             "benign",
             "How does the risk fall as k/n, εd/n and n/d do (d = n^1.5)?",
             f"Like n to the power {number(slope)} ± {number(half)}.",
@@ -156,6 +164,8 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
         ax.plot(means.index, means[column], label=label, **look(index), **wide)
         style: dict[str, Any] = look(index) | {"marker": None}
         ax.plot(means.index, means[bound], ":", **style)
+    style = look(2) | {"marker": None, "linewidth": 1}
+    ax.plot(means.index, means["lower_variance"], "--", label="variance, at least (X-32)", **style)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
     ax.loglog()
     plain_numbers(ax.xaxis)

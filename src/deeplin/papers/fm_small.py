@@ -20,7 +20,12 @@ from deeplin.papers.statistics import mean_interval, slope_interval
 from deeplin.papers.style import INK, legend_beside, look
 from deeplin.problems.synthetic import flat_minima
 from deeplin.sweep import run_key
-from deeplin.theory import balanced_sharpness, initialization_scale, minimal_sharpness
+from deeplin.theory import (
+    balanced_sharpness,
+    initialization_scale,
+    minimal_sharpness,
+    worst_sharpness_ratio,
+)
 
 
 @dataclass(frozen=True)
@@ -166,27 +171,19 @@ def ratio_questions(config: Ratios, table: Table) -> list[Question]:
 
 
 def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
-    """S_bal/S_min against Λ/a, with the exact worst ratio from below (X-18), and flows."""
+    """S_bal/S_min against Λ/a, with the exact worst ratio (X-18), and flows."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
     for index, (depth, rows) in enumerate(limits.groupby("depth")):
         L, style = int(depth), look(index)  # pyright: ignore
         ax.plot(rows["spread"], rows["ratio"], ".", color=style["color"], alpha=0.5, markersize=3)
-        ax.plot(grid, worst_ratio(L, grid), color=style["color"], label=f"depth {L}")
+        ax.plot(grid, worst_sharpness_ratio(L, grid), color=style["color"], label=f"depth {L}")
     ax.plot(flows["spread"], flows["ratio"], "k+", label="flows, depth 3,\nseveral widths")
     ax.plot([], [], color=INK, label="worst ratio (X-18)")
     ax.plot([], [], ".", color=INK, label=r"$S_{\mathrm{bal}}/S_{\min}$, data sets")
     ax.loglog()
     ax.set(xlabel=r"$\Lambda/a$", ylabel=r"Sharpness over $S_{\min}$")
     legend_beside(ax)
-
-
-def worst_ratio(depth: int, spread: np.ndarray) -> np.ndarray:
-    """max(r, D) of X-18 for L ≥ 3: the supremum of S_bal/S_min at Λ/a = spread."""
-    mean = (spread + depth - 1) / (depth * spread ** (1 / depth))
-    power = (depth - 1) / depth
-    apart = np.maximum(spread - 1, 0) / (depth - 1)
-    return np.maximum(mean, np.where(spread > depth, apart**power, 1.0))
 
 
 RATIOS = grid_experiment(
