@@ -18,7 +18,7 @@ from deeplin.dynamics.run import Run
 from deeplin.dynamics.update import Rates, update_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
-from deeplin.networks import Loss, Network, data_risk, explained, products
+from deeplin.networks import Loss, Network, explained
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -208,13 +208,8 @@ def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.n
 
 
 def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
-    """R of the zero map: R_min + ⟨Θ*, Σ̂Θ*⟩ for linear networks (FM-L8)."""
-    if objective.has_gap:
-        quadratic = objective.data.quadratic
-        covariance, optimum = (np.asarray(a) for a in (quadratic.covariance, quadratic.optimum))
-        return products.gap(covariance, optimum) + np.asarray(quadratic.minimal_risk)
-    if objective.risk is data_risk:  # f(x; 0) = 0
-        targets = np.asarray(objective.data.targets)
-        return np.sum(targets**2) / len(targets)
+    """R where all weights are zero."""
+    if objective.zero_risk is not None:
+        return np.asarray(objective.zero_risk)
     zero = jax.tree.map(np.zeros_like, ensemble.weights)
     return end_evidence(objective, ensemble, zero)["risk"]

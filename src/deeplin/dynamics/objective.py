@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -18,13 +18,13 @@ from deeplin.networks import (
     Loss,
     Network,
     batch_last,
-    data_risk,
     landscape,
     linear_risk,
     products,
 )
-from deeplin.networks.risk import Data
-from deeplin.problems import Problem, Quadratic
+from deeplin.problems import Problem
+from deeplin.problems.objectives import GeneralizedLinear, LeastSquares
+from deeplin.problems.objectives import Objective as RiskOfProduct
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
@@ -68,14 +68,19 @@ class Objective(NamedTuple):
     """R_min, a lower bound of the risk, where `has_gap`; else 0."""
     has_gap: bool = False
     """Whether R − R_min is meaningful: a linear network on a problem."""
+    zero_risk: float | None = None
+    """R of the zero map, where it is known."""
+    optimum: Float[np.ndarray, "d q"] | None = None
+    """Θ* of a linear network on a problem, where there is one."""
     batch_last: Gradient | None = None
     """Of many networks with the batch axis last, where there is one."""
     work: int = 1
     """How often a step uses each weight: the number of samples, unless moments are enough."""
 
-    def risk_of(self, tree: PyTree) -> Array:
-        """Return R of one tree."""
-        return self.risk(tree) if self.data is None else self.risk(self.data, tree)
+    @property
+    def is_least_squares(self) -> bool:
+        """Whether it is the squared loss of a linear network."""
+        return self.has_gap and isinstance(self.data.risk, LeastSquares)
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Autodiff:
 
     def __call__(self, data: Any, weights: Weights, fixed: tuple, rows: Rows = None):
         """Return R and its gradient."""
-        part = data if rows is None else Data(data.inputs[rows], data.targets[rows])
+        part = data if rows is None else jax.tree.map(lambda matrix: matrix[rows], data)
         value, gradient = jax.value_and_grad(partial(self._risk, part, fixed))(weights)
         if self.whole and rows is not None:
             value = self._risk(data, fixed, weights)
@@ -107,23 +112,25 @@ class Autodiff:
 class LinearData(NamedTuple):
     """What a linear network is trained on."""
 
-    quadratic: Quadratic
-    samples: Data | None = None
+    risk: RiskOfProduct
+    samples: GeneralizedLinear | None = None
     """The rows themselves, for mini-batches."""
 
     def gap(self, theta: Float[Array, "d q"]) -> Array:
-        """R − R_min of a product Θ (FM-L8)."""
-        return products.gap(self.quadratic.covariance, theta - self.quadratic.optimum)
+        """R − R_min of a product Θ."""
+        return self.risk.value_and_gradient(theta)[0]
 
     def gap_and_slope(self, theta: Float[Array, "d q"], rows: Rows) -> tuple[Array, Array]:
         """R − R_min on all rows, and ∇R as a function of Θ on `rows`, if some are given."""
-        difference = theta - self.quadratic.optimum
-        slope = products.slope(self.quadratic.covariance, difference)
-        gap = 0.5 * jnp.sum(difference * slope)
+        gap, slope = self.risk.value_and_gradient(theta)
         if rows is not None:
             assert self.samples is not None
-            inputs, targets = self.samples.inputs[rows], self.samples.targets[rows]
-            slope = 2 / len(rows) * inputs.T @ (inputs @ theta - targets)
+            batch = replace(
+                self.samples,
+                inputs=self.samples.inputs[rows],
+                targets=self.samples.targets[rows],
+            )
+            slope = batch.value_and_gradient(theta)[1]
         return gap, slope
 
 
@@ -183,14 +190,31 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
     risk, data = landscape(problem, tree)
     if risk is linear_risk:
         gradient, last = LinearGradient(layout), BatchLastGradient()
-        data, floor = LinearData(data), problem.minimal_risk
-        return Objective(gradient, _risk_of_product, data, layout, floor, True, last)
-    gradient = Autodiff(data_risk, layout)
-    return Objective(gradient, data_risk, data, layout, work=len(data.inputs))
+        optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
+        return Objective(
+            gradient,
+            _risk_of_product,
+            LinearData(data),
+            layout,
+            floor=problem.minimal_risk,
+            has_gap=True,
+            zero_risk=problem.zero_risk,
+            optimum=optimum,
+            batch_last=last,
+            work=1 if isinstance(data, LeastSquares) else problem.samples,
+        )
+    return Objective(
+        Autodiff(risk, layout),
+        risk,
+        data,
+        layout,
+        zero_risk=problem.zero_risk,
+        work=problem.samples,
+    )
 
 
 def _risk_of_product(data: LinearData, network: Network) -> Array:
-    return linear_risk(data.quadratic, network)
+    return linear_risk(data.risk, network)
 
 
 def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
@@ -198,9 +222,10 @@ def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Ob
     if not objective.has_gap:
         whole = Autodiff(objective.risk, objective.layout, has_target)
         return objective._replace(gradient=whole)
-    dtype = objective.data.quadratic.optimum.dtype
+    floor = objective.data.risk.minimal_risk
     rows = problem.require_data("descent on mini-batches")
-    samples = Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
+    matrices = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
+    samples = GeneralizedLinear(*matrices, None, floor, problem.convex_loss)
     return objective._replace(data=objective.data._replace(samples=samples))
 
 
