@@ -1,5 +1,7 @@
 # Every target sets up what it needs; nothing has to be installed by hand but python3, make and git.
 PYTHON ?= python3
+# The files of the project are UTF-8, whatever the locale of the user.
+export PYTHONUTF8 := 1
 BIN := .venv/bin
 STAMP := .venv/.ready
 BASE := .venv/.ready-base

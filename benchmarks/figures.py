@@ -12,8 +12,8 @@ from statistics import median
 import jax
 import jax.numpy as jnp
 
-from deeplin.papers.fm_1 import SWEEP
 from deeplin.networks import landscape
+from deeplin.papers.fm_1 import SWEEP
 
 SLOW_STEPS = 500
 REPETITIONS = 3

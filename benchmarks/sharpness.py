@@ -10,10 +10,10 @@ import numpy as np
 from turns import interleaved
 
 import deeplin as dl
+from deeplin.hessian import SharpnessTracker, sharpness, sharpness_along
 from deeplin.networks import data_risk, linear_risk
 from deeplin.networks.risk import Data
 from deeplin.problems import synthetic
-from deeplin.hessian import SharpnessTracker, sharpness, sharpness_along
 
 WIDTHS = (5,) * 10 + (1,)
 BATCH = 200

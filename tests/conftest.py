@@ -25,10 +25,11 @@ install_import_hook(list(annotated_modules()), "checked_shapes.check")
 import numpy as np
 import pytest
 from hypothesis import settings
+from skips import pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401 (hooks)
 
 import deeplin as dl
 from deeplin.cli import main
-from deeplin.kernels.compiling import share_compiled_code
+from deeplin.compilation import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
 
@@ -76,7 +77,8 @@ def command(capsys):
     return run
 
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+CHROMIUM = next(filter(None, map(shutil.which, NAMES)), None)
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-background-networking",
     "--disable-component-update", "--disable-sync",

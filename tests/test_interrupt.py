@@ -107,7 +107,7 @@ def test_flow_hears_it():
 @pytest.mark.parametrize(
     ("dynamics", "piece"),
     [
-        ("descent", "deeplin.dynamics.rank_steps.RankSteps.advance"),
+        ("descent", "deeplin.dynamics.wide_descent.advance"),
         ("flow", "deeplin.dynamics.flow.move"),
     ],
 )

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deeplin.problems import Population, Problem, population_risk
     from deeplin.sklearn import DeepLinearRegressor
     from deeplin.tables.reading import read_problem
+    from deeplin.theory import double_descent
     from deeplin.training import diagnose, train
 
     __version__: str
@@ -46,6 +47,7 @@ _MODULES = {
         "problems": "Population Problem population_risk",
         "sklearn": "DeepLinearRegressor",
         "tables.reading": "read_problem",
+        "theory": "double_descent",
         "training": "diagnose train",
     }.items()
     for name in names.split()

@@ -1,13 +1,16 @@
 """The command line as a whole: quick to start, one sentence for bad input, an answer or silence."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 from deeplin.cli.bench import load_benchmarks, reached
+from deeplin.compilation import share_compiled_code
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CITE = [sys.executable, "-m", "deeplin", "cite"]
@@ -50,6 +53,29 @@ def test_impossible_seeds_are_refused_by_every_command(command, arguments, seed)
     code, _, err = command(*arguments, "--seed", seed)
     assert code == 2
     assert err.startswith(f"deeplin: seed is {seed}; pass a whole number")
+
+
+# --- whatever the user's locale and home are ------------------------------------------------------
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_letters_that_a_locale_lacks_are_escaped(encoding):
+    variables = os.environ | {"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    answer = subprocess.run([*CITE[:-1], "train", "--help"], capture_output=True, env=variables)
+    assert answer.returncode == 0, answer.stderr
+    assert "η".encode(encoding, "backslashreplace") in answer.stdout
+
+
+def test_without_a_home_to_write_in_compiled_programs_are_not_kept(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    before = jax.config.jax_compilation_cache_dir
+    jax.config.update("jax_compilation_cache_dir", None)
+    try:
+        share_compiled_code()
+        assert jax.config.jax_compilation_cache_dir is None
+    finally:
+        jax.config.update("jax_compilation_cache_dir", before)
 
 
 # --- where the answer goes may be full or gone ---------------------------------------------------
@@ -117,7 +143,7 @@ def test_every_benchmark_of_the_checkout_can_be_loaded(pytestconfig):
 
 # --- what need not wait for JAX does not import it -----------------------------------------------
 
-SLOW = ("jax", "pandas", "scipy", "numba", "equinox", "pyarrow", "sklearn", "matplotlib")
+SLOW = ("jax", "pandas", "scipy", "equinox", "pyarrow", "sklearn", "matplotlib")
 
 
 def modules_after(code: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Gradient descent: closed forms, autodiff and dense NumPy as oracles, for both backends."""
+"""Gradient descent: closed forms, autodiff and dense NumPy as oracles, for both layouts."""
 
 import tracemalloc
 
@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics import backends, rank_steps
+from deeplin.dynamics import engine
 from deeplin.dynamics.descent import gradient_descent
 from deeplin.networks import data_risk, landscape
 
-BACKENDS = ("jax", "kernel")
 EPSILON = np.finfo(np.float64).eps
 
 
 @pytest.fixture
 def networks():
-    """Eleven networks (more than one lane), scales from small to catapulting."""
+    """Eleven networks (more than a padded chunk), scales from small to catapulting."""
     keys = jax.random.split(jax.random.key(1), 11)
     return dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=np.linspace(0.2, 0.8, 11))
 
@@ -48,9 +47,8 @@ def chosen_of(networks, members):
 # --- what a step is ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("activation", ["linear", "gelu", "relu"])
-def test_a_step_is_the_gradient_by_autodiff_on_the_rows(problem, activation, backend):
+def test_a_step_is_the_gradient_by_autodiff_on_the_rows(problem, activation, layout):
     net = gaussian(activation)
     rows = (jnp.asarray(problem.inputs), jnp.asarray(problem.targets))
 
@@ -59,29 +57,27 @@ def test_a_step_is_the_gradient_by_autodiff_on_the_rows(problem, activation, bac
         return jnp.sum(residual**2) / 50
 
     slopes = jax.jit(jax.grad(risk))(net.weights)
-    run = gradient_descent(problem, net, 0.01, 1, backend=backend)
+    run = gradient_descent(problem, net, 0.01, 1)
     for before, slope, after in zip(net.weights, slopes, run.network.weights, strict=True):
         np.testing.assert_allclose(after, before - 0.01 * slope, rtol=0, atol=100 * EPSILON)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_one_layer_follows_the_closed_form(problem, backend):
+def test_one_layer_follows_the_closed_form(problem, layout):
     net = gaussian(widths=(5, 1))
-    run = gradient_descent(problem, net, 0.05, 40, backend=backend)
+    run = gradient_descent(problem, net, 0.05, 40)
     contraction = np.eye(5) - 2 * 0.05 * problem.covariance
     start = np.asarray(net.product) - problem.optimum
     expected = problem.optimum + np.linalg.matrix_power(contraction, 40) @ start
     np.testing.assert_allclose(run.network.product, expected, rtol=1e-13)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_several_outputs_and_read_outs_follow_dense_numpy(rng, backend):
+def test_several_outputs_and_read_outs_follow_dense_numpy(rng, layout):
     X = rng.normal(size=(20, 4))
     for outputs, readout in ((3, None), (1, rng.normal(size=3))):
         Y = rng.normal(size=(20, outputs))
         problem = dl.Problem.from_data(X, Y)
         weights = [rng.normal(size=shape) / 2 for shape in ((6, 4), (2, 6), (3, 2))]
-        run = gradient_descent(problem, dl.Network(weights, readout), 0.02, 5, backend=backend)
+        run = gradient_descent(problem, dl.Network(weights, readout), 0.02, 5)
         P = np.eye(3) if readout is None else readout[None]
         for _ in range(5):
             A, B, C = weights
@@ -94,36 +90,33 @@ def test_several_outputs_and_read_outs_follow_dense_numpy(rng, backend):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.6])
-def test_backends_agree_to_rounding(problem, momentum):
-    networks = gaussian(batch=11, scale=0.5)
-    options = {"momentum": momentum, "gap": 1e-9}
-    runs = [
-        gradient_descent(problem, networks, 0.01, 400, backend=backend, **options)
-        for backend in BACKENDS
-    ]
+def test_layouts_agree_to_rounding(problem, momentum, monkeypatch):
+    networks, runs = gaussian(batch=11, scale=0.5), []
+    for narrow in (16, 0):
+        monkeypatch.setattr(engine, "NARROW", narrow)
+        run = gradient_descent(problem, networks, 0.01, 400, momentum=momentum, gap=1e-9)
+        runs.append(run)
     np.testing.assert_array_equal(runs[0].status, runs[1].status)
     np.testing.assert_array_equal(runs[0].steps, runs[1].steps)
     assert difference(runs[0].network, runs[1].network) < 1e-12
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
-def test_descent_is_stable_up_to_sharpness_2_plus_2_beta_over_eta(problem, momentum, backend):
+def test_descent_is_stable_up_to_sharpness_2_plus_2_beta_over_eta(problem, momentum, layout):
     net = gaussian(widths=(5, 1))
     threshold = (2 + 2 * momentum) / (2 * problem.largest_eigenvalue)
     rates = threshold * np.array([0.99, 1.01])
-    run = gradient_descent(problem, net, rates, 4000, momentum=momentum, backend=backend)
+    run = gradient_descent(problem, net, rates, 4000, momentum=momentum)
     assert list(run.status) == ["converged", "diverged"]
 
 
-def test_float32_networks_stay_float32(problem):
+def test_float32_networks_stay_float32(problem, layout):
     net = gaussian()
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), net)
     exact = gradient_descent(problem, net, 0.01, 50)
-    for backend in BACKENDS:
-        run = gradient_descent(problem, single, 0.01, 50, backend=backend)
-        assert {weight.dtype for weight in run.network.weights} == {jnp.dtype("float32")}
-        assert difference(run.network, exact.network) < 100 * np.finfo(np.float32).eps
+    run = gradient_descent(problem, single, 0.01, 50)
+    assert {weight.dtype for weight in run.network.weights} == {jnp.dtype("float32")}
+    assert difference(run.network, exact.network) < 100 * np.finfo(np.float32).eps
 
 
 def test_linear_networks_need_the_moments_only(problem):
@@ -150,9 +143,8 @@ def test_any_loss_of_a_network_descends_like_the_problem_it_states(problem):
 # --- stopping ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_gap_stops_each_run_at_the_first_step_that_reaches_it(problem, networks, backend):
-    run = gradient_descent(problem, networks, 0.01, 2000, gap=1e-3, backend=backend)
+def test_a_gap_stops_each_run_at_the_first_step_that_reaches_it(problem, networks, layout):
+    run = gradient_descent(problem, networks, 0.01, 2000, gap=1e-3)
     path = gradient_descent(
         problem, networks, 0.01, 2000, record_every=1, record=["gap"], keep_weights=False
     )
@@ -163,23 +155,19 @@ def test_a_gap_stops_each_run_at_the_first_step_that_reaches_it(problem, network
     assert np.all(run.evidence["gap"] <= 1e-3)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("activation", ["linear", "gelu"])
-def test_a_loss_target_stops_at_the_first_step_below_it(problem, activation, backend):
+def test_a_loss_target_stops_at_the_first_step_below_it(problem, activation, layout):
     net = gaussian(activation)
     path = gradient_descent(problem, net, 0.005, 60, record_every=1, record=["risk"])
     target = float(path.records["risk"][40])
-    run = gradient_descent(
-        problem, net, 0.005, 60, loss_target=target * (1 + 1e-9), backend=backend
-    )
+    run = gradient_descent(problem, net, 0.005, 60, loss_target=target * (1 + 1e-9))
     assert run.status == "converged"
     assert run.steps == int(np.argmax(path.records["risk"] <= target * (1 + 1e-9)))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_run_that_starts_at_its_goal_takes_no_step(problem, backend):
+def test_a_run_that_starts_at_its_goal_takes_no_step(problem, layout):
     net = dl.Network([problem.optimum[None]])
-    run = gradient_descent(problem, net, 0.01, 10, gap=1e-20, backend=backend)
+    run = gradient_descent(problem, net, 0.01, 10, gap=1e-20)
     assert (run.status, run.steps) == ("converged", 0)
     np.testing.assert_array_equal(run.network.weights[0], net.weights[0])
 
@@ -195,15 +183,14 @@ def test_without_a_goal_converged_means_a_gap_shrunk_1e8_times(problem):
     assert close
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling(problem, backend):
+def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling(problem, layout):
     net = gaussian(scale=1.0)
-    run = gradient_descent(problem, net, 1.0, 100, backend=backend)
+    run = gradient_descent(problem, net, 1.0, 100)
     assert run.status == "diverged"
     risk, data = landscape(problem, net)
     ceiling = 1e10 * max(problem.target_moment, float(risk(data, net)))
     assert run.evidence["risk"] <= ceiling
-    before = gradient_descent(problem, net, 1.0, run.steps - 1, backend="jax")
+    before = gradient_descent(problem, net, 1.0, run.steps - 1)
     assert before.status == "stopped"
     assert difference(run.network, before.network) <= 1e-10 * max(
         float(jnp.abs(weight).max()) for weight in before.network.weights
@@ -213,14 +200,13 @@ def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling
     assert not risk(data, dl.Network(after)) <= ceiling
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_lost_networks_do_not_touch_their_neighbours(problem, networks, backend):
+def test_lost_networks_do_not_touch_their_neighbours(problem, networks, layout):
     rates = np.full(11, 0.01)
-    calm = gradient_descent(problem, networks, rates, 300, backend=backend)
+    calm = gradient_descent(problem, networks, rates, 300)
     rates[[2, 7]] = 1e3, 1e308
     weights = [np.array(weight) for weight in networks.weights]
     weights[0][5] = np.nan
-    wild = gradient_descent(problem, dl.Network(weights), rates, 300, backend=backend)
+    wild = gradient_descent(problem, dl.Network(weights), rates, 300)
     lost = [2, 5, 7]
     assert np.all(wild.status[lost] == "diverged")
     assert wild.steps[5] == 0
@@ -231,12 +217,11 @@ def test_lost_networks_do_not_touch_their_neighbours(problem, networks, backend)
     np.testing.assert_array_equal(calm.status[others], wild.status[others])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("goal", [{}, {"gap": 1e-3}, {"loss_target": 1e-3}])
-def test_overflow_is_divergence_whatever_sign_it_comes_out_with(problem, backend, goal):
+def test_overflow_is_divergence_whatever_sign_it_comes_out_with(problem, layout, goal):
     # a fused multiply-add turns ∞ − ∞ into −∞ where the first term is negative
     nets = gaussian(widths=(5, 5, 1), batch=64, scale=1.0)
-    run = gradient_descent(problem, nets, 1e100, 5, backend=backend, **goal)
+    run = gradient_descent(problem, nets, 1e100, 5, **goal)
     assert set(run.status) == {"diverged"}
     assert all(np.isfinite(weight).all() for weight in run.network.weights)
     np.testing.assert_array_equal(run.network.weights[0], nets.weights[0])
@@ -245,19 +230,18 @@ def test_overflow_is_divergence_whatever_sign_it_comes_out_with(problem, backend
 # --- batches -------------------------------------------------------------------------------
 
 
-def test_kernel_results_do_not_depend_on_the_batch_to_the_last_bit(problem, networks):
-    run = gradient_descent(problem, networks, 0.02, 500, backend="kernel")
+def test_results_do_not_depend_on_the_batch_to_the_last_bit(problem, networks):
+    run = gradient_descent(problem, networks, 0.02, 500)
     for members in ([3], [10, 0, 4], range(5, 11)):
         chosen = np.array(members)
-        alone = gradient_descent(problem, chosen_of(networks, chosen), 0.02, 500, backend="kernel")
+        alone = gradient_descent(problem, chosen_of(networks, chosen), 0.02, 500)
         assert identical(alone.network, chosen_of(run.network, chosen))
         np.testing.assert_array_equal(alone.steps, run.steps[chosen])
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
-def test_pauses_do_not_change_a_run_to_the_last_bit(problem, networks, backend, momentum):
-    options = {"momentum": momentum, "backend": backend}
+def test_pauses_do_not_change_a_run_to_the_last_bit(problem, networks, layout, momentum):
+    options = {"momentum": momentum}
     whole = gradient_descent(problem, networks, 0.02, 50, **options)
     paused = gradient_descent(
         problem, networks, 0.02, 50, record_every=7, record=["risk"], **options
@@ -303,33 +287,21 @@ def test_new_steps_and_rates_do_not_trace_again(problem):
     assert len(traces) == first
 
 
-def test_the_kernel_is_chosen_for_small_networks_and_jax_for_the_rest(problem, monkeypatch):
-    calls = []
-    chosen = backends.JaxSteps.advance
-    monkeypatch.setattr(backends.JaxSteps, "advance", lambda *a: calls.append("jax") or chosen(*a))
-    gradient_descent(problem, gaussian(), 0.01, 2)
-    assert calls == []
+def test_the_layout_depends_on_the_shape_alone(problem, monkeypatch):
+    kinds, program = [], engine._program
+    monkeypatch.setattr(engine, "_program", lambda *a: kinds.append(a[0]) or program(*a))
+    for net in (gaussian(), gaussian(batch=40), gaussian(widths=(5, 17, 1)), gaussian("gelu")):
+        gradient_descent(problem, net, 0.01, 2)
     gradient_descent(lambda net: jnp.sum(net.product**2), gaussian(), 0.01, 2)
-    assert set(calls) == {"jax"}
-
-
-def test_one_wide_network_is_trained_by_rank_updates(problem, monkeypatch):
-    """Measured: cheaper than lanes above width 8, and than JAX at any width."""
-    wide, seen = gaussian(widths=(5, 12, 12, 1)), []
-    chosen = rank_steps.EigenSteps.advance
-    monkeypatch.setattr(
-        rank_steps.EigenSteps, "advance", lambda *a: seen.append("wide") or chosen(*a)
-    )
-    gradient_descent(problem, wide, 0.01, 2)
-    assert set(seen) == {"wide"}
-    gradient_descent(problem, gaussian(), 0.01, 2)
-    gradient_descent(problem, wide, 0.01, 2, weight_decay=0.1)
-    assert len(seen) == 1
+    batch_last = [kind.batch_last for kind in kinds]
+    assert batch_last[0]
+    assert all(batch_last[:-3])
+    assert batch_last[-3:] == [False] * 3
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.6])
 @pytest.mark.parametrize("samples", [20, 4])
-def test_rank_updates_are_plain_descent(problem, samples, momentum):
+def test_wide_layers_follow_plain_descent(problem, layout, samples, momentum):
     """Also where inputs outnumber the samples: what lies outside their span never moves."""
     X, y = problem.inputs[:samples], problem.targets[:samples]
     small = dl.Problem.from_data(X, y[:, 0])
@@ -337,7 +309,7 @@ def test_rank_updates_are_plain_descent(problem, samples, momentum):
     nets = dl.initialize.gaussian(keys, widths=(5, 11, 6, 1), scale=0.4)
     rates = np.array([0.01, 50.0, 0.02])
     run = gradient_descent(
-        small, nets, rates, 60, momentum=momentum, backend="wide", record_every=20, record="risk"
+        small, nets, rates, 60, momentum=momentum, record_every=20, record="risk"
     )
     assert list(run.status == "diverged") == [False, True, False]
     assert np.isfinite(run.network.weights[0]).all()
@@ -361,7 +333,9 @@ def test_memory_of_training_does_not_grow_with_the_samples():
         X = rng.normal(size=(samples, 5))
         problem = dl.Problem.from_data(X, X @ np.ones(5) + rng.normal(size=samples))
         net = dl.initialize.gaussian(jax.random.key(0), (5, 5, 5, 1), 0.4)
-        dl.gradient_descent(problem, net, 1e-3, 10, record_every=5)  # moments and kernels are there
+        dl.gradient_descent(
+            problem, net, 1e-3, 10, record_every=5
+        )  # moments and programs are there
         tracemalloc.start()
         dl.gradient_descent(problem, net, 1e-3, 10, record_every=5)
         most = tracemalloc.get_traced_memory()[1]

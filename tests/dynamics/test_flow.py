@@ -149,7 +149,8 @@ def test_each_run_of_a_batch_stops_where_it_would_alone(data):
     for k in range(3):
         one = jax.tree.map(lambda leaf, k=k: leaf[k], nets)
         alone = gradient_flow(data, one, gap=1e-8)
-        assert together.evidence["time"][k] == pytest.approx(alone.evidence["time"], rel=1e-9)
+        # the error of a step, 1e-8 of the weights, is known to 1e-8 of itself; so is its length
+        assert together.evidence["time"][k] == pytest.approx(alone.evidence["time"], rel=1e-7)
         assert together.evidence["evaluations"][k] == alone.evidence["evaluations"]
 
 

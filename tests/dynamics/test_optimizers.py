@@ -81,13 +81,12 @@ ON_ROWS = ("heavy ball and decay", "layers", "schedule", "batches", "everything"
 BOTH = [(name, "linear") for name in CASES] + [(name, "gelu") for name in ON_ROWS]
 
 
-@pytest.mark.parametrize("backend", ["kernel", "jax"])
 @pytest.mark.parametrize(("name", "activation"), BOTH)
-def test_every_option_is_a_plain_loop(rows, name, activation, backend):
+def test_every_option_is_a_plain_loop(rows, name, activation, layout):
     options = {"learning_rate": 0.01} | CASES[name]
     nets = networks(activation)
     problem = dl.Problem.from_data(*rows)
-    run = dl.gradient_descent(problem, nets, steps=STEPS, backend=backend, **options)
+    run = dl.gradient_descent(problem, nets, steps=STEPS, **options)
     for member in range(3):
         start = [np.asarray(w[member]) for w in nets.weights]
         expected = plain_loop(rows, start, activation, options, member)
@@ -127,7 +126,7 @@ def test_the_whole_data_as_a_batch_is_full_descent(rows):
 
 def test_pieces_and_records_do_not_change_the_batches(rows):
     problem, nets = dl.Problem.from_data(*rows), networks()
-    options = {"batch_size": 5, "key": KEYS, "backend": "jax"}
+    options = {"batch_size": 5, "key": KEYS}
     whole = dl.gradient_descent(problem, nets, 0.01, 30, **options)
     pieces = dl.gradient_descent(problem, nets, 0.01, 30, record_every=7, record="risk", **options)
     assert np.array_equal(whole.network.weights[0], pieces.network.weights[0])
@@ -162,12 +161,9 @@ def test_the_rows_are_the_shuffle_they_are_said_to_be():
     assert Batches(seeds_of(KEYS[1], None), 11, 4).rows(40, 10)[0].tolist() == expected
 
 
-@pytest.mark.parametrize("backend", ["kernel", "jax"])
-def test_a_goal_is_the_risk_on_all_rows(rows, backend):
+def test_a_goal_is_the_risk_on_all_rows(rows, layout):
     problem, nets = dl.Problem.from_data(*rows), networks("gelu")
-    run = dl.gradient_descent(
-        problem, nets, 0.02, 4000, batch_size=5, key=KEYS, loss_target=0.5, backend=backend
-    )
+    run = dl.gradient_descent(problem, nets, 0.02, 4000, batch_size=5, key=KEYS, loss_target=0.5)
     assert set(run.status) == {"converged"}
     for member in range(3):
         net = dl.Network([w[member] for w in run.network.weights], activation="gelu")
@@ -295,7 +291,6 @@ def test_a_tuple_of_equal_rates_is_one_rate(rows):
         ({"optimizer": optax.adam(0.1), "momentum": 0.5}, "momentum"),
         ({"optimizer": optax.adam, "learning_rate": None}, "learning_rate"),
         ({"optimizer": optax.adam, "learning_rate": (0.1, 0.1, 0.1)}, "not a tuple"),
-        ({"optimizer": optax.adam(0.1), "backend": "kernel"}, "auto"),
     ],
 )
 def test_what_cannot_be_meant_is_told_in_a_sentence(rows, options, words):

@@ -55,11 +55,10 @@ def test_every_record_is_where_a_run_of_so_many_steps_ends(options, rng, monkeyp
             np.testing.assert_array_equal(ours, theirs)
 
 
-@pytest.mark.parametrize("backend", ["auto", "jax"])
-def test_a_run_that_is_lost_before_its_first_step_keeps_its_weights(problem, nets, backend):
+def test_a_run_that_is_lost_before_its_first_step_keeps_its_weights(problem, nets, layout):
     first, *others = nets.weights
     nets = dl.Network([first.at[0].multiply(1e200).at[1].multiply(1e3), *others])
-    run = descend(problem, nets, ("risk",), backend=backend)
+    run = descend(problem, nets, ("risk",))
     assert list(run.status) == ["diverged", "diverged"]
     assert run.steps[0] == 0
     assert run.steps[1] > 0
@@ -128,3 +127,17 @@ def test_the_risk_in_evidence_is_that_of_the_network_returned(problem, activatio
     residual = jax.vmap(lambda net: net(problem.inputs) - problem.targets)(run.network)
     exact = np.mean(np.square(np.asarray(residual)), axis=(1, 2))
     np.testing.assert_allclose(run.evidence["risk"], exact, rtol=1e-12)
+
+
+def test_records_that_hide_an_orbit_of_period_two_come_with_a_warning():
+    """η between 2/S and the end of the orbit's stability: (ab − 1)² alternates (X-12)."""
+    problem = dl.Problem.from_data(np.ones((2, 1)), np.ones(2))
+    net = dl.Network([np.full((1, 1), 1.05), np.full((1, 1), 1.05)])
+    odd = dl.gradient_descent(problem, net, 0.55, 3001, record_every=3, record=["risk"])
+    last = odd.records["risk"][-3:-1]  # three steps apart: the two points of the orbit
+    assert abs(last[0] - last[1]) > 0.1 * last.max()
+    with pytest.warns(UserWarning, match="1 of 1 run.s. alternate between two points"):
+        even = dl.gradient_descent(problem, net, 0.55, 3000, record_every=2, record=["risk"])
+    np.testing.assert_allclose(even.records["risk"][-2:], even.records["risk"][-1], rtol=1e-9)
+    assert even.steps == 3000
+    dl.gradient_descent(problem, net, 0.4, 3000, record_every=2, record=["risk"])  # settles

@@ -187,8 +187,8 @@ def test_an_activation_keeps_hidden_widths_but_not_idle_inputs(wide_problem):
     reduction = reduce(wide_problem, network)
     assert reduction.network.widths == (6, 7, 1)
     assert "relu" in reduction.reason
-    full = dl.gradient_descent(wide_problem, network, 1e-2, steps=20, backend="jax")
-    small = dl.gradient_descent(reduction.problem, reduction.network, 1e-2, steps=20, backend="jax")
+    full = dl.gradient_descent(wide_problem, network, 1e-2, steps=20)
+    small = dl.gradient_descent(reduction.problem, reduction.network, 1e-2, steps=20)
     lifted = reduction.lift(small.network)
     assert np.allclose(lifted.weights[0], full.network.weights[0], atol=1e-12)
 

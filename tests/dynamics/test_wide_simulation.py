@@ -1,8 +1,6 @@
 """Simulated wide networks against the networks they stand for."""
 
-import threading
 import warnings
-from concurrent.futures import ThreadPoolExecutor
 
 import dense_network
 import jax
@@ -11,11 +9,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import UnstableStep, reduce, simulate_wide
-from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.rank_steps import RankSteps, Target
-from deeplin.dynamics.recording import Recorder
-from deeplin.dynamics.state import Rules, drive
-from deeplin.dynamics.wide_simulation import _on_all_cores
+from deeplin.dynamics.wide_descent import Task, descend
 from deeplin.problems import Population, synthetic
 
 KEY = jax.random.key(7)
@@ -97,7 +91,34 @@ def test_the_risk_is_the_exact_population_risk(data):
     wide = _simulate(data.problem, population=population)
     difference = wide.theta - data.truth
     assert wide.risk == pytest.approx(np.sum(data.spectrum[:, None] * difference**2))
-    assert _simulate(data.problem).risk is None
+    without = _simulate(data.problem)
+    assert (without.risk, without.added_risk, without.cross_term) == (None, None, None)
+
+
+def test_the_risk_is_that_on_the_data_plus_what_theta_perp_adds_plus_the_cross_term(data):
+    population = Population(data.truth, data.spectrum)
+    wide = _simulate(data.problem, population=population, key=jax.random.split(KEY, 3))
+    weight = data.spectrum[:, None]
+    for k in range(3):
+        beside, inside = wide.theta_perp[k], wide.theta[k] - wide.theta_perp[k]
+        assert wide.added_risk[k] == pytest.approx(np.sum(weight * beside**2), rel=1e-12)
+        cross = 2 * np.sum(weight * (inside - data.truth) * beside)
+        assert wide.cross_term[k] == pytest.approx(cross, rel=1e-12)
+        parts = population.risk(inside) + wide.added_risk[k] + wide.cross_term[k]
+        assert wide.risk[k] == pytest.approx(parts, rel=1e-12)
+
+
+def test_the_expected_distance_is_the_mean_over_the_first_layer_beside_the_data(data):
+    """X-25: 400 draws of Θ_⊥ = (I−P)W_1(0)ᵀU for one trained U."""
+    wide = _simulate(data.problem)
+    beside, layers = data.problem.spectrum.beside, wide.observed.layers[-1]
+    backward = dense_network.product([layer[0] for layer in layers[1:]]).T
+    rng = np.random.default_rng(0)
+    draws = [
+        np.sum(beside(0.1 * rng.standard_normal((30, len(backward))) @ backward) ** 2)
+        for _ in range(400)
+    ]
+    assert abs(np.mean(draws) - wide.expected_distance) < 4 * np.std(draws) / 20
 
 
 def test_the_path_is_the_sum_of_root_losses_in_the_papers_time(data):
@@ -129,15 +150,10 @@ def test_the_modified_identity_ends_at_the_minimum_norm_interpolant(data):
     rotation = small.spectrum.vectors
     first, *others = (np.asarray(weight) for weight in reduction.network.weights)
     eigenvalues, _, coordinates = small.spectrum
-    steps = RankSteps(
-        Ensemble.of(dl.Network([first @ rotation, *others])),
-        [Target(eigenvalues, coordinates)],
-        Rules(np.array([1e-27]), np.array([np.inf])),
-        np.array([0.02]),
-    )
-    state = drive(steps, steps.start(), [200_000], Recorder(steps.ensemble, None))
-    assert state.memory.risk[0] <= 1e-27
-    first, *others = (weight[0] for weight in state.weights)
+    task = Task(eigenvalues, coordinates, 0.02, 0.0, goal=1e-27, ceiling=np.inf)
+    end = descend((first @ rotation, *others), task, [200_000])[-1]
+    assert end.risk <= 1e-27
+    first, *others = end.weights
     theta = reduction.theta(dl.Network([first @ rotation.T, *others]))
     assert np.linalg.norm(theta - data.problem.optimum) < 1e-10
 
@@ -158,7 +174,7 @@ def test_a_batch_is_its_runs_bit_by_bit():
     problems = [cell.problem for cell in cells]
     populations = [Population(cell.truth, cell.spectrum) for cell in cells]
     keys = jax.random.split(KEY, 3)
-    alphas, rates = [0.0, 0.1, 0.2], [0.05, 0.04, 0.03]
+    alphas, rates = [0.0, 0.1, 0.2], [0.02, 0.015, 0.01]
     batch = _simulate(problems, key=keys, alpha=alphas, learning_rate=rates, population=populations)
     assert batch.theta.shape == (3, 30, 2)
     for k in range(3):
@@ -190,28 +206,6 @@ def test_a_run_that_diverges_leaves_its_neighbours_alone(data):
     assert np.array_equal(batch.theta[2], alone.theta)
 
 
-def test_an_interrupt_stops_the_runs_that_wait(monkeypatch):
-    """The first run fails; those begun beside it end once the others have been taken back."""
-    begun, released = [], threading.Event()
-
-    class Pool(ThreadPoolExecutor):
-        def shutdown(self, wait=True, *, cancel_futures=False):
-            super().shutdown(wait=False, cancel_futures=cancel_futures)
-            released.set()
-            super().shutdown(wait)
-
-    def simulate(item):
-        begun.append(item)
-        if item == 0:
-            raise KeyboardInterrupt
-        released.wait()
-
-    monkeypatch.setattr("deeplin.dynamics.wide_simulation.ThreadPoolExecutor", Pool)
-    with pytest.raises(KeyboardInterrupt):
-        _on_all_cores(simulate, list(range(2000)))
-    assert len(begun) < 2000
-
-
 # --- stability -------------------------------------------------------------------------------
 
 
@@ -226,7 +220,7 @@ def test_an_unstable_step_is_reported_with_its_number_and_a_step_that_works(data
         wide = _simulate(data.problem, learning_rate=2.0)
     assert wide.status == "diverged"
     assert wide.stability > 2
-    text = str(caught[0].message)
+    text = str(caught[-1].message)
     assert "η·λ_max" in text
     assert text in repr(wide)
     suggested = float(text.split("below ")[-1].rstrip("."))
@@ -234,6 +228,29 @@ def test_an_unstable_step_is_reported_with_its_number_and_a_step_that_works(data
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert _simulate(data.problem, learning_rate=0.9 * suggested).status == "converged"
+
+
+def test_a_share_of_the_stable_limit_is_a_learning_rate(data):
+    """The limit is that of the Gauss-Newton part, which is all there is in a wide network."""
+    wide = {"width": 10**6, "alpha": 1e-4, "beta": 1e-2}
+    run = _simulate(data.problem, stable_share=0.5, max_steps=1, **wide)
+    assert run.stability == pytest.approx(0.5 * 2, rel=0.01)
+    keys = jax.random.split(KEY, 2)
+    ball = _simulate(
+        data.problem, stable_share=[0.5, 0.9], key=keys, momentum=0.5, max_steps=1, **wide
+    )
+    np.testing.assert_allclose(ball.stability, [0.5 * 3, 0.9 * 3], rtol=0.01)
+    rate = 2 * run.learning_rate  # on the mean loss
+    same, shared = (
+        _simulate(data.problem, max_steps=40, loss_target=0, **wide | options)
+        for options in ({"learning_rate": rate}, {"stable_share": 0.5})
+    )
+    np.testing.assert_allclose(same.theta, shared.theta, rtol=1e-12)
+
+
+def test_a_rate_above_the_stable_limit_is_announced_with_how_far(data):
+    with pytest.warns(UnstableStep, match=r"1 of 2 run\(s\).*up to 1.2 times.*stable_share=0.5"):
+        _simulate(data.problem, stable_share=[0.5, 1.2], key=jax.random.split(KEY, 2), max_steps=2)
 
 
 # --- records ---------------------------------------------------------------------------------
@@ -324,6 +341,9 @@ def test_the_distance_shrinks_as_one_over_the_width():
         ({"learning_rate": [0.1, 0.2]}, "2 values for 1 run"),
         ({"loss_target": -1.0}, "loss_target"),
         ({"max_steps": 0}, "max_steps"),
+        ({"stable_share": 0.0}, "stable_share"),
+        ({"stable_share": [0.1, 0.2]}, "2 values for 1 run"),
+        ({"dynamics": "flow", "stable_share": 0.5}, "no learning rate"),
         ({"momentum": 1.0}, "momentum"),
         ({"record_every": 0}, "record_every"),
         ({"dynamics": "newton"}, "descent"),

@@ -103,9 +103,9 @@ def _run_part(part: str, count: int, seed: int, end: float, workers: int) -> int
 
 
 def _start(part: str, seed: int, first: int, last: int) -> subprocess.Popen:
-    command = [sys.executable, __file__.rpartition("/")[0], "--seed", str(seed)]
+    command = [sys.executable, str(Path(__file__).parent), "--seed", str(seed)]
     command += ["--slice", part, str(first), str(last)]
-    output = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed by _finish)
+    output = tempfile.TemporaryFile("w+", encoding="utf-8")  # noqa: SIM115 (closed by _finish)
     # Small problems: threads of linear algebra would only wait for one another.
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     child = subprocess.Popen(command, stdout=output, stderr=subprocess.DEVNULL, env=environment)

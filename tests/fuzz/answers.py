@@ -6,14 +6,17 @@ import io
 import re
 import traceback
 import warnings
+from pathlib import Path
 
 import typer.main
 
+import deeplin
 from deeplin.cli import main
 
 # The commands are described once for all cases: building them anew is two thirds of a case's time.
 typer.main.get_command = functools.cache(typer.main.get_command)
 
+PACKAGE = Path(deeplin.__file__).parent
 NOT_A_NUMBER = re.compile(r"(?<![\w'])(nan|NaN)(?![\w'])")
 
 
@@ -38,9 +41,10 @@ def complaint(arguments) -> str | None:
 def raised(error: BaseException) -> str:
     """An exception in one line, with the place in deeplin it passed last."""
     frames = traceback.extract_tb(error.__traceback__)
-    ours = [frame for frame in frames if "/deeplin/" in frame.filename] or frames
-    place = f"{ours[-1].filename.rpartition('/deeplin/')[2]}:{ours[-1].lineno}"
-    return f"{type(error).__name__} at {place}: {str(error)[:200]!r}"
+    ours = [frame for frame in frames if PACKAGE in Path(frame.filename).parents]
+    last = (ours or frames)[-1]
+    place = Path(last.filename).relative_to(PACKAGE).as_posix() if ours else last.filename
+    return f"{type(error).__name__} at {place}:{last.lineno}: {str(error)[:200]!r}"
 
 
 def _judge(code, out: str, err: str) -> str | None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.certificates.certificate import certify
-from deeplin.dynamics import simulate_wide
+from deeplin.certificates.interpolation import Constants
+from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.networks import data_risk
 from deeplin.networks.risk import Data
 from deeplin.problems import Population, synthetic
@@ -141,9 +142,9 @@ def test_errata_E6_the_caller_chooses_what_alpha_and_beta_measure():
     problem = dl.Problem.from_data(rng.normal(size=(4, 10)), rng.normal(size=(4, 2)))
     net = dl.initialize.identity_middle(jax.random.key(0), 10, 400, 2, 3, 0.05, 0.5)
     constants = {
-        name: certify(
-            problem, net, only="BO-D5.1", constants=dl.theory.Constants(normalisation=name)
-        )["left"][0]
+        name: certify(problem, net, only="BO-D5.1", constants=Constants(normalisation=name))[
+            "left"
+        ][0]
         for name in ("entry", "operator")
     }
     assert constants["operator"] < 2.5
@@ -172,10 +173,11 @@ def test_errata_E11_the_authors_step_is_past_the_stability_limit_at_d_2000():
     problems = [synthetic.spiked(seed, d).problem for seed in range(runs)]
     keys = jax.random.split(jax.random.key(0), runs)
     predicted = 1e-6 * (d - 100) * 10 * (d + 3) * 3  # α²(d−n)mq
-    as_run, careful = (
-        simulate_wide(problems, 10 * (d + 3), 3, 1e-3, 1.0, keys, learning_rate=rate)
-        for rate in (1e-4, 1e-5)
-    )
+    with pytest.warns(UnstableStep, match="4 of 4"):
+        as_run, careful = (
+            simulate_wide(problems, 10 * (d + 3), 3, 1e-3, 1.0, keys, learning_rate=rate)
+            for rate in (1e-4, 1e-5)
+        )
     numbers = [1e-4 / 3 * start.curvature() for start in as_run.starts]
     assert np.mean(numbers) == pytest.approx(2.45, rel=0.05)
     assert set(as_run.status) == {"converged"}
@@ -194,7 +196,8 @@ def test_errata_E11_some_draws_are_past_the_limit_already_at_d_1600():
     d, runs = 1600, 6
     problems = [synthetic.spiked(seed, d).problem for seed in range(runs)]
     keys = jax.random.split(jax.random.key(0), runs)
-    wide = simulate_wide(problems, 10 * (d + 3), 3, 1e-3, 1.0, keys, max_steps=1)
+    with pytest.warns(UnstableStep, match="1 of 6"):
+        wide = simulate_wide(problems, 10 * (d + 3), 3, 1e-3, 1.0, keys, max_steps=1)
     numbers = np.array([1e-4 / 3 * start.curvature() for start in wide.starts])
     assert numbers.min() < 2 < numbers.max()
 

@@ -12,7 +12,7 @@ from toy_experiment import TOY, Toy, computed, troubled
 from deeplin import sweep
 from deeplin.errors import InputError
 from deeplin.sweep.descent import DESCENT, DescentSweep, SyntheticData
-from deeplin.sweep.executors import _Buckets
+from deeplin.sweep.executors import Waiting
 from deeplin.sweep.tasks import Task
 
 SMALL = DescentSweep(
@@ -162,7 +162,7 @@ def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_pa
 
 
 def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplin.sweep.cluster.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("deeplin.sweep.executors.CLUSTER_POLL_SECONDS", 0.01)
     with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty:
         said = []
 
@@ -170,7 +170,7 @@ def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_p
             said.append(text)
             empty.scale(1)
 
-        monkeypatch.setattr("deeplin.sweep.cluster.warnings.warn", answer)
+        monkeypatch.setattr("deeplin.sweep.executors.warnings.warn", answer)
         executor = sweep.Cluster(empty.scheduler_address)
         outcome = sweep.run(TOY, Toy(), tmp_path, executor=executor)
     assert outcome.computed == 4
@@ -203,7 +203,7 @@ def test_shards_are_disjoint_and_complete():
 
 def test_a_worker_stays_in_the_bucket_it_has_compiled():
     tasks = [Task(str(k), "", "", "", bucket, "", "") for k, bucket in enumerate("aabbb")]
-    queue = _Buckets(tasks)
+    queue = Waiting(tasks)
     assert queue.take(None).bucket == "b"  # the largest first
     assert [queue.take("a").bucket for _ in range(3)] == ["a", "a", "b"]
     assert queue

@@ -74,15 +74,15 @@ def test_a_running_sweep_keeps_others_out_and_ctrl_c_ends_it_with_its_workers(tm
 
 
 @pytest.fixture(scope="module")
-def sick(tmp_path_factory):
+def failing(tmp_path_factory):
     """A sweep in which units raise, return other columns, and kill their worker every time."""
     folder = tmp_path_factory.mktemp("troubled")
     config = troubled(folder, "3 raise\n6 die\n9 columns\n", count=15, per_unit=3)
     return config, sweep.run(TOY, config, folder / "sweep", executor=sweep.Processes(2))
 
 
-def test_units_that_fail_are_recorded_and_the_rest_completes(sick):
-    config, outcome = sick
+def test_units_that_fail_are_recorded_and_the_rest_completes(failing):
+    config, outcome = failing
     assert (outcome.computed, len(outcome.failed), outcome.complete) == (2, 3, False)
     status = sweep.status(outcome.store.folder)
     failures = {failure["coordinates"]["first"]: failure for failure in status.failures}
@@ -94,8 +94,8 @@ def test_units_that_fail_are_recorded_and_the_rest_completes(sick):
     assert sorted(computed(config.log)) == [0, 3, 6, 6, 9, 12]
 
 
-def test_a_second_call_tries_only_what_failed(sick):
-    config, first = sick
+def test_a_second_call_tries_only_what_failed(failing):
+    config, first = failing
     Path(config.trouble).write_text("3 raise\n")
     before = len(computed(config.log))
     outcome = sweep.run(TOY, config, first.store.folder)
@@ -131,7 +131,7 @@ def worker_program(tmp_path):
         ("kill -9 $$", "10 worker processes in a row died while starting.*killed by signal 9"),
     ],
 )
-def test_workers_that_never_come_end_the_sweep_with_true_advice(
+def test_workers_that_never_start_end_the_sweep_with_true_advice(
     tmp_path, worker_program, lines, sentence
 ):
     worker_program(f'case "$*" in *--multiprocessing-fork*) {lines};; esac')
@@ -175,10 +175,10 @@ def test_ctrl_c_stops_at_once_wherever_it_comes_and_says_how_to_go_on(tmp_path, 
         wait_until(lambda: log.exists() and 6 in computed(log))
         process.send_signal(signal.SIGINT)
         process.wait(SAFETY_SECONDS)
-        farewell = process.stderr.read()
-    assert process.returncode == 130, farewell
-    assert "Traceback" not in farewell
-    assert farewell.splitlines()[-1].endswith(f"To go on: {shlex.join(command)}")
+        message = process.stderr.read()
+    assert process.returncode == 130, message
+    assert "Traceback" not in message
+    assert message.splitlines()[-1].endswith(f"To go on: {shlex.join(command)}")
     (tmp_path / "trouble").unlink()
     kept = len(list(folder.glob("units/*")))
     outcome = sweep.run(TOY, config, folder)

@@ -1,10 +1,10 @@
-"""kill -9 over and over, at every stage of a sweep's life; each table is that of a plain loop.
+"""kill -9 over and over, at every stage of a sweep; each table is that of a plain loop.
 
     python tests/sweep/torture.py --kills 1000 --seed 0
 
-Small sweeps are killed until they are finished nevertheless: the asking process before one of its
-file operations, workers while they start, wait, compute and write, the asking process while its
-workers do so, and anybody at a random moment.
+Small sweeps are killed until they are finished nevertheless: the main process before one of its
+file operations, workers while they start, wait, compute and write, the main process while its
+workers do so, and any of them at a random moment.
 """
 
 from __future__ import annotations
@@ -33,20 +33,20 @@ from deeplin.sweep.store import Store
 HERE = Path(__file__).parent
 STAGES = ("starting", "before writing", "writing", "after writing", "idle", "unit")
 """Of a worker; it writes when it is ready, and when it has a result."""
-LIVES = 60
+ATTEMPTS = 60
 """A sweep that is not finished after so many is taken never to be."""
 
 
 @contextmanager
-def nursery(tokens: Path):
-    """A process that starts sweeps; `live` gives it a request and returns how the sweep ended."""
+def launcher(tokens: Path):
+    """A process that starts sweeps; `start` gives it a request and returns how the sweep ended."""
     tokens.mkdir(exist_ok=True)
-    path = os.pathsep.join([str(HERE / "victims"), str(HERE), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(HERE / "kill_points"), str(HERE), os.environ.get("PYTHONPATH", "")])
     variables = os.environ | {"PYTHONPATH": path, "TORTURE_TOKENS": str(tokens)}
     with (
-        tempfile.TemporaryFile("w+") as said,  # the last words of those that are killed
+        tempfile.TemporaryFile("w+") as said,  # what they print to stderr
         subprocess.Popen(
-            [sys.executable, HERE / "nursery.py"],
+            [sys.executable, HERE / "launcher.py"],
             env=variables,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -56,16 +56,18 @@ def nursery(tokens: Path):
     ):
         groups = []
 
-        def live(meddle=lambda main: None, **request) -> int:
+        def start(disturb=lambda main: None, **request) -> int:
             print(json.dumps(request), file=process.stdin, flush=True)
             main = int(process.stdout.readline())
             groups.append(main)
             with suppress(psutil.NoSuchProcess):
-                asking = psutil.Process(main)
-                if asking.ppid() == process.pid:  # else it has ended, and its number is another's
-                    meddle(asking)
+                main_process = psutil.Process(main)
+                if (
+                    main_process.ppid() == process.pid
+                ):  # else it has ended, and its number is another's
+                    disturb(main_process)
             ended = int(process.stdout.readline())
-            wait_until(lambda: not _group_lives(main))  # its workers die with it
+            wait_until(lambda: not _group_exists(main))  # its workers end with it
             groups.clear()
             if ended not in (-signal.SIGKILL, 0, 3):
                 said.seek(0)
@@ -73,14 +75,14 @@ def nursery(tokens: Path):
             return ended
 
         try:
-            yield live
+            yield start
         finally:
-            for group in filter(_group_lives, groups):
+            for group in filter(_group_exists, groups):
                 os.killpg(group, signal.SIGKILL)
             process.kill()
 
 
-def _group_lives(group: int) -> bool:
+def _group_exists(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except ProcessLookupError:
@@ -101,7 +103,7 @@ def finished_units(folder: Path, config: Toy) -> set[int]:
     return {unit.coordinates["first"] for name, unit in identified.items() if name in found}
 
 
-def check_life(folder: Path, config: Toy, before: set[int], seen: int) -> None:
+def check_attempt(folder: Path, config: Toy, before: set[int], seen: int) -> None:
     """Nothing that was finished is lost, or was computed again."""
     log = computed(config.log) if Path(config.log).exists() else []
     assert not set(log[seen:]) & before, "finished units were computed again"
@@ -118,19 +120,19 @@ def check_end(folder: Path, config: Toy) -> None:
     assert list(Store(folder).temporary.iterdir()) == []
 
 
-def survive(live, folder: Path, config: Toy, requests) -> int:
-    """Lives of one sweep, by the requests, until it is finished; returns how many were killed."""
+def run_until_finished(start, folder: Path, config: Toy, requests) -> int:
+    """Start one sweep by the requests until it is finished; return how many were killed."""
     killed = 0
-    for _, request in zip(range(LIVES), requests, strict=False):
+    for _, request in zip(range(ATTEMPTS), requests, strict=False):
         before = finished_units(folder, config)
         seen = len(computed(config.log)) if Path(config.log).exists() else 0
-        ended = live(folder=str(folder), config=sweep.to_json(config), **request)
+        ended = start(folder=str(folder), config=sweep.to_json(config), **request)
         killed += ended == -signal.SIGKILL
-        check_life(folder, config, before, seen)
+        check_attempt(folder, config, before, seen)
         if ended == 0:
             check_end(folder, config)
             return killed
-    raise AssertionError(f"not finished after {LIVES} lives")
+    raise AssertionError(f"not finished after {ATTEMPTS} attempts")
 
 
 class Torture:
@@ -143,14 +145,14 @@ class Torture:
 
     def run(self, kills: int) -> None:
         """Sweeps until so many processes were killed."""
-        with nursery(self.tokens) as live:
+        with launcher(self.tokens) as start:
             while self.kills.total() < kills:
-                self.sweep(live)
+                self.sweep(start)
                 self.sweeps += 1
                 print(f"{self.kills.total()} kills, {self.sweeps} sweeps", flush=True)
 
-    def sweep(self, live) -> None:
-        """One sweep from its first life to its last."""
+    def sweep(self, start) -> None:
+        """One sweep from its first start to its last."""
         home = self.folder / f"sweep-{self.sweeps}"
         home.mkdir()
         draw = self.chance.randint
@@ -161,49 +163,49 @@ class Torture:
         )
         if kind == "stages":
             self.lay_tokens(draw(4, 16))
-        killed = survive(live, home / "sweep", config, self.requests(kind, workers))
+        killed = run_until_finished(start, home / "sweep", config, self.requests(kind, workers))
         if kind == "file operations":
             self.kills["main before a file operation"] += killed
         if kind == "stages":
             self.count_tokens()
 
     def requests(self, kind: str, workers: int):
-        """What each life is asked; the last ones are left in peace."""
+        """What each start requests; the last ones are not disturbed."""
         for _ in range(self.chance.randint(4, 12)):
             request = {"workers": workers}
             if kind == "file operations":
                 request["operations"] = self.chance.randint(1, 60)
             if kind == "moments":
-                request["meddle"] = self.kill_somebody
+                request["disturb"] = self.kill_one
             yield request
         while True:
             yield {"workers": workers}
 
     def lay_tokens(self, count: int) -> None:
-        """Choose the stages at which somebody will die."""
+        """Choose the stages at which a process is killed."""
         self.laid = []
         for number in range(count):
-            victim = self.chance.choice(("", "", "main-")) + self.chance.choice(STAGES)
-            (self.tokens / f"{victim}.{number}").touch()
-            self.laid.append(victim)
+            target = self.chance.choice(("", "", "main-")) + self.chance.choice(STAGES)
+            (self.tokens / f"{target}.{number}").touch()
+            self.laid.append(target)
 
     def count_tokens(self) -> None:
-        """The tokens that were taken killed somebody; the others go."""
+        """Each token that was taken killed a process; the others go."""
         left = [path.name.partition(".")[0] for path in self.tokens.iterdir()]
         for path in list(self.tokens.iterdir()):
             path.unlink()
-        for victim in (Counter(self.laid) - Counter(left)).elements():
-            who = "main while a worker is" if victim.startswith("main-") else "worker"
-            self.kills[f"{who} {victim.removeprefix('main-')}"] += 1
+        for target in (Counter(self.laid) - Counter(left)).elements():
+            who = "main while a worker is" if target.startswith("main-") else "worker"
+            self.kills[f"{who} {target.removeprefix('main-')}"] += 1
 
-    def kill_somebody(self, asking: psutil.Process) -> None:
+    def kill_one(self, main_process: psutil.Process) -> None:
         """Kill the sweep or one of its workers at some moment of the next seconds."""
         time.sleep(self.chance.choice((0.05, 0.5, 4.0)) * self.chance.random())
-        workers = [p for p in asking.children() if "--multiprocessing-fork" in p.cmdline()]
-        victim = self.chance.choice([asking, *workers])
-        if victim.status() != psutil.STATUS_ZOMBIE:
-            victim.kill()
-            who = "main" if victim is asking else "worker"
+        workers = [p for p in main_process.children() if "--multiprocessing-fork" in p.cmdline()]
+        target = self.chance.choice([main_process, *workers])
+        if target.status() != psutil.STATUS_ZOMBIE:
+            target.kill()
+            who = "main" if target is main_process else "worker"
             self.kills[f"{who} at a random moment"] += 1
 
 
@@ -219,8 +221,8 @@ def main() -> None:
         try:
             torture.run(options.kills)
         finally:
-            for victim, count in sorted(torture.kills.items()):
-                print(f"{count:6} {victim}")
+            for target, count in sorted(torture.kills.items()):
+                print(f"{count:6} {target}")
             print(
                 f"{torture.kills.total():6} kills over {torture.sweeps} finished sweeps, seed "
                 f"{options.seed}, {time.monotonic() - started:.0f} s"

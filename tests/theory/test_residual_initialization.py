@@ -3,12 +3,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, UNMET, certify
 from deeplin.dynamics import gradient_flow
 from deeplin.theory import (
     admissible_range,
+    draw_constants,
     log_failure_probability,
     noise_scale,
     product_bounds,
@@ -17,7 +19,11 @@ from deeplin.theory import (
     residual_displacement,
     smallest_admissible_depth,
 )
-from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
+from deeplin.theory.residual_initialization import (
+    prefix_singular_values,
+    product_constants,
+    suffix_singular_values,
+)
 
 
 def plain_failure_probability(s, d, L, u):
@@ -158,6 +164,151 @@ def test_a_gaussian_start_is_not_taken_for_a_residual_one(problem):
     row = certify(problem, net, only="FM-L3").iloc[0]
     assert row.verdict == UNMET
     assert "residual initialisation" in row.hypotheses
+
+
+@pytest.mark.parametrize(("s", "d", "L"), [(0.05, 5, 10), (0.1, 20, 40), (0.5, 5, 600)])
+def test_only_the_corrected_constant_closes_the_proof_of_theorem_4(s, d, L):
+    """E-23: L∫‖∇_kR‖ ≤ 2·(2·4·4)·√Λ…/μ, step by step in logarithms; with the printed C_4 the bound
+    exceeds C_5 by e^{s²}, and even the printed factor 16 leaves it above the printed C_5/2."""
+    found = residual_constants(s, d, L)
+    printed = residual_constants(s, d, L, printed=True)
+    u = found.u
+    largest, smallest = 4 * np.exp(s**2 / 2 + u), np.exp(-2 * s**2 / d - u) / 4
+    # λ = Λ = ‖p‖ = 1: the gap cancels but for √C_4
+    rate = 4 * smallest**4 * L
+    assert found.rate == pytest.approx(rate, rel=1e-12)
+
+    def reached(gap):
+        return L * 2 * largest**2 * np.sqrt(gap) * 2 / rate
+
+    assert reached(found.gap) == pytest.approx(found.radius, rel=1e-9)
+    assert reached(printed.gap) / printed.radius == pytest.approx(np.exp(s**2), rel=1e-9)
+    assert reached(printed.gap) / 2 > printed.radius / 2
+    assert found.radius == printed.radius
+    assert found.sharpness_ratio <= printed.sharpness_ratio
+
+
+@pytest.mark.parametrize(
+    ("d", "s", "limit", "least", "at_larger", "log_gap"),
+    [
+        (5, 0.1, 1.121, 3, 5, -21.1),
+        (5, 0.25, 4.728, 48, 84, -54.2),
+        (5, 0.5, 16.894, 585, 1074, -165.9),
+        (5, 1.0, 65.257, 8593, 15991, -610.0),
+        (50, 0.1, 1.192, 3, 6, -21.7),
+        (50, 0.25, 4.854, 48, 87, -55.3),
+        (50, 0.5, 17.021, 582, 1079, -166.8),
+        (50, 1.0, 65.264, 8538, 15938, -608.8),
+    ],
+)
+def test_depths_of_the_papers_lemma_are_those_of_the_reference_table(
+    d, s, limit, least, at_larger, log_gap
+):
+    """u_∞ where 5^d + (2M/m+1)^d = 8e^{du²/32s²}; depths as finely as the table searched u."""
+
+    def deep(u, L):
+        return log_failure_probability(s, d, L, u) - np.log(8) + d * u**2 / (32 * s**2)
+
+    u = brentq(lambda u: deep(u, 10**12), limit / 2, 2 * limit)
+    assert u == pytest.approx(limit, abs=6e-4)
+    assert smallest_admissible_depth(s, d) == pytest.approx(least, rel=1e-3)
+    enough = next(L for L in range(1, 10**5) if deep(1.5 * u, L) <= 0)
+    assert enough == pytest.approx(at_larger, rel=1e-3)
+    gap = -36 * np.log(2) - 6 * s**2 - 16 * s**2 / d - 20 * 1.05 * u
+    assert gap / np.log(10) == pytest.approx(log_gap, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("s", "corrected", "printed", "listed"), [(0.1, 3, 116, 118), (0.01, 1, 797, 822)]
+)
+def test_the_corrected_tail_needs_no_depth_as_the_noise_vanishes(s, corrected, printed, listed):
+    """X-21: s^{−2/3} came from the printed tails (E-2). The depths listed with X-21 are admissible;
+    the smallest over u are a little below."""
+    assert smallest_admissible_depth(s, 5) == corrected
+    assert smallest_admissible_depth(s, 5, printed=True) == printed <= listed
+    assert admissible_range(s, 5, listed, printed=True) is not None
+
+
+def test_explicit_conditions_suffice_for_the_papers_lemma():
+    """u ≥ 70 max(s, s²), L ≥ 4(1 + u²), d ≥ 4 (X-21): no s^{−2/3}, and u up to √L/2."""
+    for s in np.geomspace(1e-3, 20, 30):
+        for d in (4, 5, 10, 50, 500):
+            for share in (1.0, 1.7, 10.0):
+                u = share * 70 * max(s, s**2)
+                L = int(np.ceil(4 * (1 + u**2)))
+                bound = log_failure_probability(s, d, L, u)
+                assert bound <= np.log(8) - d * u**2 / (32 * s**2)
+
+
+def test_constants_of_a_draw_are_the_best_over_the_radius():
+    for L in (1, 2, 10, 1000):
+        found = product_constants(1.0, 1.0, L)
+        x = np.linspace(1e-4, 0.5, 100_001)
+        tried = x * np.exp(-2 * x) * (1 - x / L) ** (4 * L)
+        assert np.sqrt(found.gap) == pytest.approx(tried.max(), rel=1e-8)
+        assert 0.0580 <= np.sqrt(found.gap) <= 1 / (6 * np.e)
+        assert found.radius == pytest.approx(x[np.argmax(tried)], abs=1e-4)
+
+
+@given(
+    seed=st.integers(0, 10**6), d=st.integers(2, 4), L=st.integers(1, 12), share=st.floats(0.01, 1)
+)
+def test_products_stay_conditioned_inside_the_radius_of_a_draw(seed, d, L, share):
+    """Lemma 9 sharpened: ‖θ_k‖ ≤ ρ keeps every product between m_0(1−x/L)^L and M_0e^x."""
+    rng = np.random.default_rng(seed)
+    weights = np.eye(d) + rng.normal(size=(L, d, d)) * rng.uniform(0, 0.5) / np.sqrt(L * d)
+    found = draw_constants(dl.Network(list(weights)))
+    theta = rng.normal(size=(L, d, d))
+    theta *= share * found.radius / np.linalg.norm(theta, 2, axis=(1, 2), keepdims=True)
+    moved = list(weights + theta / L)
+    x = found.radius * found.largest / found.smallest
+    for values in (prefix_singular_values(moved), suffix_singular_values(moved)):
+        assert np.all(values[:, 0] <= found.largest * np.exp(x) * (1 + 1e-12))
+        assert np.all(values[:, 1] >= found.smallest * (1 - x / L) ** L * (1 - 1e-12))
+
+
+@pytest.mark.parametrize(("d", "L", "s"), [(3, 10, 0.1), (5, 20, 0.25), (3, 10, 0.5)])
+@pytest.mark.parametrize("outputs", [1, 3])
+def test_flow_from_the_largest_allowed_gap_stays_within_its_radius(d, L, s, outputs):
+    """X-20, with R(0) − R_min exactly at C_4λ‖p‖²: converged, ‖θ‖ ≤ ρ; the paper's chain with the
+    same M_0, m_0 allows a gap hundreds of times smaller."""
+    rng = np.random.default_rng(5)
+    X, p = rng.normal(size=(40, d)), rng.normal(size=d)
+    net = dl.initialize.residual(jax.random.key(4), d, L, s, p if outputs == 1 else None)
+    found = draw_constants(net)
+    start = np.asarray(net.product)
+    step = rng.normal(size=start.shape)
+    size = 1.0 if outputs > 1 else float(p @ p)
+    rough = dl.Problem.from_data(X, X @ start)
+    allowed = found.gap * rough.smallest_eigenvalue * size * (1 - 1e-9)
+    step *= np.sqrt(allowed / (np.linalg.norm(X @ step) ** 2 / 40))
+    problem = dl.Problem.from_data(X, X @ (start + step))
+    run = gradient_flow(problem, net, gap=1e-6 * allowed, record_every=0.05)
+    assert run.status == "converged"
+    moved = np.linalg.norm(residual_displacement(net, run.network), axis=(-1, -2))
+    assert 0 < moved.max() <= found.radius
+    row = certify(problem, run, only="X-20").iloc[0]
+    assert row.verdict == HOLDS, row.to_string()
+    paper = found.smallest**12 / found.largest**8 / 2**16  # m²/4M² · (m/2)⁴/(2M)², squared
+    assert found.gap > 200 * paper  # and the paper's has a factor λ/Λ more
+
+
+def test_certificate_of_a_draw_needs_data_of_full_rank_for_its_ratio():
+    """X-20, corollary: with one sample S/S_min is 464 where the bound says 2.11."""
+    x = np.array([[0.01, 1.0, 0.0]])
+    net = dl.Network([np.eye(3)] * 3, np.array([1.0, 0.0, 0.0]))
+    problem = dl.Problem.from_data(x, x[:, 0])
+    parts = certify(problem, net, only="X-20", parts=True).set_index("part")
+    row = parts.loc["S/S_min ≤ C(Λ/a)L/G"]
+    assert row.verdict == UNMET
+    assert "full rank" in row.hypotheses
+    assert row.left == pytest.approx(464, rel=1e-2)
+    assert row.left > 100 * row.right
+
+
+def test_constants_of_a_draw_need_square_layers():
+    with pytest.raises(dl.InputError, match="square"):
+        draw_constants(dl.initialize.gaussian(jax.random.key(0), (3, 2, 3), 0.1))
 
 
 @pytest.mark.parametrize("arguments", [(0.0, 5, 10, 1.0), (0.1, 0, 10, 1.0), (0.1, 5, -1, 1.0)])

@@ -1,5 +1,7 @@
+from dataclasses import replace
 from itertools import pairwise
 
+import counterexamples
 import jax
 import numpy as np
 import pytest
@@ -7,17 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
-from deeplin.certificates.certificate import HOLDS, MEASURED, UNMET, certify
+from deeplin.certificates.certificate import HOLDS, MEASURED, UNMET, VIOLATED, certify
 from deeplin.dynamics import gradient_flow
 from deeplin.networks.singular_values import extreme_singular, extreme_values
 from deeplin.theory import (
     balanced_sharpness,
+    flow_end_bounds,
     initialization_scale,
     lojasiewicz_constant,
     minimal_sharpness,
 )
 
-STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2"]
+STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1", "FM-C2", "X-19"]
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +101,84 @@ def test_final_sharpness_tends_to_the_balanced_one_as_the_start_vanishes(strict)
     assert distances[0] > 5 * distances[1] > 25 * distances[2]
     assert distances[-1] < 1e-3
     assert balanced_sharpness(problem, 2) < 1.5 * minimal_sharpness(problem, 2).exact
+
+
+@pytest.fixture(scope="module")
+def five_inputs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(50, 5))
+    return dl.Problem.from_data(X, X @ rng.normal(size=5) + 0.5 * rng.normal(size=50))
+
+
+@pytest.mark.parametrize(("depth", "scale"), [(2, 0.05), (3, 0.03), (5, 0.02)])
+def test_sharpness_at_the_end_lies_in_its_interval_without_the_second_assumption(
+    five_inputs, depth, scale
+):
+    """X-19: |S/S_bal − 1| is far below FM's factor 4Λ/λ, and inside an interval that is too."""
+    net = dl.initialize.zero_layer(jax.random.key(1), (5,) * depth + (1,), scale)
+    run = gradient_flow(five_inputs, net, gap=1e-11)
+    bounds = flow_end_bounds(net, five_inputs.optimum_norm)
+    reached = dl.sharpness(five_inputs, run.network, method="exact").value
+    low, high = bounds.sharpness_ratio
+    assert low <= reached / balanced_sharpness(five_inputs, depth) <= high
+    assert high < 0.3 * 4 * five_inputs.condition_number
+    r = five_inputs.optimum_norm ** (2 / depth)
+    sigma = [np.linalg.norm(np.asarray(w), 2) for w in run.network.weights]
+    assert np.max(np.abs(np.square(sigma) - r)) <= 2 * bounds.imbalance + 1e-5 * r  # of the gap
+    table = certify(five_inputs, run, only=["FM-A2", "X-19"])
+    assert list(table["verdict"]) == [UNMET, HOLDS], table.to_string()
+
+
+def test_bounds_of_the_end_are_their_definition(rng):
+    weights = [0.1 * rng.normal(size=shape) for shape in ((4, 5), (3, 4), (1, 3))]
+    size, L = 2.0, 3
+    gaps = [np.linalg.norm(a @ a.T - b.T @ b, 2) for a, b in pairwise(weights)]
+    norms = [np.sum(w**2) for w in weights]
+    Delta, r = sum(gaps), size ** (2 / L)
+    omega = Delta + max(0, *(norm - norms[-1] for norm in norms))
+    found = flow_end_bounds(dl.Network(weights), size)
+    assert (found.imbalance, found.excess) == pytest.approx((Delta, omega), rel=1e-12)
+    assert found.singular_squares == pytest.approx((r - 2 * Delta, r + 2 * Delta), rel=1e-12)
+    delta = 2 * Delta / r
+    low = min((1 - delta) ** 2, 1 / (1 + delta))
+    high = max((1 + delta) ** 2 * (1 + 2 * omega / (r + 2 * Delta)), 1 / (1 - delta))
+    assert found.sharpness_ratio == pytest.approx((low, high), rel=1e-12)
+    batch = dl.Network([np.stack([w, 10 * w]) for w in weights])
+    found = flow_end_bounds(batch, [size, size])
+    np.testing.assert_allclose(found.imbalance, [Delta, 100 * Delta], rtol=1e-12)
+    assert (found.sharpness_ratio[0][1], found.sharpness_ratio[1][1]) == (0, np.inf)
+
+
+def test_under_the_second_assumption_the_interval_is_a_part_in_a_thousand():
+    """X-19: 2Δ ≤ ε, ω ≤ ε/2, r ≥ 1 and 32L√ε ≤ 1 make S/S_bal at most 1.0015, for every depth."""
+    for L in range(2, 60):
+        epsilon = (32 * L) ** -2.0
+        delta, omega = epsilon, epsilon / 2
+        high = max((1 + delta) ** (L - 1) * (1 + (L - 1) * omega / (1 + delta)), 1 / (1 - delta))
+        assert high <= np.exp(1.5 * (L - 1) * epsilon) + 1e-15
+        assert high <= 1.0015
+
+
+def test_no_flow_at_random_leaves_its_bounds():
+    """200 flows here, at eleven times each; `counterexamples.py` integrates 10 000."""
+    margins = counterexamples.along_the_flow(200, seed=1, steps=400)
+    assert min(margins.values()) >= -1e-12
+
+
+def test_a_flow_that_is_not_one_leaves_them(strict):
+    """The same end from another start: what is conserved no longer fits."""
+    problem, run = strict
+    first, last = run.network.weights
+    moved = replace(run, network=dl.Network([2 * first, last / 2]), trajectory=None)
+    parts = certify(problem, moved, only="X-19", parts=True).set_index("part")
+    assert parts.loc["σ_k² ≤ r + 2Δ", "verdict"] == VIOLATED
+    assert parts.loc["S/S_bal, upper", "verdict"] == VIOLATED
+
+
+def test_bounds_of_the_end_need_one_output():
+    net = dl.initialize.gaussian(jax.random.key(0), (3, 3, 2), 0.1)
+    with pytest.raises(dl.InputError, match="one output"):
+        flow_end_bounds(net, 1.0)
 
 
 @given(

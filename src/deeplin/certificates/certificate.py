@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from deeplin.certificates.context import Context
-from deeplin.certificates.interpolation import Constants, Interpolation
+from deeplin.certificates.interpolation import CertificateContext, Constants
 from deeplin.certificates.registry import STATEMENTS, Check, NotApplicable, Statement
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
@@ -111,7 +111,7 @@ def certify(
     """
     positive_number("tolerance", tolerance, zero_allowed=True)
     positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
-    context = Interpolation(
+    context = CertificateContext(
         problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
     )
     rows, overflows = [], []

@@ -13,7 +13,6 @@ from deeplin.certificates.registry import Check, NotApplicable, value
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
 from deeplin.networks import Network
-from deeplin.networks.singular_values import values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.theory.effective_rank import Tail, flat_tail, spike
 
@@ -50,7 +49,7 @@ class Constants:
             )
 
 
-class Interpolation(Context):
+class CertificateContext(Context):
     """A context with the population, the free constants and the quantities of BO.
 
     BO's loss is the sum ℒ = ‖Y − XΘ‖² = nR and its flow dW/dt = −∇ℒ; a flow of R runs n times
@@ -189,7 +188,8 @@ class Interpolation(Context):
     def lazy_distance(self) -> np.ndarray:
         """‖W_j(t) − W_j(0)‖_2, (records, batch, L) (BO-LB.3)."""
         pairs = zip(self.weights, self.initial, strict=True)
-        return values_of_layers([weight - start for weight, start in pairs])[..., 0]
+        norms = [np.linalg.norm(weight - start, 2, axis=(-2, -1)) for weight, start in pairs]
+        return np.stack(norms, axis=-1)
 
     @property
     def lazy(self) -> np.ndarray:

@@ -45,6 +45,7 @@ MODULES = (
     "benign_convergence",
     "benign_risk",
     "width_free",
+    "wide_laws",
 )
 """Where statements are registered, in the order in which certificates list them."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
 import sys
@@ -48,6 +49,9 @@ def seed_option(help: str) -> Any:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exit code 0 success, 1 a claim or run failed, 2 bad input."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # letters that the locale lacks are escaped
+            stream.reconfigure(errors="backslashreplace")
     try:
         try:
             app(arguments)
@@ -75,7 +79,7 @@ def prepare_computing() -> None:
     """
     import jax
 
-    from deeplin.kernels.compiling import share_compiled_code
+    from deeplin.compilation import share_compiled_code
 
     share_compiled_code()
     jax.config.update("jax_enable_x64", True)

@@ -76,7 +76,7 @@ def bench(
     date = datetime.now(UTC).isoformat(timespec="seconds")
     document = {"date": date, "environment": environment(), "results": results}
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    out.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(document, ensure_ascii=False))
     else:
@@ -90,7 +90,7 @@ def _read_earlier(path: Path | None) -> dict[str, dict[str, Any]]:
     if path is None:
         return {}
     try:
-        return json.loads(path.read_text())["results"]
+        return json.loads(path.read_text(encoding="utf-8"))["results"]
     except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise InputError(
             f"{path} is not a file written by `deeplin bench` ({error}); pass one with --compare."

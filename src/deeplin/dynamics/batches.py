@@ -55,13 +55,62 @@ class Batches:
         return int(np.clip(MOST_ROWS // (len(self.seeds) * self.size), 1, 4096))
 
     def rows(self, first: int, count: int) -> Int[np.ndarray, "batch steps size"]:
-        """The rows of `count` steps from `first` on."""
-        from deeplin.kernels.batches import draw_all
-        from deeplin.kernels.compiling import call
+        """Return the rows of `count` steps from `first` on."""
+        return draw(self.seeds, np.arange(first, first + count), self.samples, self.size)
 
-        rows = np.empty((len(self.seeds), count, self.size), np.int32)
-        call(draw_all, self.seeds, self.samples, first, rows)
-        return rows
+
+def draw(
+    seeds: UInt64[np.ndarray, " batch"], steps: Int[np.ndarray, " steps"], samples: int, size: int
+) -> Int[np.ndarray, "batch steps size"]:
+    """Return the first `size` entries of a random permutation of the rows, for each seed and step.
+
+    A partial Fisher-Yates shuffle whose r-th swap is with r + ⌊(n − r)u⌋, where u are the first 53
+    bits of a hash of (seed, step, r). So batches depend neither on how runs are grouped nor on
+    where a run was resumed. In NumPy, because the hash needs 64-bit integers.
+    """
+    words = _mix(seeds[:, None] ^ _mix(steps.astype(np.uint64) + _GOLDEN))
+    swaps = np.empty((size, *words.shape), np.int32)
+    for r in range(size):
+        words = words + _GOLDEN
+        uniform = (_mix(words) >> np.uint64(11)) * 2.0**-53
+        swaps[r] = r + ((samples - r) * uniform).astype(np.int64)
+    rows = (_shuffled if samples <= 64 * size else _traced)(swaps.reshape(size, -1), samples)
+    return np.ascontiguousarray(np.moveaxis(rows.reshape(swaps.shape), 0, -1))
+
+
+def _shuffled(swaps: Int[np.ndarray, "size batches"], samples: int) -> np.ndarray:
+    """Make the swaps in a permutation of all rows for each batch, some batches at a time."""
+    rows, block = np.empty_like(swaps), max(1, MOST_ROWS // samples)
+    for begin in range(0, swaps.shape[1], block):
+        part = swaps[:, begin : begin + block]
+        order = np.tile(np.arange(samples, dtype=np.int32)[:, None], part.shape[1])
+        each = np.arange(part.shape[1])
+        for r, other in enumerate(part):
+            chosen = order[other, each]
+            order[other, each] = order[r]
+            rows[r, begin : begin + block] = chosen
+    return rows
+
+
+def _traced(swaps: Int[np.ndarray, "size batches"], _samples: int) -> np.ndarray:
+    """The same for few of many rows, following only the entries that are swapped."""
+    rows, moved = swaps.copy(), np.empty_like(swaps)
+    for r in range(len(swaps)):
+        moved[r] = r  # what stands at place r before swap r
+        for s in range(r):
+            np.copyto(moved[r], moved[s], where=swaps[s] == r)
+            np.copyto(rows[r], moved[s], where=swaps[s] == swaps[r])
+    return rows
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mix(words: UInt64[np.ndarray, " ..."]) -> UInt64[np.ndarray, " ..."]:
+    """Scatter the bits of each word: the finalizer of SplitMix64 (Steele, Lea, Flood 2014)."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))
 
 
 def seeds_of(key: Any, runs: int | None) -> np.ndarray:

@@ -1,5 +1,7 @@
 """The averaged path at the edge of stability: where descent oscillates, and how much (a model).
 
+The central flow of Cohen et al. 2024; the edge of stability is due to Cohen et al. 2021.
+
 Above the edge descent oscillates along the top eigenvectors U of the Hessian H with a covariance
 Σ = UXUᵀ, and the oscillation pushes the path towards smaller curvature. In units of one step
 
@@ -82,7 +84,7 @@ def central_flow(
     pieces = whole_number("substeps", substeps)
     objective = objective_of(problem, net)
     weights, fixed = objective.layout.split(net)
-    surface = objective.value_and_gradient, (objective.data, fixed)
+    surface = objective.gradient, (objective.data, fixed)
     rows: list[dict[str, Any]] = []
     status, held = STOPPED, np.zeros((count, count))
     value, slope = _first_order(*surface, weights)

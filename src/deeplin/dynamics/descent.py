@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
 
-from deeplin.dynamics.backends import choose
 from deeplin.dynamics.batches import Batches
+from deeplin.dynamics.engine import Descent, State, StoppingCriteria, drive
 from deeplin.dynamics.measure import Quantities
-from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_rows
+from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_samples
 from deeplin.dynamics.recording import CLOSE, Recorder, Watch, end_evidence, finish, steps_to_record
 from deeplin.dynamics.run import Run
-from deeplin.dynamics.state import Rules, drive
 from deeplin.dynamics.update import Rates, update_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
-from deeplin.networks import Loss, Network, data_risk, explained, products
+from deeplin.networks import Loss, Network, explained
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""
+ALTERNATES = 1e-3
+"""Relative change of the risk in a step, undone by the next, that is called an orbit."""
 
 
 @validated
@@ -81,10 +83,7 @@ def gradient_descent(
       at which the gradient flow from here would end, and your own as `{"name": function of the
       network}`, alone or among the names); whether `run.trajectory` keeps the weights there.
     - `watch`: called as `watch(step, quantities)` at each record, to show progress.
-    - `backend`: `"kernel"` (compiled for small networks on a CPU), `"shape-free"` (the same without
-      the shape as a constant: slower, and never compiled again), `"wide"` (compiled for single
-      linear networks), `"units"` (compiled for ReLU networks of up to 64 hidden units),
-      `"jax"`, or `"auto"`.
+    - `backend`: only `"auto"` is left; the argument goes in the next version.
 
     A run whose risk is no longer finite, or 1e10 times the larger of its initial risk and the risk
     of the zero map, is `diverged`: `run.steps` says when, and it keeps the last weights before.
@@ -98,6 +97,8 @@ def gradient_descent(
     run.status, run.steps, run.evidence["gap"]
     ```
     """
+    if backend != "auto":
+        raise InputError(f"backend is {backend!r}; there is one engine now: leave it out.")
     steps = whole_number("steps", steps)
     rates = Rates.of(learning_rate, steps, optimizer)
     ensemble = _ensemble(problem, nets, rates)
@@ -106,17 +107,21 @@ def gradient_descent(
         before = end_evidence(objective, ensemble, ensemble.weights)
         ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
-    rules = Rules(np.full_like(before["risk"], -np.inf if goal is None else goal), ceiling)
+    target = np.full_like(before["risk"], -np.inf if goal is None else goal)
     batches = Batches.of(problem, batch_size, key, None if ensemble.single else ensemble.size)
     if batches is not None and isinstance(problem, Problem):
-        objective = with_rows(objective, problem, goal is not None)
+        objective = with_samples(objective, problem, goal is not None)
     update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
     measured = Quantities(problem, objective, ensemble, record)
     measured = None if record_every is None else measured
     recorder = Recorder(ensemble, measured, keep_weights=keep_weights, watch=watch)
-    dynamics = choose(backend, problem, objective, ensemble, rules, update)
     stops = steps_to_record(record_every, steps)
-    state = drive(dynamics, dynamics.start(), stops, recorder)
+    criteria = StoppingCriteria(target, ceiling)
+    together = min(len(stops), recorder.together)
+    descent = Descent(objective, ensemble, criteria, update, together)
+    state = drive(descent, descent.start(), stops, recorder)
+    if record_every is not None and record_every % 2 == 0 and batches is None:
+        _warn_of_alternation(descent, state, record_every)
     close = CLOSE * before["gap"] if goal is None and objective.has_gap else None
     return finish(
         objective,
@@ -129,6 +134,37 @@ def gradient_descent(
         weight_decay=update.weight_decay,
         batch_size=None if batches is None else batches.size,
     )
+
+
+class HiddenAlternation(UserWarning):
+    """Runs alternate between two points, of which their records show only one."""
+
+
+def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> None:
+    """Warn where records an even number of steps apart hide an orbit of period two.
+
+    Two more steps are taken from the end, which count for nothing.
+    """
+    if not state.running.any():
+        return
+    now = int(np.max(state.steps))
+    values = []
+    for step in (now, now + 1, now + 2):
+        state, visited = descent.advance(state, [step])
+        assert visited.values is not None  # which descent knows
+        values.append(visited.values[-1])
+    first, second, third = values
+    with np.errstate(invalid="ignore"):
+        moved = np.abs(second - first) > ALTERNATES * np.abs(first)
+        returned = np.abs(third - first) < 0.1 * np.abs(second - first)
+    count = int(np.sum(moved & returned & state.running))
+    if count:
+        warnings.warn(
+            f"{count} of {len(first)} run(s) alternate between two points, and records every "
+            f"{record_every} steps show only one of them; pass an odd record_every.",
+            HiddenAlternation,
+            stacklevel=5,
+        )
 
 
 def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
@@ -173,13 +209,8 @@ def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.n
 
 
 def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
-    """R of the zero map: R_min + ⟨Θ*, Σ̂Θ*⟩ for linear networks (FM-L8)."""
-    if objective.has_gap:
-        quadratic = objective.data[0]
-        covariance, optimum = (np.asarray(a) for a in (quadratic.covariance, quadratic.optimum))
-        return products.gap(covariance, optimum) + np.asarray(quadratic.minimal_risk)
-    if objective.risk is data_risk:  # f(x; 0) = 0
-        targets = np.asarray(objective.data[0][1])
-        return np.sum(targets**2) / len(targets)
+    """R where all weights are zero."""
+    if objective.zero_risk is not None:
+        return np.asarray(objective.zero_risk)
     zero = jax.tree.map(np.zeros_like, ensemble.weights)
     return end_evidence(objective, ensemble, zero)["risk"]

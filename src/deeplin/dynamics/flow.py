@@ -2,34 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count, takewhile
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, Int
 
-from deeplin.dynamics.flow_steps import (
-    CHUNK,
-    EXPLICIT,
-    HIGH_ORDER,
-    HORIZON,
-    IMPLICIT,
-    MOST_IMPLICIT,
-    Solver,
-    Times,
-    move,
-)
+from deeplin.dynamics.engine import State, Status, Stepper, Visited, drive
+from deeplin.dynamics.flow_limit import HORIZON
 from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
 from deeplin.dynamics.recording import CLOSE, Recorder, end_evidence, finish
 from deeplin.dynamics.run import Run
-from deeplin.dynamics.state import GAVE_UP, LOST, REACHED, RUNNING, State, StopByStop, drive
+from deeplin.dynamics.runge_kutta import Flows, Integration, integrate, pair_of
 from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.hessian import sharpness
-from deeplin.interrupt import interruptible
+from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Loss, Network, explained
 from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
@@ -39,6 +33,40 @@ NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
 and order 5 takes longer ones for its cost than order 8."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
+HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
+CHUNK = 1000
+"""Most steps in one compiled call, so that Ctrl-C works."""
+MOST_IMPLICIT = 1000
+"""Parameters up to which the linear systems of implicit steps are worth their cost."""
+STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
+"""New stages of a step (the first stage is the last one of the step before)."""
+ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
+"""Tolerances are multiplied by this. The high-order pair goes on from the better of its two results
+and estimates the error of the worse: 100 times what is asked leaves less true error than the pair
+of order 5 does (tests/dynamics/test_flow.py)."""
+OPENING = 3
+"""Gradients at the start of a call: the first stage, and two to choose the first step."""
+NEWTON = 10
+"""Most iterations for each implicit stage."""
+
+
+class Times(NamedTuple):
+    """What a flow remembers besides its weights, one entry for each run."""
+
+    time: Float[np.ndarray, " batch"]
+    rejected: Int[np.ndarray, " batch"]
+    evaluations: Int[np.ndarray, " batch"]
+    """Gradients evaluated; for implicit steps the most it can have been."""
+
+
+class Solver(NamedTuple):
+    """How a flow is integrated."""
+
+    method: str
+    rtol: float
+    atol: float
+    limit: int
+    """The most steps, rejected ones included."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +146,12 @@ def gradient_flow(
     measured = Quantities(problem, objective, ensemble, record)
     measured = None if record_every is None and at is None else measured
     recorder = Recorder(ensemble, measured, keep_weights=keep_weights, unit="time")
-    flow = FlowSteps(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
+    flow = FlowStepper(problem, objective, ensemble, goal, Solver(solver, *tolerances, limit))
     state = drive(flow, flow.start(), stops, recorder)
     return _finish(flow, recorder, state, end)
 
 
-class FlowSteps(StopByStop):
+class FlowStepper(Stepper):
     """Gradient flow of a batch, as a dynamics, and the solver it is on."""
 
     def __init__(self, problem, objective, ensemble: Ensemble, goal: float, solver: Solver):
@@ -137,32 +165,74 @@ class FlowSteps(StopByStop):
         self.solver = solver._replace(method=method)
 
     def start(self) -> State:
-        """The state at time zero."""
-        return State.start(self.ensemble.weights, Times.start(self.ensemble.size))
+        """Return the state at time zero."""
+        nothing = np.zeros(self.ensemble.size)
+        times = Times(nothing, nothing.astype(int), nothing.astype(int))
+        return State.start(self.ensemble.weights, times)
 
     def clock(self, state: State) -> np.ndarray:
-        """The time each run has reached."""
+        """Return the time each run has reached."""
         return state.memory.time
 
-    def advance(self, state: State, until: float) -> State:
+    def advance(self, state: State, stops: Sequence[float]) -> tuple[State, Visited]:
+        """Take every run to each of these times, until all have stopped."""
+        visited = []
+        for stop in stops:
+            while True:  # at least once, because that is where a run is checked against its goal
+                state = self._towards(state, stop)
+                check_interrupt()
+                if not np.any(state.running & (self.clock(state) < stop)):
+                    break
+            visited.append(tuple(map(np.asarray, state.weights)))
+            if not state.running.any():
+                break
+        weights = tuple(map(np.stack, zip(*visited, strict=True)))
+        return state, Visited(len(visited), weights, None)
+
+    def _towards(self, state: State, until: float) -> State:
         """Take every run on its way towards the time `until`, by at most CHUNK steps."""
         if self.near is not None:
             gaps = _gaps(self.objective, self.ensemble, state.weights)
             if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
                 return self._far(state, until)
-        after = move(self.solver, self.objective, self.ensemble.fixed, state, until, self.goal)
+        after = self._move(self.solver, state, until, self.goal)
         if self.may_switch and self._stiff(state, after):
             self.solver = self.solver._replace(method=IMPLICIT)
             self.may_switch = False
         return after
 
+    def _move(self, solver: Solver, state: State, until: float, goal: Any) -> State:
+        """Take each run towards the time `until`, stopping at its goal, and count the work."""
+        rtol, atol = (ALLOWANCE[solver.method] * item for item in (solver.rtol, solver.atol))
+        goals = np.broadcast_to(goal, state.steps.shape)
+        nothing = np.zeros_like(state.steps)
+        flows = Flows(state.weights, state.memory.time, nothing, nothing, state.status)
+        rule, data, fixed = self.objective.gradient, self.objective.data, self.ensemble.fixed
+        each = STAGES[solver.method]
+        if solver.method == IMPLICIT:
+            # A step forms the Hessian, one product for each parameter, and iterates its stages.
+            each = each * NEWTON + self.ensemble.numbers // self.ensemble.size
+            end, tolerances = np.asarray(until, float), np.asarray((rtol, atol))
+            found = jax.device_get(_implicit(rule, data, flows, fixed, goals, end, tolerances))
+        else:
+            integration = Integration(pair_of(solver.method), rtol, atol, CHUNK, float(until))
+            found = integrate(rule, data, integration, flows, fixed, goals)
+        before, steps = state.memory, state.steps + found.taken
+        evaluations = np.where(found.taken > 0, OPENING + each * found.taken, 0)
+        memory = Times(
+            found.time, before.rejected + found.rejected, before.evaluations + evaluations
+        )
+        spent = (found.status == Status.RUNNING) & (steps >= solver.limit)
+        status = np.where(spent, Status.EXHAUSTED, found.status)
+        return State(found.weights, memory, status, steps)
+
     def _far(self, state: State, until: float) -> State:
         """With the high-order pair, which leaves a run once it is near its end."""
         solver = self.solver._replace(method=HIGH_ORDER)
-        after = move(solver, self.objective, self.ensemble.fixed, state, until, self.near)
+        after = self._move(solver, state, until, self.near)
         gaps = _gaps(self.objective, self.ensemble, after.weights)
-        outcome = np.where((after.outcome == REACHED) & (gaps > self.goal), RUNNING, after.outcome)
-        return after._replace(outcome=outcome)
+        early = (after.status == Status.CONVERGED) & (gaps > self.goal)
+        return after._replace(status=np.where(early, Status.RUNNING, after.status))
 
     def _stiff(self, before: State, after: State) -> bool:
         """Whether steps are as long as stability allows: mean step × sharpness above one.
@@ -177,6 +247,61 @@ class FlowSteps(StopByStop):
         networks = self.ensemble.result(after.weights)
         stiffness = np.atleast_1d(sharpness(self.problem, networks, tolerance=1e-2).value)
         return bool(np.any(slow & (step * stiffness > 1)))
+
+
+@partial(jax.jit, static_argnums=0)
+def _implicit(gradient, data, flows: Flows, fixed, goals, until, tolerances) -> Flows:
+    """Take each running flow to `until` by implicit steps, or until its value is at its goal."""
+    import diffrax  # half a second, which `import deeplin` need not wait for
+
+    kinds = diffrax.RESULTS
+    fine = (kinds.successful, kinds.event_occurred, kinds.max_steps_reached)
+    newton = diffrax.VeryChord(rtol=tolerances[0], atol=tolerances[1])
+    solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON)
+
+    def one(flow: Flows, fixed, goal) -> Flows:
+        # One flat vector: ten layers as ten arrays would take ten times as long to compile.
+        start, unravel = ravel_pytree(flow.weights)
+
+        def value(vector) -> Array:
+            return gradient(data, unravel(vector), fixed)[0]
+
+        def field(_time, vector, _):
+            return -ravel_pytree(gradient(data, unravel(vector), fixed)[1])[0]
+
+        reached = (flow.status == Status.CONVERGED) | (value(start) <= goal)
+        resting = reached | (flow.status != Status.RUNNING)
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(field),  # pyright: ignore[reportArgumentType]
+            solver,
+            t0=flow.time,
+            t1=jnp.where(resting, flow.time, jnp.maximum(until, flow.time)),
+            dt0=None,
+            y0=start,
+            stepsize_controller=diffrax.PIDController(*tolerances, safety=0.8),
+            saveat=diffrax.SaveAt(t1=True),
+            event=diffrax.Event(lambda _time, vector, _, **__: value(vector) <= goal),
+            max_steps=CHUNK,
+            throw=False,
+        )
+        assert solution.ys is not None  # asked for by SaveAt
+        assert solution.ts is not None
+        usable = jnp.isfinite(solution.ys[0]).all() & ~resting
+        vector = jnp.where(usable, solution.ys[0], start)
+        taken = jnp.where(resting, 0, solution.stats["num_steps"])
+        went_well = usable & jnp.any(jnp.stack([solution.result == kind for kind in fine]))
+        failed = ~(resting | went_well)
+        status = jnp.where(failed, Status.EXHAUSTED, flow.status)
+        status = jnp.where(reached | (value(vector) <= goal), Status.CONVERGED, status)
+        return Flows(
+            unravel(vector),
+            jnp.where(usable, solution.ts[0], flow.time),
+            taken,
+            jnp.where(resting, 0, solution.stats["num_rejected_steps"]),
+            status,
+        )
+
+    return jax.vmap(one)(flows, fixed, goals)
 
 
 def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
@@ -225,10 +350,10 @@ def _stops(every, at, end: float) -> Iterator[float]:
     return iter([*asked.tolist(), *([end] if asked[-1] < end else [])])
 
 
-def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Run:
+def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> Run:
     """The run with its evidence."""
     ensemble, objective = flow.ensemble, flow.objective
-    arrived = state.outcome == REACHED if end == HORIZON else flow.clock(state) >= end
+    arrived = state.status == Status.CONVERGED if end == HORIZON else flow.clock(state) >= end
     messages = ["" if ok else _message(flow, state, end, run) for run, ok in enumerate(arrived)]
     evidence = {
         "time": state.memory.time,
@@ -243,15 +368,15 @@ def _finish(flow: FlowSteps, recorder: Recorder, state: State, end: float) -> Ru
     if end < HORIZON and objective.has_gap:
         close = np.where(arrived, CLOSE * _gaps(objective, ensemble, ensemble.weights), -np.inf)
     lost = ~np.isfinite(end_evidence(objective, ensemble, state.weights)["risk"])
-    state = state._replace(outcome=np.where(lost, LOST, state.outcome))
+    state = state._replace(status=np.where(lost, Status.DIVERGED, state.status))
     return finish(objective, recorder, state, close, evidence, dynamics="flow")
 
 
-def _message(flow: FlowSteps, state: State, end: float, index: int) -> str:
+def _message(flow: FlowStepper, state: State, end: float, index: int) -> str:
     """What to change when a run did not get where it should."""
     time, steps = state.memory.time[index], state.steps[index]
     where = f"stopped at time {time:.6g} after {steps} steps"
-    if state.outcome[index] == GAVE_UP and steps < flow.limit:
+    if state.status[index] == Status.EXHAUSTED and steps < flow.limit:
         return f"{where}: a step failed at the smallest size; raise atol or pass finite weights."
     if end == HORIZON and time >= HORIZON:
         return f"{where}: the gradient has vanished away from a minimiser; start elsewhere."

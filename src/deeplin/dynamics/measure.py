@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from deeplin.dynamics.flow_steps import flow_sharpness
-from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.dynamics.flow_limit import flow_sharpness
+from deeplin.dynamics.objective import Ensemble, Gradient, Objective
 from deeplin.errors import InputError, shown
 from deeplin.hessian import SharpnessTracker, spectrum_along
 from deeplin.networks import Layout, Network, products
@@ -35,17 +35,6 @@ TOP = 5
 """Eigenvalues of the Hessian in a record."""
 
 
-class Piece(NamedTuple):
-    """Some records that follow one another."""
-
-    weights: tuple[np.ndarray, ...]
-    """The trained arrays, with axes for records and runs first."""
-    memory: tuple[Any, ...] = ()
-    """What the dynamics carried besides at each record, if it says so."""
-    values: np.ndarray | None = None
-    """R − floor (see `Objective`), if the dynamics knows it."""
-
-
 def _split(record: Any) -> tuple[Any, dict[str, Callable[[PyTree], Any]]]:
     """Names of quantities, and the caller's own: `{"name": function}`, alone or among the names."""
     if record is None or isinstance(record, str):
@@ -63,12 +52,14 @@ def _split(record: Any) -> tuple[Any, dict[str, Callable[[PyTree], Any]]]:
 def _checked(names: Any, objective: Objective, network: PyTree) -> tuple[str, ...]:
     """The names to record: all that have a meaning here by default, else the given ones.
 
-    `gap` and `distance` refer to the least-squares optimum, the minimiser of a linear network
+    `gap` and `distance` refer to the optimum of the problem, the minimizer of a linear network
     only; `alignment` and `conservation` compare neighbouring layers of a network.
     """
     usual, more = ("risk", "sharpness"), ON_REQUEST[:1]
     if objective.layout.network:
-        missing = () if objective.has_gap else ("gap", "distance", "flow_sharpness")
+        missing = () if objective.has_gap else ("gap",)
+        missing += () if objective.optimum is not None else ("distance",)
+        missing += () if objective.is_least_squares else ("flow_sharpness",)
         missing += () if network.depth > 1 else ("alignment", "conservation")
         usual, more = (
             tuple(name for name in kind if name not in missing) for kind in (QUANTITIES, ON_REQUEST)
@@ -102,15 +93,15 @@ def measure(
 
 def _risk(objective, networks, _initial) -> np.ndarray:
     if objective.has_gap:
-        return _gap(objective, networks, _initial) + objective.data[0].minimal_risk.item()
+        return _gap(objective, networks, _initial) + objective.floor
     layout = objective.layout
     tree = networks.with_batch() if isinstance(networks, Network) else networks
-    return np.asarray(_risks(objective.risk, layout, objective.data, layout.split(tree)))
+    return np.asarray(_values(objective.gradient, objective.data, *layout.split(tree)))
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _risks(risk, layout: Layout, data, arrays) -> Array:
-    return jax.vmap(lambda own: risk(*data, layout.tree(*own)))(arrays)
+@partial(jax.jit, static_argnums=0)
+def _values(gradient: Gradient, data, weights, fixed) -> Array:
+    return jax.vmap(partial(gradient.value, data))(weights, fixed)
 
 
 class Quantities:
@@ -126,15 +117,21 @@ class Quantities:
         self.names = _checked(names, objective, self.initial)
         self.tracker = SharpnessTracker(problem)
 
-    def __call__(self, piece: Piece) -> dict[str, np.ndarray]:
-        """One value of each quantity for each record and run."""
-        tree = self._records(piece.weights)
-        known = self._known(piece.values)
+    def __call__(
+        self, weights: tuple[np.ndarray, ...], values: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        """Return each quantity for each record and run.
+
+        The trained arrays have axes for records and runs first; `values` are R − floor there, if
+        the dynamics knows them.
+        """
+        tree = self._records(weights)
+        known = self._known(values)
         names = [name for name in self.names if name not in known]
         if self.objective.has_gap:  # NumPy, for any leading axes
             found = measure(self.objective, tree, self.initial, names)
         else:
-            trees = (self.ensemble.tree(weights) for weights in zip(*piece.weights, strict=True))
+            trees = (self.ensemble.tree(weights) for weights in zip(*weights, strict=True))
             rows = [measure(self.objective, own, self.initial, names) for own in trees]
             found = {name: np.stack([row[name] for row in rows]) for name in rows[0]}
         found = known | found
@@ -194,8 +191,8 @@ def _mapped_twice(function, layout: Layout, arrays) -> Array:
 
 def _gap(objective, networks, _initial) -> np.ndarray:
     """R − R_min (FM-L8)."""
-    covariance = np.asarray(objective.data[0].covariance)
-    return products.gap(covariance, _difference(objective, networks))
+    theta = products.product(networks.weights, networks.readout)
+    return jax.tree.map(np.asarray, objective.data.risk).value_and_gradient(theta)[0]
 
 
 def _distance(objective, networks, _initial) -> np.ndarray:
@@ -206,7 +203,7 @@ def _distance(objective, networks, _initial) -> np.ndarray:
 def _difference(objective, networks) -> np.ndarray:
     """Θ − Θ*, (…, d, q)."""
     theta = products.product(networks.weights, networks.readout)
-    return theta - np.asarray(objective.data[0].optimum)
+    return theta - objective.optimum
 
 
 def _product_singular_values(_objective, networks, _initial) -> np.ndarray:

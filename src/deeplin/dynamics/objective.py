@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -17,39 +17,70 @@ from deeplin.networks import (
     Layout,
     Loss,
     Network,
-    data_risk,
-    gap_and_gradient,
+    batch_last,
     landscape,
     linear_risk,
     products,
 )
-from deeplin.networks.risk import Data
 from deeplin.problems import Problem
+from deeplin.problems.objectives import GeneralizedLinear, LeastSquares
+from deeplin.problems.objectives import Objective as RiskOfProduct
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
 """Numbers of the rows in a mini-batch; None for all of them."""
+RowsOfMany = Int[Array, "size b"] | None
+"""The same for each of several networks, with the batch axis last."""
+
+
+class Gradient(Protocol):
+    """How to evaluate an objective: pure functions of arrays, hashable for `jax.jit`.
+
+    The value is R − floor. The data are arguments, so compiled code does not depend on the problem.
+    """
+
+    def __call__(
+        self, data: Any, weights: tuple[Any, ...], fixed: tuple, rows: Any = None
+    ) -> tuple[Array, Weights]:
+        """Return the value and the gradient, on these rows if some are given."""
+        ...
+
+    def value(self, data: Any, weights: tuple[Any, ...], fixed: tuple) -> Array:
+        """Return the value on all rows."""
+        ...
 
 
 class Objective(NamedTuple):
-    """A risk R and how to descend it: `value_and_gradient(data, weights, fixed, rows)`.
+    """A risk R and how to descend it.
 
-    The value is R − floor. For a linear network on a problem it is the gap R − R_min, taken about
-    the optimum so that it stays accurate down to rounding; otherwise it is the risk itself and the
-    floor is 0. The data are arguments of the functions, so compiled code does not depend on the
-    problem.
+    For a linear network on a problem the value is the gap R − R_min, taken about the optimum so
+    that it stays accurate down to rounding; otherwise it is the risk itself and the floor is 0.
     """
 
-    value_and_gradient: Callable[..., tuple[Array, Weights]]
+    gradient: Gradient
+    """Of one network."""
     risk: Callable[..., Array]
-    """`risk(*data, tree)` of one tree."""
-    data: tuple[Any, ...]
+    """`risk(data, tree)` of one tree, or `risk(tree)` if there are no data."""
+    data: Any
     layout: Layout
     """How weights and fixed arrays make a network, or whatever else is trained."""
-    floor: float
+    floor: float = 0.0
     """R_min, a lower bound of the risk, where `has_gap`; else 0."""
-    has_gap: bool
+    has_gap: bool = False
     """Whether R − R_min is meaningful: a linear network on a problem."""
+    zero_risk: float | None = None
+    """R of the zero map, where it is known."""
+    optimum: Float[np.ndarray, "d q"] | None = None
+    """Θ* of a linear network on a problem, where there is one."""
+    batch_last: Gradient | None = None
+    """Of many networks with the batch axis last, where there is one."""
+    work: int = 1
+    """How often a step uses each weight: the number of samples, unless moments are enough."""
+
+    @property
+    def is_least_squares(self) -> bool:
+        """Whether it is the squared loss of a linear network."""
+        return self.has_gap and isinstance(self.data.risk, LeastSquares)
 
 
 @dataclass(frozen=True)
@@ -59,41 +90,91 @@ class Autodiff:
     risk: Callable[..., Array]
     layout: Layout
     whole: bool = False
-    """With mini-batches: whether the value is the risk on all rows (a goal needs that)."""
+    """With mini-batches: whether the value is the risk on all rows (a target needs that)."""
 
-    def __call__(self, data: tuple, weights: Weights, fixed: tuple, rows: Rows = None):
-        """R and its gradient, on these rows if some are given."""
-        taken = data if rows is None else (Data(*(matrix[rows] for matrix in data[0])),)
-        value, gradient = jax.value_and_grad(partial(self._risk, taken, fixed))(weights)
+    def __call__(self, data: Any, weights: Weights, fixed: tuple, rows: Rows = None):
+        """Return R and its gradient."""
+        part = data if rows is None else jax.tree.map(lambda matrix: matrix[rows], data)
+        value, gradient = jax.value_and_grad(partial(self._risk, part, fixed))(weights)
         if self.whole and rows is not None:
             value = self._risk(data, fixed, weights)
         return value, gradient
 
-    def _risk(self, data: tuple, fixed: tuple, weights: Weights) -> Array:
-        return self.risk(*data, self.layout.tree(weights, fixed))
+    def value(self, data: Any, weights: Weights, fixed: tuple) -> Array:
+        """Return R."""
+        return self._risk(data, fixed, weights)
+
+    def _risk(self, data: Any, fixed: tuple, weights: Weights) -> Array:
+        tree = self.layout.tree(weights, fixed)
+        return self.risk(tree) if data is None else self.risk(data, tree)
+
+
+class LinearData(NamedTuple):
+    """What a linear network is trained on."""
+
+    risk: RiskOfProduct
+    samples: GeneralizedLinear | None = None
+    """The rows themselves, for mini-batches."""
+
+    def gap(self, theta: Float[Array, "d q"]) -> Array:
+        """R − R_min of a product Θ."""
+        return self.risk.value_and_gradient(theta)[0]
+
+    def gap_and_slope(self, theta: Float[Array, "d q"], rows: Rows) -> tuple[Array, Array]:
+        """R − R_min on all rows, and ∇R as a function of Θ on `rows`, if some are given."""
+        gap, slope = self.risk.value_and_gradient(theta)
+        if rows is not None:
+            assert self.samples is not None
+            batch = replace(
+                self.samples,
+                inputs=self.samples.inputs[rows],
+                targets=self.samples.targets[rows],
+            )
+            slope = batch.value_and_gradient(theta)[1]
+        return gap, slope
 
 
 @dataclass(frozen=True)
-class ClosedForm:
-    """R − R_min of a linear network and its gradient (FM-L8, FM-grad)."""
+class LinearGradient:
+    """R − R_min of a linear network and its gradient, from products of layers (FM-L8, FM-grad)."""
 
     layout: Layout
 
-    def __call__(self, data: tuple, weights: Weights, fixed: tuple, rows: Rows = None):
-        """The gap on all rows; the gradient of the risk on `rows`, if some are given."""
+    def __call__(self, data: LinearData, weights: Weights, fixed: tuple, rows: Rows = None):
+        """Return the gap on all rows and the gradient of the risk."""
         network: Network = self.layout.tree(weights, fixed)
-        value, gradient = gap_and_gradient(data[0], network)
-        if rows is None:
-            return value, gradient
-        inputs, targets = (matrix[rows] for matrix in data[1:])
         backward = products.backward_products(network.weights, network.readout)
-        slope = 2 / len(rows) * inputs.T @ (inputs @ backward[0] - targets)
+        gap, slope = data.gap_and_slope(backward[0], rows)
         forward = products.forward_products(network.weights, slope)
-        return value, tuple(products.layer_gradients(backward, forward))
+        return gap, tuple(products.layer_gradients(backward, forward))
+
+    def value(self, data: LinearData, weights: Weights, fixed: tuple) -> Array:
+        """Return the gap."""
+        network: Network = self.layout.tree(weights, fixed)
+        return data.gap(products.product(network.weights, network.readout))
+
+
+@dataclass(frozen=True)
+class BatchLastGradient:
+    """The same for many networks with the batch axis last."""
+
+    def __call__(self, data: LinearData, weights: Weights, fixed: tuple, rows: RowsOfMany = None):
+        """Return gaps and gradients; `rows` (size, b) holds a mini-batch for each network."""
+        backward = batch_last.backward_rows(weights, *fixed or (None,))
+        axes = (2, None if rows is None else 1)
+        gap_and_slope = jax.vmap(data.gap_and_slope, axes, (0, 2))
+        gaps, slopes = gap_and_slope(backward[0].swapaxes(0, 1), rows)
+        forward = batch_last.forward_columns(weights, slopes.swapaxes(0, 1))
+        return gaps, batch_last.layer_gradients(backward, forward)
+
+    def value(self, data: LinearData, weights: Weights, fixed: tuple) -> Array:
+        """Return the gaps."""
+        theta = batch_last.backward_rows(weights, *fixed or (None,))[0].swapaxes(0, 1)
+        return jax.vmap(data.gap, 2)(theta)
 
 
 def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = None) -> Objective:
-    """The objective of a problem at a network, or of any `loss(tree) -> scalar`.
+    """Return the objective of a problem at a network, or of any `loss(tree) -> scalar`.
 
     `tree` may carry leading axes: its layout counts, and the precision of its arrays.
     """
@@ -105,22 +186,47 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
                 f"problem is a {type(problem).__name__}; pass a deeplin.Problem or a function "
                 "loss(network) that returns a scalar."
             )
-        return Objective(Autodiff(problem, layout), problem, (), layout, 0.0, False)
+        return Objective(Autodiff(problem, layout), problem, None, layout)
     risk, data = landscape(problem, tree)
     if risk is linear_risk:
-        floor = problem.minimal_risk
-        return Objective(ClosedForm(layout), linear_risk, (data,), layout, floor, True)
-    return Objective(Autodiff(data_risk, layout), data_risk, (data,), layout, 0.0, False)
+        gradient, last = LinearGradient(layout), BatchLastGradient()
+        optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
+        return Objective(
+            gradient,
+            _risk_of_product,
+            LinearData(data),
+            layout,
+            floor=problem.minimal_risk,
+            has_gap=True,
+            zero_risk=problem.zero_risk,
+            optimum=optimum,
+            batch_last=last,
+            work=1 if isinstance(data, LeastSquares) else problem.samples,
+        )
+    return Objective(
+        Autodiff(risk, layout),
+        risk,
+        data,
+        layout,
+        zero_risk=problem.zero_risk,
+        work=problem.samples,
+    )
 
 
-def with_rows(objective: Objective, problem: Problem, has_goal: bool) -> Objective:
-    """The same objective with the rows at hand, for mini-batches."""
+def _risk_of_product(data: LinearData, network: Network) -> Array:
+    return linear_risk(data.risk, network)
+
+
+def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
+    """Return the same objective with the rows at hand, for mini-batches."""
     if not objective.has_gap:
-        whole = Autodiff(objective.risk, objective.layout, has_goal)
-        return objective._replace(value_and_gradient=whole)
-    dtype = objective.data[0].optimum.dtype
+        whole = Autodiff(objective.risk, objective.layout, has_target)
+        return objective._replace(gradient=whole)
+    floor = objective.data.risk.minimal_risk
     rows = problem.require_data("descent on mini-batches")
-    return objective._replace(data=(objective.data[0], *(jnp.asarray(m, dtype) for m in rows)))
+    inputs, targets = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
+    samples = GeneralizedLinear(inputs, targets, None, floor, problem.convex_loss)
+    return objective._replace(data=objective.data._replace(samples=samples))
 
 
 class Ensemble(NamedTuple):
@@ -170,6 +276,11 @@ class Ensemble(NamedTuple):
     def numbers(self) -> int:
         """Trained numbers in all runs together."""
         return sum(weight.size for weight in self.weights)
+
+    @property
+    def widest(self) -> int:
+        """The largest dimension of a trained array."""
+        return max(max(weight.shape[1:], default=1) for weight in self.weights)
 
     @property
     def on_cpu(self) -> bool:

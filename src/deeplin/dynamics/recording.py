@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
-from deeplin.dynamics.measure import Piece, measure
+from deeplin.dynamics.engine import State, Status
+from deeplin.dynamics.measure import measure
 from deeplin.dynamics.objective import Ensemble, Objective
-from deeplin.dynamics.run import CONVERGED, STATUS, STOPPED, Records, Run
-from deeplin.dynamics.state import State
+from deeplin.dynamics.run import CONVERGED, STATUS_NAMES, STOPPED, Records, Run
 from deeplin.errors import whole_number
 from deeplin.networks import Trajectory
 
-Measure = Callable[[Piece], Mapping[str, np.ndarray]]
-"""The quantities of some records, each with axes for records and runs first."""
+Measure = Callable[[tuple[np.ndarray, ...], np.ndarray | None], Mapping[str, np.ndarray]]
+"""The quantities of some records from weights and values (R − floor), records and runs first."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
 """Told of every record: its step or time, and its quantities."""
 CLOSE = 1e-8
@@ -41,7 +41,6 @@ class Recorder:
         self.keep_weights, self.watch = keep_weights, watch
         self.when: list[float] = []
         self.parts: list[Mapping[str, np.ndarray]] = []
-        self.waiting: list[State] = []
         self.kept: list[tuple[np.ndarray, ...]] = []
         self.values: np.ndarray | None = None
         """R − floor of every run at the last record, if the dynamics knows it."""
@@ -53,35 +52,17 @@ class Recorder:
             return 1
         return max(1, min(TOGETHER, HELD // self.ensemble.numbers))
 
-    def note(self, when: float, state: State) -> None:
-        """Take one record; it waits until there are enough to be measured."""
-        self.values = None
+    def add(
+        self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: np.ndarray | None
+    ) -> None:
+        """Take several records."""
+        self.values = None if values is None else values[-1].copy()
         if self.measure is None:
             return
-        self.when.append(when)
-        self.waiting.append(state)
-        if len(self.waiting) == self.together:
-            self._measure_waiting()
-
-    def note_all(self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: Any) -> None:
-        """Take several records, which are measured at once."""
-        self.values = None if values is None else values[-1].copy()
-        if self.measure is not None:
-            self.when.extend(when.tolist())
-            self._measure(Piece(weights, values=values))
-
-    def _measure_waiting(self) -> None:
-        if self.waiting:
-            columns = zip(*(state.weights for state in self.waiting), strict=True)
-            weights = tuple(np.stack([np.asarray(leaf) for leaf in leaves]) for leaves in columns)
-            self._measure(Piece(weights, tuple(state.memory for state in self.waiting)))
-            self.waiting = []
-
-    def _measure(self, piece: Piece) -> None:
-        assert self.measure is not None
-        self.parts.append(self.measure(piece))
+        self.when.extend(when.tolist())
+        self.parts.append(self.measure(weights, values))
         if self.keep_weights:
-            self.kept.append(piece.weights)
+            self.kept.append(weights)
         if self.watch is not None:
             self.watch(self.when[-1], {name: part[-1] for name, part in self.parts[-1].items()})
 
@@ -89,7 +70,6 @@ class Recorder:
         """All records as columns, without the batch axis for a single run."""
         if self.measure is None:
             return Records()
-        self._measure_waiting()
         member = 0 if self.ensemble.single else slice(None)
         columns = {
             name: np.concatenate([part[name][:, member] for part in self.parts])
@@ -99,7 +79,6 @@ class Recorder:
 
     def weights(self) -> tuple[np.ndarray, ...]:
         """The trained arrays at each record, (records, batch, …)."""
-        self._measure_waiting()
         one = len(self.kept) == 1
         return self.kept[0] if one else tuple(map(np.concatenate, zip(*self.kept, strict=True)))
 
@@ -118,11 +97,11 @@ class Recorder:
         return Trajectory(arrays, ensemble.layout, not ensemble.single)
 
 
-def steps_to_record(every: int | None, steps: int) -> Iterator[int]:
-    """The steps to pause at: 0, k, 2k, … and the last one; only the last one without `every`."""
-    if every is not None:
-        yield from range(0, steps, whole_number("record_every", every))
-    yield steps
+def steps_to_record(every: int | None, steps: int) -> list[int]:
+    """Return the steps 0, k, 2k, … and the last one; only the last one without `every`."""
+    if every is None:
+        return [steps]
+    return [*range(0, steps, whole_number("record_every", every)), steps]
 
 
 # --- at the end -------------------------------------------------------------------------------
@@ -141,7 +120,7 @@ def end_evidence(
             return {"risk": values + objective.floor}
         return measure(objective, tree, tree, ("risk",))
     gap = measure(objective, tree, tree, ("gap",))["gap"]
-    return {"risk": gap + objective.data[0].minimal_risk.item(), "gap": gap}
+    return {"risk": gap + objective.floor, "gap": gap}
 
 
 def finish(
@@ -158,7 +137,7 @@ def finish(
     """
     ensemble = recorder.ensemble
     after = end_evidence(objective, ensemble, state.weights, recorder.values)
-    status = np.array([STATUS[int(outcome)] for outcome in state.outcome])
+    status = np.array([STATUS_NAMES[Status(code)] for code in state.status])
     if close is not None:
         status = np.where((status == STOPPED) & (after["gap"] <= close), CONVERGED, status)
     if rule.get("weight_decay"):

@@ -109,6 +109,10 @@ class Cases(NamedTuple):
         """A plain value for one run, an array for a batch."""
         return values[0] if self.single else np.array(values)
 
+    def spread(self, name: str, values: Any) -> list:
+        """One value for each run, of one for all or one for each."""
+        return _spread(name, values, len(self.starts))
+
 
 def cases_of(problem, words, population, depth, **values) -> Cases:
     """One case for each run, after checking what was passed."""

@@ -33,6 +33,8 @@ class Numbers(NamedTuple):
 class Method:
     """The step W ← W + U of one run, with U from the gradient G = ∇R + 2λW.
 
+    Or of many runs whose arrays have the batch axis last.
+
     Plain U = −ηG. Heavy ball V ← βV − ηG, U = V. Nesterov, as optimisers in use define it,
     V ← βV − ηG, U = βV − ηG. Or what an optax transformation makes of G.
     """
@@ -49,7 +51,7 @@ class Method:
         return tuple(map(jnp.zeros_like, weights)) if momentum else ()
 
     def __call__(self, numbers: Numbers, rates, moving, weights, memory, descent):
-        """Weights and memory after one step of one run, whose weights stay if not `moving`.
+        """Return weights and memory after one step; runs that are not `moving` stay as they are.
 
         `descent` holds the value of R, its gradient and R as a function of the weights.
         """
@@ -58,8 +60,8 @@ class Method:
             twice = 2 * numbers.weight_decay
             gradient = tuple(g + twice * w for g, w in zip(gradient, weights, strict=True))
         if not memory and self.optimizer is None:
-            moves = zip(weights, -(moving * rates), gradient, strict=True)
-            return tuple(w + rate * g for w, rate, g in moves), memory
+            moves = zip(weights, rates, gradient, strict=True)
+            return tuple(jnp.where(moving, w - rate * g, w) for w, rate, g in moves), memory
         if self.optimizer is not None:
             steps, after = self._transform(rates[0], weights, memory, (value, gradient, risk))
         else:
@@ -68,7 +70,9 @@ class Method:
             if self.nesterov:
                 steps = _accelerated(numbers.momentum, after, push)
         memory = jax.tree.map(partial(jnp.where, moving), after, memory)
-        return tuple(w + moving * u for w, u in zip(weights, steps, strict=True)), memory
+        return tuple(
+            jnp.where(moving, w + u, w) for w, u in zip(weights, steps, strict=True)
+        ), memory
 
     def _transform(self, rate, weights, memory, descent):
         """The update of optax, with the extra arguments that line searches and SAM ask for."""

@@ -16,6 +16,7 @@ from deeplin.dynamics.run import CONVERGED, DIVERGED, Evidence, Records, Run
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
+from deeplin.problems import Population
 
 Layers = tuple[Float[np.ndarray, "runs _ _"], ...]
 
@@ -84,15 +85,58 @@ class WideRun(Run):
         return np.sum((self.theta - self.interpolant) ** 2, axis=axes)
 
     @cached_property
+    def expected_distance(self) -> float | Float[np.ndarray, " runs"]:
+        """α²(d−n)‖U‖², the mean of ‖Θ_⊥‖² given the trained U = W_2ᵀ…W_Lᵀ (X-25).
+
+        Its mean over runs is that of `distance` at interpolation, without the random directions
+        beside the data.
+        """
+        squares = []
+        for run, start in enumerate(self.starts):
+            backward = product(self._member(run, self.observed.layers[-1])[1:])
+            free = start.problem.dimension - start.problem.rank
+            squares.append(start.alpha**2 * free * float(np.sum(backward**2)))
+        return self.cases.one_or_all(squares)
+
+    @cached_property
     def risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)), exact (BO-risk); None unless a population was passed."""
-        sources = self.cases.populations
-        if sources[0] is None:
-            return None
-        thetas = [self.theta] if self.single else self.theta
-        pairs = zip(sources, thetas, strict=True)
-        risks = [float(source.risk(theta)) for source, theta in pairs if source is not None]
-        return self.cases.one_or_all(risks)
+        return self._risks(lambda source, theta, _: float(source.risk(theta)))
+
+    @cached_property
+    def added_risk(self) -> float | Float[np.ndarray, " runs"] | None:
+        """Tr(Θ_⊥ᵀΣΘ_⊥), what Θ_⊥ always adds to the risk; None unless a population was passed."""
+
+        def added(source: Population, theta: np.ndarray, beside: np.ndarray) -> float:
+            return float(np.sum(beside * source.apply(beside)))
+
+        return self._risks(added)
+
+    @cached_property
+    def cross_term(self) -> float | Float[np.ndarray, " runs"] | None:
+        """2Tr((P_XΘ−Θ*)ᵀΣΘ_⊥): mean 0 over the start (X-25), negative where Θ_⊥ helps (X-33).
+
+        Risk(Θ) = Risk(P_XΘ) + `added_risk` + `cross_term`, and P_XΘ = Θ_min at interpolation. None
+        unless a population was passed.
+        """
+
+        def cross(source: Population, theta: np.ndarray, beside: np.ndarray) -> float:
+            return 2 * float(np.sum((theta - beside - source.optimum) * source.apply(beside)))
+
+        return self._risks(cross)
+
+    def _risks(self, quantity: Callable[[Population, np.ndarray, np.ndarray], float]) -> Any:
+        """A quantity of the population, Θ and Θ_⊥ (d×q) of each run."""
+        values = []
+        for run, source in enumerate(self.cases.populations):
+            if source is None:
+                return None
+            theta, beside = (
+                np.reshape(columns if self.single else columns[run], source.optimum.shape)
+                for columns in (self.theta, self.theta_perp)
+            )
+            values.append(quantity(source, theta, beside))
+        return self.cases.one_or_all(values)
 
     @property
     def starts(self) -> tuple[ReducedStart, ...]:

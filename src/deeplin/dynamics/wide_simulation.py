@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,21 +12,18 @@ from numpy.typing import ArrayLike
 from deeplin.dynamics.batches import key_words
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
-from deeplin.dynamics.measure import Piece
-from deeplin.dynamics.objective import Ensemble
-from deeplin.dynamics.rank_steps import RankSteps, Target
-from deeplin.dynamics.recording import Recorder, steps_to_record
+from deeplin.dynamics.recording import steps_to_record
 from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import DIVERGED, STATUS, Run
-from deeplin.dynamics.state import Rules, drive
+from deeplin.dynamics.run import DIVERGED, Run
 from deeplin.dynamics.update import check_momentum
+from deeplin.dynamics.wide_descent import Descent, Task, descend
 from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
-from deeplin.kernels.compiling import thread_count
-from deeplin.networks import Layout, Network
+from deeplin.networks import Network
 from deeplin.networks.products import gap, product
+from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
 from deeplin.validation import validated
@@ -48,6 +43,7 @@ def simulate_wide(
     key: Any,
     *,
     learning_rate: Any = 1e-4,
+    stable_share: ArrayLike | None = None,
     loss_target: float = 1e-7,
     max_steps: int = 100_000,
     dynamics: str = "descent",
@@ -65,10 +61,13 @@ def simulate_wide(
     - `problem`: data X (n×d, d > n, independent rows) and Y, from `Problem.from_data`; or one for
       each run.
     - `width`, `alpha`, `beta`, `learning_rate`: one for all runs or one for each.
+    - `stable_share`: instead of `learning_rate`: each run gets this share of the largest rate that
+      is stable at its start, (2 + 2·momentum)/λ_max (X-31). Above the limit there is a warning.
     - `key`: one key, or a batch of keys for a batch of runs.
     - `dynamics`: `"descent"` with `learning_rate` on the mean squared error over the n·q entries,
       or `"flow"`; both until that mean is at most `loss_target`, or for `max_steps` steps.
-    - `population`: where the data come from; `wide.risk` is then the exact excess risk.
+    - `population`: where the data come from; `wide.risk` is then the exact excess risk, and
+      `wide.added_risk` and `wide.cross_term` are the two parts that Θ_⊥ adds to it.
     - `record_every`: steps between records; for flow, keep every so many of the times at which it
       is observed (each a quarter later than the one before). See `WideRun.records`.
 
@@ -95,10 +94,37 @@ def simulate_wide(
     )
     if dynamics == "flow" and orders.momentum:
         raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
+    if dynamics == "descent":
+        cases = _with_rates(cases, stable_share, orders.momentum)
+    elif stable_share is not None:
+        raise InputError("a flow has no learning rate; pass dynamics='descent' with stable_share.")
     wide = DYNAMICS[dynamics](cases, orders)
     if np.any(np.atleast_1d(np.asarray(wide.status)) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=4)
     return wide
+
+
+def _with_rates(cases: Cases, share: Any, momentum: float) -> Cases:
+    """The cases with the rates asked for, and a warning where those are above the stable limit."""
+    curvatures = [start.curvature() / start.problem.outputs for start in cases.starts]
+    limits = (2 + 2 * momentum) / np.maximum(curvatures, np.finfo(float).tiny)
+    if share is not None:
+        shares = cases.spread("stable_share", share)
+        cases = cases._replace(
+            rates=limits * [positive_number("stable_share", one) for one in shares]
+        )
+    above = cases.rates > limits
+    if np.any(above):
+        largest = np.max(cases.rates / limits)
+        warnings.warn(
+            f"{np.sum(above)} of {len(above)} run(s) have a learning rate above the stable limit "
+            f"of their start, up to {largest:.3g} times (the limit is {np.min(limits):.3g} at the "
+            "least): descent then leaves what gradient flow does, or diverges; pass "
+            "stable_share=0.5.",
+            UnstableStep,
+            stacklevel=5,
+        )
+    return cases
 
 
 class _Orders(NamedTuple):
@@ -114,34 +140,34 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
     """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
     problems = [start.problem for start in cases.starts]
     q, n, rates = problems[0].outputs, problems[0].samples, cases.rates / problems[0].outputs
-    layers = _together([start.layers for start in cases.starts])
-    ensemble = Ensemble(Layout.of(Network([layer[0] for layer in layers])), layers, (), False)
-    targets = [Target(p.spectrum.eigenvalues, p.spectrum.coordinates) for p in problems]
-    maps = zip(targets, (product(start.layers) for start in cases.starts), strict=True)
-    risks = [gap(target.eigenvalues, theta - target.optimum) for target, theta in maps]
-    level = np.maximum(risks, [problem.target_moment for problem in problems])
-    rules = Rules(np.full(len(level), q * orders.loss_target), BLOW_UP * level)
-    steps = RankSteps(ensemble, targets, rules, rates, orders.momentum)
+    stops = list(steps_to_record(orders.record_every or orders.max_steps, orders.max_steps))
 
-    def measure(piece: Piece) -> dict[str, np.ndarray]:
-        """Risk and path, which the steps remember."""
-        columns = ("risk", "path")
-        return {name: np.stack([getattr(m, name) for m in piece.memory]) for name in columns}
+    def train(run: int) -> list[Descent]:
+        start, problem = cases.starts[run], problems[run]
+        eigenvalues, _, optimum = problem.spectrum
+        risk = gap(eigenvalues, product(start.layers) - optimum)
+        ceiling = BLOW_UP * max(float(risk), problem.target_moment)
+        goal, rate = q * orders.loss_target, float(rates[run])
+        task = Task(eigenvalues, optimum, rate, orders.momentum, goal, ceiling)
+        return descend(start.layers, task, stops)
 
-    recorder = Recorder(ensemble, measure)
-    stops = steps_to_record(orders.record_every or orders.max_steps, orders.max_steps)
-    end = drive(steps, steps.start(), stops, recorder)
-    records = recorder.records()
+    runs = map_in_threads(train, range(len(problems)))
+    length, last = max(map(len, runs)), max(states[-1].steps for states in runs)
+    when = np.minimum(stops[:length], last)
+    records = [[states[min(k, len(states) - 1)] for states in runs] for k in range(length)]
+    risk, path = (
+        np.array([[getattr(state, name) for state in record] for record in records])
+        for name in ("risk", "path")
+    )
     # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
-    path = records["path"] * rates / n * np.sqrt(n)
-    layers = list(zip(*recorder.weights(), strict=True))
-    observed = Observed(records["step"], layers, records["risk"], path)
+    path = path * rates / n * np.sqrt(n)
+    layers = [_together([state.weights for state in record]) for record in records]
     each = {
-        "status": [STATUS[int(outcome)] for outcome in end.outcome],
-        "steps": end.steps.tolist(),
+        "status": [states[-1].status for states in runs],
+        "steps": [states[-1].steps for states in runs],
         "learning_rate": rates.tolist(),
     }
-    return WideRun(cases, observed, each, momentum=orders.momentum)
+    return WideRun(cases, Observed(when, layers, risk, path), each, momentum=orders.momentum)
 
 
 def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
@@ -160,7 +186,7 @@ def _flow(cases: Cases, orders: _Orders) -> WideRun:
     sharpest = max(start.curvature() for start in cases.starts)
     first = 0.01 / sharpest if sharpest > 0 else 1.0
     times = [0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))]
-    runs = _on_all_cores(lambda start: _flow_of(start, orders, times), cases.starts)
+    runs = map_in_threads(lambda start: _flow_of(start, orders, times), cases.starts)
     length = max(len(run.records["time"]) for run in runs)
     kept = np.array(sorted({*range(0, length, orders.record_every or length), length - 1}))
     pairs = zip(runs, cases.starts, strict=True)
@@ -207,19 +233,6 @@ def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> tupl
     if run.trajectory is not None:
         layers = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in at]
     return layers, times[at], risks[at], path[at]
-
-
-def _on_all_cores(function: Callable, items: Sequence[Any]) -> list[Any]:
-    """`function` of every item, in threads; they hear the interrupts that the caller hears."""
-    if len(items) == 1:
-        return [function(items[0])]
-    with ThreadPoolExecutor(thread_count()) as pool:
-        contexts = [copy_context() for _ in items]
-        try:
-            return list(pool.map(lambda own, item: own.run(function, item), contexts, items))
-        except BaseException:
-            pool.shutdown(cancel_futures=True)  # those that wait do not begin
-            raise
 
 
 def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Networks: weights, products, risk, gradients, initialisations, activations."""
 
-from deeplin.networks import initialize, products
+from deeplin.networks import batch_last, initialize, products
 from deeplin.networks.network import ACTIVATIONS, Network, host_arrays, stack
 from deeplin.networks.risk import (
     Loss,
@@ -23,6 +23,7 @@ __all__ = [
     "Loss",
     "Network",
     "Trajectory",
+    "batch_last",
     "check_fits",
     "check_loss",
     "data_risk",

@@ -14,19 +14,19 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-Layers = Sequence[Float[Array, "out in b"]]
-Rows = Float[Array, "q width b"]
+Layers = Sequence[Float[Array, "_ _ b"]]
+Rows = Float[Array, "q _ b"]
 UNROLLED = 12
 """Depth up to which a loop over layers is unrolled: it runs faster, and compiles more slowly."""
 
 
-def row_times_matrix(rows: Rows, matrix: Float[Array, "out in b"]) -> Rows:
-    """Return V W for every row and network: (q, out, b), (out, in, b) → (q, in, b)."""
+def row_times_matrix(rows: Rows, matrix: Float[Array, "m n b"]) -> Rows:
+    """Return V W for every row and network: (q, m, b), (m, n, b) → (q, n, b)."""
     return (rows[:, :, None, :] * matrix[None]).sum(1)
 
 
-def matrix_times_column(matrix: Float[Array, "out in b"], columns: Rows) -> Rows:
-    """Return W U for every column and network: (out, in, b), (q, in, b) → (q, out, b)."""
+def matrix_times_column(matrix: Float[Array, "m n b"], columns: Rows) -> Rows:
+    """Return W U for every column and network: (m, n, b), (q, n, b) → (q, m, b)."""
     return (matrix[None] * columns[:, None, :, :]).sum(2)
 
 
@@ -54,7 +54,7 @@ def forward_columns(layers: Layers, columns: Rows) -> list[Rows]:
     return forward
 
 
-def outer(rows: Rows, columns: Rows) -> Float[Array, "out in b"]:
+def outer(rows: Rows, columns: Rows) -> Float[Array, "m n b"]:
     """Return Σ_q V_q U_qᵀ for every network: the gradient of one layer (FM-grad)."""
     return (rows[:, :, None, :] * columns[:, None, :, :]).sum(0)
 

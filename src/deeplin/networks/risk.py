@@ -16,7 +16,9 @@ from deeplin.errors import InputError
 from deeplin.networks import products
 from deeplin.networks.network import Network, host_arrays
 from deeplin.networks.trees import TORCH
-from deeplin.problems.problem import Problem, Quadratic
+from deeplin.problems.losses import ConvexLoss
+from deeplin.problems.objectives import Objective
+from deeplin.problems.problem import Problem
 
 Loss = Callable[[PyTree], Array]
 """A loss of one's own: from the parameters to a number."""
@@ -29,31 +31,36 @@ class Data(NamedTuple):
     targets: Float[Array, "n q"]
 
 
-def linear_risk(quadratic: Quadratic, network: Network) -> Array:
-    """R(W) of a linear network, from the moments alone."""
+class LossData(eqx.Module):
+    """The same for another loss than the squared one."""
+
+    inputs: Float[Array, "n d"]
+    targets: Float[Array, "n q"]
+    loss: ConvexLoss = eqx.field(static=True)
+
+
+def linear_risk(objective: Objective, network: Network) -> Array:
+    """R(W) of a linear network, as a function of the product of its layers."""
     theta = products.product(network.weights, network.readout)
-    return quadratic.minimal_risk + products.gap(quadratic.covariance, theta - quadratic.optimum)
+    return objective.minimal_risk + objective.value_and_gradient(theta)[0]
 
 
-def gap_and_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, tuple[Array, ...]]:
+def gap_and_gradient(objective: Objective, network: Network) -> tuple[Array, tuple[Array, ...]]:
     """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad)."""
     backward = products.backward_products(network.weights, network.readout)
-    difference = backward[0] - quadratic.optimum
-    slope = products.slope(quadratic.covariance, difference)
+    gap, slope = objective.value_and_gradient(backward[0])
     forward = products.forward_products(network.weights, slope)
-    gap = products.gap(quadratic.covariance, difference)
     return gap, tuple(products.layer_gradients(backward, forward))
 
 
-def linear_gradient(quadratic: Quadratic, network: Network) -> tuple[Array, ...]:
+def linear_gradient(objective: Objective, network: Network) -> tuple[Array, ...]:
     """∇_k R for every layer of a linear network (FM-grad)."""
-    return gap_and_gradient(quadratic, network)[1]
+    return gap_and_gradient(objective, network)[1]
 
 
 def gap_of_map(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """R − R_min of linear maps Θ (…, d, q), in the eigenbasis of Σ̂: small ones stay exact."""
-    eigenvalues, vectors, coordinates = problem.spectrum
-    return products.gap(eigenvalues, vectors.T @ theta - coordinates)
+    """R − R_min of linear maps Θ (…, d, q): small ones stay exact."""
+    return problem.gap(theta)
 
 
 def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
@@ -71,6 +78,11 @@ def data_risk(data: Data, network: Network) -> Array:
     return jnp.sum(residual**2) / len(data.inputs)
 
 
+def loss_risk(data: LossData, network: Network) -> Array:
+    """R(W) = (1/n)Σφ(f(x_i), y_i) on the rows, for any activation."""
+    return jnp.mean(data.loss.value(network(data.inputs), data.targets))
+
+
 def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Network], Array], Any]:
     """The pair (risk function, its data) for this kind of network.
 
@@ -80,12 +92,15 @@ def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Networ
     check_fits(problem, network)
     dtype = network.weights[0].dtype
     if network.activation == "linear":
-        quadratic = problem.quadratic
-        if quadratic.optimum.dtype != dtype:
-            quadratic = jax.tree.map(lambda leaf: leaf.astype(dtype), quadratic)
-        return linear_risk, quadratic
+        objective = problem.objective
+        if objective.minimal_risk.dtype != dtype:
+            objective = jax.tree.map(lambda leaf: leaf.astype(dtype), objective)
+        return linear_risk, objective
     rows = problem.require_data(f"a network with {network.activation} activation")
-    return data_risk, Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
+    data = Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
+    if problem.loss == "squared":
+        return data_risk, data
+    return loss_risk, LossData(*data, problem.convex_loss)
 
 
 def check_loss(loss: Loss, tree: PyTree) -> None:

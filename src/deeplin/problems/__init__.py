@@ -3,14 +3,13 @@
 from deeplin.problems import synthetic
 from deeplin.problems.moments import Moments
 from deeplin.problems.population import Factored, Population, population_risk
-from deeplin.problems.problem import Problem, Quadratic, Spectrum
+from deeplin.problems.problem import Problem, Spectrum
 
 __all__ = [
     "Factored",
     "Moments",
     "Population",
     "Problem",
-    "Quadratic",
     "Spectrum",
     "population_risk",
     "synthetic",

@@ -85,11 +85,16 @@ def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
     """Check one block of rows and return X (n×d) and y (n) or Y (n×q) in float64."""
     X = finite_array("X", inputs, (2,), sized=True)
     Y = finite_array("y", targets, (1, 2), sized=True)
+    require_same_length(X, Y)
+    return X, Y
+
+
+def require_same_length(X: np.ndarray, Y: np.ndarray) -> None:
+    """Raise unless there is one target for each row."""
     if len(X) != len(Y):
         raise InputError(
             f"X has {len(X)} rows and y has {len(Y)}; pass one target for each row of X."
         )
-    return X, Y
 
 
 def accumulate(chunks: Iterable) -> tuple[Moments, bool]:

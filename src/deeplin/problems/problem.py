@@ -1,4 +1,4 @@
-"""A least-squares problem, seen through the second moments of its data."""
+"""A problem: the risk as a convex function of the product; least squares by its moments."""
 
 from __future__ import annotations
 
@@ -9,35 +9,28 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, whole_number
+from deeplin.errors import InputError, finite_array, whole_number
+from deeplin.problems.losses import ConvexLoss, Loss, encoded, loss_of
 from deeplin.problems.moments import (
     Moments,
     accumulate,
     check_rows,
     joint_moments,
+    require_same_length,
     require_sizes,
 )
 from deeplin.problems.solving import Solution, is_tall, solve_tall, thin_svd
 from deeplin.validation import validated
 
 if TYPE_CHECKING:
-    from jaxtyping import Array, Float
-
-
-class Quadratic(NamedTuple):
-    """The risk as a function of Θ (d×q): R(Θ) = R_min + Tr((Θ−Θ*)ᵀ Σ̂ (Θ−Θ*)) (FM-L8).
-
-    Written about the optimum, the gap R − R_min keeps its relative accuracy down to rounding,
-    which the expanded form ‖y‖²/n − 2wᵀb + wᵀΣ̂w does not.
-    """
-
-    covariance: Float[Array, "d d"]
-    optimum: Float[Array, "d q"]
-    minimal_risk: Float[Array, ""]
+    from deeplin.problems.objectives import LeastSquares, Objective
 
 
 class Spectrum(NamedTuple):
-    """Nonzero eigenvalues of Σ̂ (largest first), eigenvectors (d×r), w* in their basis (r×q)."""
+    """Nonzero eigenvalues of Σ̂ (largest first), eigenvectors (d×r), w* in their basis (r×q).
+
+    For other losses than the squared one with one output, H/2 takes the place of Σ̂ (X-14).
+    """
 
     eigenvalues: np.ndarray
     vectors: np.ndarray
@@ -50,11 +43,13 @@ class Spectrum(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Least squares, R(w) = (1/n)‖y − Xw‖², for one target or several (Y of shape n×q).
+    """A convex risk of linear maps; by default least squares, R(w) = (1/n)‖y − Xw‖².
 
-    Build one with `from_data`, `from_moments` or `from_chunks`. Everything the linear theory
-    needs follows from Σ̂ = XᵀX/n, Xᵀy/n and ‖y‖²/n; the raw data are kept (by reference) only
-    by `from_data`, for nonlinear networks and for inputs too wide for a d×d matrix.
+    Build one with `from_data`, `from_moments` or `from_chunks`; the target is one (y of shape n)
+    or several (Y of shape n×q). Everything the linear theory of least squares needs follows from
+    Σ̂ = XᵀX/n, Xᵀy/n and ‖y‖²/n; the raw data are kept (by reference) only by `from_data`, for
+    nonlinear networks, for inputs too wide for a d×d matrix, and for other losses, whose problems
+    are instances of the subclass `GeneralizedLinearProblem`.
 
     ```python
     import deeplin as dl, numpy as np
@@ -71,18 +66,60 @@ class Problem:
     inputs: np.ndarray | None = None
     targets: np.ndarray | None = None
     second_moments: np.ndarray | None = None
+    loss: Loss = "squared"
+    """The name of the loss, or the functions (φ, φ', φ'')."""
+    delta: float = 1.0
+    """Where the Huber loss becomes linear."""
+    classes: np.ndarray | None = None
+    """The labels of a classification, sorted: logistic takes the second as positive."""
 
     @classmethod
-    def from_data(cls, X, y) -> Problem:
-        """The problem of data X (n×d) and y (n) or Y (n×q)."""
+    def from_data(cls, X, y, loss: Loss = "squared", delta: float = 1.0) -> Problem:
+        """The problem of data X (n×d) and y (n) or Y (n×q), with a convex loss (X-14, X-17).
+
+        | loss | φ(z, y), averaged over samples | y |
+        |---|---|---|
+        | `"squared"` | (z − y)² | numbers, one column or several |
+        | `"logistic"` | log(1 + e^{−yz}) | two distinct values of any kind |
+        | `"softmax"` | log Σ_c e^{z_c} − z_y | labels of any kind |
+        | `"poisson"` | e^z − yz | counts |
+        | `"huber"` | r²/2 for \\|r\\| ≤ δ, then δ\\|r\\| − δ²/2, r = z − y | numbers |
+        | `(phi, dphi, d2phi)` | functions of (z, y), elementwise; jax.numpy to train | numbers |
+
+        ```python
+        import deeplin as dl, numpy as np
+        X = np.random.default_rng(0).normal(size=(50, 2))
+        y = np.where(X[:, 0] + np.random.default_rng(1).normal(size=50) > 0, "yes", "no")
+        problem = dl.Problem.from_data(X, y, loss="logistic")
+        assert list(problem.classes) == ["no", "yes"] and problem.curvature.shape == (2, 2)
+        ```
+        """
+        if not (isinstance(loss, str) and loss == "squared"):
+            return cls._with_loss(X, y, loss, delta)
         inputs, targets = check_rows(X, y)
         columns = targets.reshape(len(targets), -1)
         n, d = inputs.shape
         return cls(n, d, columns.shape[1], targets.ndim == 1, inputs=inputs, targets=columns)
 
     @classmethod
-    def from_moments(cls, covariance, cross_moment, target_moment, samples: int) -> Problem:
+    def _with_loss(cls, X, y, loss: Loss, delta: float) -> Problem:
+        from deeplin.problems.generalized_linear import GeneralizedLinearProblem
+
+        convex = loss_of(loss, delta)
+        inputs = finite_array("X", X, (2,), sized=True)
+        targets, classes = encoded(convex, y)
+        require_same_length(inputs, targets)
+        (n, d), q = inputs.shape, targets.shape[1]
+        return GeneralizedLinearProblem(
+            n, d, q, q == 1, inputs, targets, loss=loss, delta=delta, classes=classes
+        )
+
+    @classmethod
+    def from_moments(
+        cls, covariance, cross_moment, target_moment, samples: int, loss: Loss = "squared"
+    ) -> Problem:
         """The problem with Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n."""
+        _require_squared(loss)
         table, cross = joint_moments(covariance, cross_moment, target_moment)
         d, q = len(cross), cross.reshape(len(cross), -1).shape[1]
         count = whole_number("samples", samples)
@@ -90,8 +127,9 @@ class Problem:
 
     @classmethod
     @validated
-    def from_chunks(cls, chunks: Iterable) -> Problem:
+    def from_chunks(cls, chunks: Iterable, loss: Loss = "squared") -> Problem:
         """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
+        _require_squared(loss)
         moments, single = accumulate(chunks)
         return cls.from_accumulated(moments, single_target=single)
 
@@ -108,6 +146,55 @@ class Problem:
         target = "1 target" if self.outputs == 1 else f"{self.outputs} targets"
         size = f"{self.samples} samples of {self.dimension} inputs"
         return f"Problem({size}, {target}, from {known})"
+
+    # --- the risk as a function of the product -----------------------------------------------
+
+    @cached_property
+    def convex_loss(self) -> ConvexLoss:
+        """φ with its derivatives."""
+        return loss_of(self.loss, self.delta)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """The risk about its optimum, as JAX arrays of the current default precision.
+
+        A pytree with `value_and_gradient(theta)` (of R − R_min), `curvature_product(theta,
+        direction)` and `minimal_risk`, so that compiled code takes the data as an argument.
+        """
+        import jax  # moments and theory do without JAX
+
+        from deeplin.problems.objectives import LeastSquares
+
+        optimum = self.optimum.reshape(self.dimension, -1)
+        # Copies that are put there: `jnp.asarray` would compile a program for each new shape.
+        arrays = (np.array(a) for a in (self.covariance, optimum, self.minimal_risk))
+        return LeastSquares(*map(jax.device_put, arrays))
+
+    @property
+    def quadratic(self) -> LeastSquares:
+        """`objective` where it must be a quadratic one."""
+        self.require_squared_loss("this")
+        return self.objective  # pyright: ignore[reportReturnType]
+
+    def gap(self, theta: np.ndarray) -> np.ndarray:
+        """R − R_min of linear maps Θ (…, d, q), in the eigenbasis of Σ̂: small ones stay exact."""
+        eigenvalues, vectors, coordinates = self.spectrum
+        difference = vectors.T @ theta - coordinates
+        return (difference * (eigenvalues[:, None] * difference)).sum(axis=(-2, -1))
+
+    def risk(self, theta: np.ndarray) -> np.ndarray:
+        """R of linear maps Θ (…, d, q)."""
+        return self.minimal_risk + self.gap(theta)
+
+    def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
+        slope = 2 * self.covariance @ (theta - self.optimum.reshape(self.dimension, -1))
+        return self.risk(theta), slope
+
+    @property
+    def curvature(self) -> np.ndarray:
+        """H: the Hessian of R at its minimum as a function of the product; 2Σ̂ for squared loss."""
+        return 2 * self.covariance
 
     # --- moments -----------------------------------------------------------------------------
 
@@ -188,6 +275,11 @@ class Problem:
         return float(np.sum(self.spectrum.eigenvalues[:, None] * self.spectrum.coordinates**2))
 
     @property
+    def zero_risk(self) -> float:
+        """R(0), the risk of the zero map (R_0 in FM)."""
+        return self.target_moment
+
+    @property
     def smallest_eigenvalue(self) -> float:
         """λ: the smallest *nonzero* eigenvalue of Σ̂."""
         return float(self._nonzero_spectrum()[-1])
@@ -210,16 +302,6 @@ class Problem:
         weights = self.spectrum.coordinates[:, 0] ** 2
         return float(np.sum(self.spectrum.eigenvalues * weights) / np.sum(weights))
 
-    @cached_property
-    def quadratic(self) -> Quadratic:
-        """The risk about its optimum, as JAX arrays of the current default precision."""
-        import jax  # moments and theory do without JAX
-
-        optimum = self.optimum.reshape(self.dimension, -1)
-        # Copies that are put there: `jnp.asarray` would compile a program for each new shape.
-        arrays = (np.array(a) for a in (self.covariance, optimum, self.minimal_risk))
-        return Quadratic(*map(jax.device_put, arrays))
-
     def only_target(self, index: int) -> Problem:
         """The same inputs with one of the targets alone."""
         if self.inputs is not None and self.targets is not None:
@@ -230,15 +312,24 @@ class Problem:
             moments[:d, :d], moments[:d, at], moments[at, at], samples=self.samples
         )
 
+    @property
+    def has_minimizer(self) -> bool:
+        """Whether the risk attains its infimum; always, for the squared loss."""
+        return True
+
     # --- preconditions -----------------------------------------------------------------------
 
     def require_signal(self, quantity: str) -> None:
         """Raise where w* = 0, naming the quantity that is undefined there."""
         if self.rank == 0 or self.optimum_norm == 0.0:
             raise InputError(
-                f"{quantity} is undefined: the least-squares solution w* is zero (the target is "
+                f"{quantity} is undefined: the {self._solution_name} w* is zero (the target is "
                 "zero or uncorrelated with every input). Pass a target the inputs can explain."
             )
+
+    def require_squared_loss(self, quantity: str) -> None:
+        """Raise for other losses than the squared one."""
+        _require_squared(self.loss, f"{quantity} is known for the squared loss alone")
 
     def require_single_target(self, quantity: str) -> None:
         """Raise for more than one target."""
@@ -257,7 +348,18 @@ class Problem:
             )
         return self.inputs, self.targets
 
+    def curvature_rows(self, quantity: str) -> np.ndarray:
+        """Rows r_i with H/2 = (1/n)Σr_ir_iᵀ: those of X for squared loss."""
+        return self.require_data(quantity)[0]
+
+    @property
+    def residual_share(self) -> float:
+        """Mean of φ'² at the optimum over that at zero: 0 where the data are interpolated."""
+        return self.minimal_risk / self.target_moment
+
     # --- internals ---------------------------------------------------------------------------
+
+    _solution_name = "least-squares solution"
 
     @cached_property
     def _solution(self) -> Solution | None:
@@ -282,3 +384,12 @@ class Problem:
                 "Σ̂ is zero: its eigenvalues λ and Λ are undefined. Pass nonzero inputs."
             )
         return self.spectrum.eigenvalues
+
+
+def _require_squared(loss: Loss, reason: str = "moments determine the squared loss alone") -> None:
+    if not (isinstance(loss, str) and loss == "squared"):
+        name = f"{loss!r}" if isinstance(loss, str) else "a function of your own"
+        raise InputError(
+            f"{reason}, and the loss here is {name}. Pass the rows to "
+            "Problem.from_data(X, y, loss=...), or the squared loss."
+        )

@@ -35,7 +35,7 @@ def solve_tall(
     The solution of Σ̂w = b is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε κ(Σ̂) in
     the first becomes its square, and what is left is that of a QR factorisation, at the price of Σ̂.
     """
-    solve = _solver(covariance)
+    solve = solver(covariance)
     if solve is None:
         return None
     n = len(inputs)
@@ -44,7 +44,7 @@ def solve_tall(
     return Solution(optimum, float(np.sum((targets - inputs @ optimum) ** 2) / n))
 
 
-def _solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
+def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
     """Σ̂⁻¹ by Cholesky, unless Σ̂ is too near a singular matrix for it."""
     from scipy.linalg import cho_factor, cho_solve, lapack  # not for those who only start a command
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,7 @@ from deeplin.sweep.config import portable_json, precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.progress import Progress
-from deeplin.sweep.resume import open_session
-from deeplin.sweep.session import Shard
+from deeplin.sweep.session import Shard, open_session
 from deeplin.sweep.store import Store
 from deeplin.sweep.tasks import make_task
 
@@ -29,9 +28,11 @@ WORTH_REHEARSING = 1_000_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call of `run` did. The rows of all units, also of earlier calls, are in `table()`."""
+    """What a call of `run` did. The rows of its units, also of earlier calls, are in `table()`."""
 
     store: Store
+    units: Sequence[str]
+    """Ids of all units of the config, in its order."""
     reused: int
     """Units that were finished before."""
     computed: int
@@ -49,7 +50,7 @@ class Outcome:
 
     def table(self) -> pd.DataFrame:
         """One tidy table of all finished units, in the order of the config."""
-        return self.store.table()
+        return self.store.table(self.units)
 
 
 class UnitsFailed(RuntimeError):
@@ -121,6 +122,7 @@ def run(
                 check_interrupt()
     outcome = Outcome(
         session.store,
+        list(units),
         reused=len(chosen) - len(missing),
         computed=len(missing) - len(failed),
         failed=failed,

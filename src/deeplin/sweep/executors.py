@@ -1,4 +1,4 @@
-"""Who computes the units: this process, or worker processes of its own."""
+"""Who computes the units: this process, worker processes of its own, or a dask cluster."""
 
 from __future__ import annotations
 
@@ -6,36 +6,41 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import Counter, defaultdict, deque
+import uuid
+import warnings
+from collections import Counter, deque
 from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from typing import Protocol
+from multiprocessing.context import SpawnContext
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
 
 from deeplin.errors import whole_number
 from deeplin.interrupt import check_interrupt
-from deeplin.sweep.tasks import Result, Task, execute, execute_in_worker, lost
+from deeplin.sweep.tasks import Result, Task, execute, execute_in_worker, failure
+from deeplin.tables.gathering import dask_client
 
-DEATHS = 2
-"""A unit whose worker process died this often is given up."""
-STILLBIRTHS = 10
-"""Worker processes that may be killed in a row, while starting, before the sweep ends."""
-LOOK_SECONDS = 1.0
-"""How long nothing may come before a look at the keyboard (Ctrl-C)."""
-FAREWELL_SECONDS = 10
-"""How long a worker that closed its pipe may take to end by itself."""
+TRIES = 2
+"""A unit whose worker process died so often is given up."""
+FAILED_STARTS = 10
+"""Worker processes that may die in a row, while starting, before the sweep ends."""
+POLL_SECONDS = 1.0
+"""How long to wait for a result between two looks at whether Ctrl-C was pressed."""
+CLUSTER_POLL_SECONDS = 2.0
+"""How long to wait for a result of a cluster between two looks at whether it has workers."""
 
-LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+LIBRARIES = ("OMP", "OPENBLAS", "MKL")
 THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's
 
 
 class ExecutorError(RuntimeError):
-    """The workers are gone or never came; what was finished is kept."""
+    """There are no workers, or none any more; what was finished is kept."""
 
 
 class Executor(Protocol):
-    """Computes tasks and yields their results as they come; closing the generator stops it."""
+    """Computes tasks and yields their results as they arrive; closing the generator stops it."""
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield one result for each task, in any order."""
@@ -44,7 +49,7 @@ class Executor(Protocol):
 
 @dataclass(frozen=True)
 class InProcess:
-    """One unit after the other here; the batch inside a unit is what spreads over the cores."""
+    """Compute one unit after the other here; the batch inside a unit uses all cores."""
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield the results, one bucket after the other so that each shape compiles once."""
@@ -54,10 +59,9 @@ class InProcess:
 
 @dataclass(frozen=True)
 class Processes:
-    """Worker processes of this machine, started fresh (`spawn`): JAX does not survive a fork.
+    """Compute in worker processes of this machine, started fresh (`spawn`).
 
-    A worker that dies, whatever the reason, costs its unit another try and nothing else; one that
-    is killed while it starts is replaced.
+    When a worker dies, whatever the reason, its unit gets another try in a new one.
     """
 
     workers: int = 2
@@ -66,140 +70,143 @@ class Processes:
         whole_number("workers", self.workers)
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield results as workers deliver them; a worker stays in its bucket while it can."""
-        queue, deaths = _Buckets(tasks), Counter()
-        any_came, stillborn = False, 0
+        """Yield results as they arrive; a worker stays in its bucket while it can."""
+        waiting, deaths = Waiting(tasks), Counter[str]()
+        any_started, failed_starts = False, 0
         threads = max(1, (os.cpu_count() or 1) // self.workers)
-        workers: list[_Worker] = []
+        workers: dict[Future, _Worker] = {}
         try:
             for _ in range(min(self.workers, len(tasks))):
-                workers.append(_Worker(threads))
+                worker = _Worker(threads)
+                workers[worker.started] = worker
             while workers:
-                ready = set(wait([worker.connection for worker in workers], LOOK_SECONDS))
+                done, _ = wait(workers, POLL_SECONDS, FIRST_COMPLETED)
                 check_interrupt()
-                for worker in [worker for worker in workers if worker.connection in ready]:
-                    task, result = worker.task, worker.receive()
-                    if worker.alive:
-                        any_came, stillborn = True, 0
-                    elif task is None:
-                        stillborn += 1
-                        _require_hope(worker.exit_code, any_came, stillborn)
+                for future in done:
+                    worker, result = workers.pop(future), None
+                    if future.exception() is None:
+                        any_started, failed_starts, result = True, 0, future.result()
                     else:
-                        result = _after_death(task, queue, deaths)
-                    if worker.alive and queue:
-                        worker.take_from(queue)
-                    else:
-                        workers.remove(worker)
                         worker.stop()
-                        if queue:
-                            workers.append(_Worker(threads))
+                        if worker.task is None:
+                            failed_starts += 1
+                            _check_starts(worker.exit_code, any_started, failed_starts)
+                        else:
+                            result = _try_again(worker.task, waiting, deaths)
+                    if waiting:
+                        future = worker.submit(waiting)
+                        if future is None:  # it is dead
+                            worker = _Worker(threads)
+                            future = worker.started
+                        workers[future] = worker
+                    else:
+                        worker.stop()
                     if result is not None:
                         yield result
         finally:
-            for worker in workers:
+            for worker in workers.values():
                 worker.stop()
 
 
-def _after_death(task: Task, queue: _Buckets, deaths: Counter) -> Result | None:
+def _try_again(task: Task, waiting: Waiting, deaths: Counter[str]) -> Result | None:
     """Give the unit of a dead worker another try, or give it up."""
     deaths[task.identifier] += 1
-    if deaths[task.identifier] == DEATHS:
-        return lost(task, f"its worker process died {DEATHS} times (killed, or out of memory)")
-    queue.add(task)
+    if deaths[task.identifier] == TRIES:
+        return failure(task, f"its worker process died {TRIES} times (killed, or out of memory)")
+    waiting.add(task)
     return None
 
 
-def _require_hope(code: int, any_came: bool, deaths: int) -> None:
-    """Raise after a death without a unit, unless it was bad luck; `deaths` so far, in a row.
+def _check_starts(code: int, any_started: bool, failures: int) -> None:
+    """Raise if workers do not start; `failures` in a row so far.
 
     What kills one worker (a person, a system short of memory) may spare the next. One that ends by
-    itself, before any other came, has met an error that every other would meet too.
+    itself, before any other started, has met an error that every other would meet too.
     """
-    if code >= 0 and not any_came:
+    if code >= 0 and not any_started:
         raise ExecutorError(
             f"a worker process ended with exit code {code} while starting; its message is above. "
             "A script that sweeps with processes must do so under `if __name__ == '__main__':`"
         )
-    if deaths == STILLBIRTHS:
+    if failures == FAILED_STARTS:
         end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
         raise ExecutorError(
-            f"{STILLBIRTHS} worker processes in a row died while starting, the last one {end}; "
+            f"{FAILED_STARTS} worker processes in a row died while starting, the last one {end}; "
             "if memory is short, use fewer of them"
         )
 
 
-class _Buckets:
-    """Tasks that wait, by bucket."""
+class Waiting(dict[str, deque[Task]]):
+    """Tasks that wait, by bucket; no bucket is empty."""
 
     def __init__(self, tasks: Sequence[Task]):
-        self._waiting: defaultdict[str, deque[Task]] = defaultdict(deque)
         for task in tasks:
             self.add(task)
 
-    def __bool__(self) -> bool:
-        return any(self._waiting.values())
-
     def add(self, task: Task) -> None:
-        self._waiting[task.bucket].append(task)
+        """Put a task at the end of its bucket."""
+        self.setdefault(task.bucket, deque()).append(task)
 
     def take(self, preferred: str | None) -> Task:
-        """A task of the bucket a worker has compiled, else of the one with most left to do."""
-        if preferred is None or not self._waiting[preferred]:
-            preferred = max(self._waiting, key=lambda bucket: len(self._waiting[bucket]))
-        return self._waiting[preferred].popleft()
+        """Take a task of the bucket a worker has compiled, else of the one with most left."""
+        fullest = max(self, key=lambda name: len(self[name]))
+        bucket = preferred if preferred is not None and preferred in self else fullest
+        task = self[bucket].popleft()
+        if not self[bucket]:
+            del self[bucket]
+        return task
+
+
+class _Context(SpawnContext):
+    """Keeps the process and the queue of results that a pool of one process makes."""
+
+    def Process(self, *arguments: Any, **options: Any):
+        self.process = super().Process(*arguments, **options)
+        return self.process
+
+    def SimpleQueue(self):
+        self.results = super().SimpleQueue()
+        return self.results
 
 
 class _Worker:
-    """One worker process at the other end of a pipe."""
+    """A pool of one process, so that its death concerns one unit."""
 
     def __init__(self, threads: int):
         self.task: Task | None = None
-        self.alive = True
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(
-            target=_serve, args=(theirs,), daemon=True, name="deeplin-worker"
-        )
+        self._context = _Context()
+        self._pool = ProcessPoolExecutor(1, self._context, _prepare_worker)
         try:
             with _threads_for_children(threads):
-                self._process.start()
+                self.started = self._pool.submit(_prepared)
         except OSError as error:
-            self.connection.close()
             raise ExecutorError(
                 f"the system starts no worker process ({error.strerror}); use fewer of them"
             ) from error
-        finally:
-            theirs.close()
+        # Only the worker writes results. Were its end of the pipe open here too, half a message of
+        # a killed worker would be waited for without end.
+        self._context.results._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def exit_code(self) -> int:
         """Of a stopped worker; negative for the signal that killed it."""
-        return self._process.exitcode or 0
+        return self._context.process.exitcode or 0
 
-    def take_from(self, queue: _Buckets) -> None:
-        """Give it a task, of the bucket it is in if there is one."""
-        task, self.task = queue.take(self.task.bucket if self.task else None), None
+    def submit(self, waiting: Waiting) -> Future | None:
+        """Take a task, of the same bucket as the last if there is one; None if this is dead."""
+        task = waiting.take(self.task.bucket if self.task else None)
         try:
-            self.connection.send(task)
-            self.task = task
-        except OSError:  # it has just died, as the next `receive` will notice
-            queue.add(task)
-
-    def receive(self) -> Result | None:
-        """The result, or None from a worker that has just started, or is found dead."""
-        try:
-            return self.connection.recv()
-        except (EOFError, OSError):  # between two messages, or in the middle of one
-            self._process.join(FAREWELL_SECONDS)
-            self.stop()
-            self.alive = False
+            future = self._pool.submit(execute_in_worker, task)
+        except RuntimeError:  # broken, or stopped
+            waiting.add(task)
             return None
+        self.task = task
+        return future
 
     def stop(self) -> None:
-        # A worker keeps nothing, so it needs no farewell.
-        self._process.kill()
-        self._process.join()
-        self.connection.close()
+        """End the process at once: it keeps nothing."""
+        self._context.process.kill()
+        self._pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -215,22 +222,85 @@ def _threads_for_children(count: int) -> Iterator[None]:
         os.environ.update(before)
 
 
-def _serve(connection: Connection) -> None:
-    """What a worker process does until its end of the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that asks
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    connection.send(None)
-    while True:
-        try:
-            task = connection.recv()
-        except EOFError:
-            return
-        connection.send(execute_in_worker(task))
-
-
-def _die_with_parent() -> None:
-    """Leave when the asking process is gone, even from the middle of a unit."""
+def _prepare_worker() -> None:
+    """Set up a worker process: Ctrl-C is for its parent, with which it ends even in a unit."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    parent.join()
-    os._exit(1)
+
+    def end_with_parent() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
+
+
+def _prepared() -> None:
+    """The first call of a worker, which shows that it has started."""
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A dask.distributed scheduler at `address`; its workers need deeplin, but not the folder.
+
+    Start workers with one thread each: `dask worker tcp://… --nworkers auto --nthreads 1`.
+    """
+
+    address: str
+
+    def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
+        """Yield results as they arrive; dask gives the units of a lost worker to another one."""
+        if not tasks:
+            return
+        with dask_client(self.address) as client:
+            yield from self._collect(client, tasks)
+
+    def _collect(self, client, tasks: Sequence[Task]) -> Generator[Result]:
+        arrived, waiting = SimpleQueue(), {}
+
+        def submit(task: Task) -> None:
+            # A key of its own for each try: dask would answer a repeated one from its memory.
+            key = f"deeplin-{uuid.uuid4().hex}-{task.identifier}"
+            future = client.submit(execute_in_worker, tuple(task), key=key, pure=False)
+            waiting[future] = task
+            future.add_done_callback(arrived.put)
+
+        for task in tasks:
+            submit(task)
+        try:
+            while waiting:
+                future = self._next(client, arrived, len(waiting))
+                task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
+                if future.status == "finished":
+                    yield future.result()
+                elif future.status == "error":
+                    yield failure(task, f"on the cluster: {future.exception()!r}")
+                elif future.status in ("lost", "pending"):
+                    submit(task)  # it was finished, but is gone with the worker that held it
+                else:
+                    raise ExecutorError(
+                        f"the scheduler at {self.address} dropped the sweep ({future.status})"
+                    )
+        finally:
+            client.cancel(list(waiting))
+
+    def _next(self, client, arrived: SimpleQueue, waiting: int):
+        """The next future that is done; warns once if there is no worker."""
+        warned = False
+        while True:
+            try:
+                return arrived.get(timeout=CLUSTER_POLL_SECONDS)
+            except Empty:
+                check_interrupt()
+            try:
+                workers = client.nthreads()
+            except (OSError, TimeoutError) as error:
+                raise ExecutorError(f"the scheduler at {self.address} is gone ({error})") from error
+            if not workers and not warned:
+                warned = True
+                warnings.warn(
+                    f"no worker is connected to the scheduler at {self.address}: {waiting} unit(s) "
+                    f"wait for one. Start it with: dask worker {self.address} --nthreads 1",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )

@@ -81,6 +81,9 @@ class Experiment:
     """Seconds that a unit will take, measured on a few of its steps: where units take minutes, the
     running time is known before the first of them is finished."""
 
+    subsets: bool = False
+    """Whether fewer values of the `grid` fields than the folder holds may be requested."""
+
     def __post_init__(self):
         if not dataclasses.is_dataclass(self.config):
             raise InputError(f"config of {self.name} is {self.config!r}; pass a frozen dataclass.")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
 import importlib
 import inspect
 import os
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Any
 
@@ -21,6 +19,7 @@ from deeplin.sweep.config import coordinate_words, run_key
 from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Executor, InProcess, Processes
 from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.sweep.fingerprint import dependencies
 from deeplin.sweep.progress import Progress
 from deeplin.sweep.session import Shard
 
@@ -38,8 +37,8 @@ class Grid:
 
     function: str
     """`module:name`, where workers import it from."""
-    code: str
-    """A hash of its source, but for comments and layout: other code has other results."""
+    code: Any
+    """What it depends on: hashes by name (see `fingerprint.py`)."""
     values: Any
     """Lists of values by argument."""
     repetitions: int = 1
@@ -65,8 +64,11 @@ def grid(
     value of the run's own, which depends on `seed`, the other arguments and the repetition only.
 
     Finished calls are kept in `folder`: interrupt it, call it again, add values or repetitions,
-    and only what is missing is computed. `executor`, `shard` and `progress` as for `run`. Worker
-    processes import the function: for them it must be at the top level of a module or script.
+    and only what is missing is computed; the table of the outcome has the rows of this call. A
+    folder made with another function is refused, and so is one made with other globals, helpers,
+    default arguments or package versions (see `deeplin.sweep.fingerprint`). `executor`, `shard` and
+    `progress` as for `run`. Worker processes import the function: for them it must be at the top
+    level of a module or script.
 
     ```python
     import deeplin as dl
@@ -84,7 +86,7 @@ def grid(
     executor = executor or InProcess()
     config = Grid(
         _reference(function, executor),
-        _code(function),
+        dependencies(function),
         _checked(function, values),
         whole_number("repetitions", repetitions),
         whole_number("seed", seed, minimum=0),
@@ -102,16 +104,16 @@ def units(config: Grid) -> list[Unit]:
 
 def run_unit(config: Grid, unit: Unit) -> pd.DataFrame:
     """Call the function once."""
-    function = _HERE.get(config.function) or _import(config.function)
+    function = _HERE.get(config.function)
     if function is None:
-        raise InputError(f"the function {config.function} cannot be imported here.")
+        function = _import_same(config.function, tuple(sorted(config.code.items())))
     point, repetition = unit.coordinates["point"], unit.coordinates["repetition"]
     wanted = OWN.keys() & inspect.signature(function).parameters.keys()
     own = {name: OWN[name](config.seed, **point, repetition=repetition) for name in wanted}
     return _rows({**point, "repetition": repetition}, function(**point, **own))
 
 
-GRID = Experiment("grid", Grid, units, run_unit, grid=("values", "repetitions"))
+GRID = Experiment("grid", Grid, units, run_unit, grid=("values", "repetitions"), subsets=True)
 
 
 def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
@@ -140,11 +142,6 @@ def _reference(function: Callable[..., Any], executor: Executor) -> str:
     module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
     if not callable(function) or not name.replace(".<locals>", "").replace(".", "").isidentifier():
         raise InputError(f"function is {function!r}; pass a function defined by `def`.")
-    if getattr(function, "__closure__", None):
-        raise InputError(
-            f"{name} uses variables of the function around it, which a later call could not check; "
-            "pass them as values, or define it at the top level."
-        )
     reference = f"{module}:{name}"
     if isinstance(executor, InProcess):
         _HERE[reference] = function
@@ -162,21 +159,27 @@ _HERE: dict[str, Callable[..., Any]] = {}
 """Functions that this process was given: they need not be importable."""
 
 
+@cache
+def _import_same(reference: str, code: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
+    """The function as a worker imports it; an error if it is not what the sweep was begun with."""
+    function = _import(reference)
+    if function is None:
+        raise InputError(f"the function {reference} cannot be imported here.")
+    changed = sorted({name for name, _ in set(code) ^ set(dependencies(function).items())})
+    if changed:
+        raise InputError(
+            f"a worker that imports {reference} finds another {', '.join(changed)}; pass it as an "
+            "argument, or make it the same wherever the module is imported."
+        )
+    return function
+
+
 def _import(reference: str) -> Callable[..., Any] | None:
     module, _, name = reference.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError):
         return None
-
-
-def _code(function: Callable[..., Any]) -> str:
-    """A hash of a function's syntax tree; empty where its source is not kept."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return ""
-    return hashlib.blake2b(ast.dump(tree).encode(), digest_size=8).hexdigest()
 
 
 def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) -> dict[str, list]:

@@ -1,13 +1,19 @@
-"""Write access to the folder of a sweep: what comes is kept entirely or not at all."""
+"""A sweep starts or resumes: its folder is opened alone, checked, and written whole or not at all.
+
+Units whose tables are there, whole, are not computed again.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import shutil
 import subprocess
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -16,14 +22,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from deeplin.errors import InputError
 from deeplin.files import whole_file
-from deeplin.sweep.experiment import Unit
-from deeplin.sweep.store import Store, checksum, seal
+from deeplin.sweep.config import precision, to_plain
+from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.sweep.store import FORMAT, OUTCOMES, DamagedManifest, Failure, Store, checksum, seal
 from deeplin.sweep.tasks import Result, describe_columns
 
-PACKAGES = ("deeplin", "jax", "jaxlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
+LOCK_SECONDS = 120
+"""How long to wait for another process that is just opening the folder."""
+PACKAGES = ("deeplin", "jax", "jaxlib", "numpy", "pandas", "pyarrow", "scipy")
 """Those behind the numbers."""
 
 
@@ -44,7 +54,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Shard:
-        """The shard written as `i/N`."""
+        """Return the shard written as `i/N`."""
         index, _, count = text.partition("/")
         if not (index.strip().isdigit() and count.strip().isdigit()):
             raise InputError(f"shard is {text!r}; pass i/N, for example 1/4.")
@@ -56,56 +66,49 @@ class Shard:
         return f"{self.index}-of-{self.count}"
 
     def select(self, units: Mapping[str, Unit]) -> dict[str, Unit]:
-        """The units of this shard."""
-        chosen = list(units.items())[self.index - 1 :: self.count]
-        return dict(chosen)
+        """Return the units of this shard."""
+        return dict(list(units.items())[self.index - 1 :: self.count])
 
 
 class Session:
     """An open folder: what is finished in it, and how to keep what comes."""
 
     def __init__(self, store: Store, shard: Shard, units: Mapping[str, Unit]):
-        self.store = store
-        self.shard = shard
-        self.units = units
+        self.store, self.shard, self.units = store, shard, units
         self.set_aside: dict[str, str] = {}
         self.finished: dict[str, Path] = {}
-        self._failures: set[str] = set()
         self._columns: str | None = None
         stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%f")
         self.identifier = f"{stamp}-{os.getpid()}-{shard.name}"
-        self._temporary = store.temporary / shard.name
 
     def keep(self, result: Result) -> str:
-        """Keep a result; returns the error of a failed unit, or an empty string."""
-        error, trace = result.error, result.trace
+        """Keep a result; return the error of a failed unit, or an empty string."""
+        unit, error, trace = result.identifier, result.error, result.trace
         if result.payload is not None and self._columns not in (None, result.columns):
             error = trace = (
                 f"its columns ({result.columns}) differ from those of the other units "
                 f"({self._columns})"
             )
-        if error:
-            record = {
-                "unit": result.identifier,
-                "coordinates": self.units[result.identifier].coordinates,
-                "error": error,
-                "trace": trace,
-                "session": self.identifier,
-            }
-            self._write(self._failure_path(result.identifier), _json_bytes(record))
-            self._failures.add(result.identifier)
+        record = self.store.failed / f"{unit}.json"
+        if error or result.payload is None:
+            coordinates = self.units[unit].coordinates
+            failed = Failure(
+                unit=unit,
+                coordinates=dict(coordinates),
+                error=error,
+                trace=trace,
+                session=self.identifier,
+            )
+            self._write(record, _json_bytes(failed))
         else:
-            assert result.payload is not None
-            mark = checksum(result.identifier, result.payload)
-            path = self.store.units / f"{result.identifier}.{mark}.parquet"
-            self._write(path, result.payload)
-            self.finished[result.identifier] = path
+            name = f"{unit}.{checksum(unit, result.payload)}.parquet"
+            self._write(self.store.units / name, result.payload)
+            self.finished[unit] = self.store.units / name
             self._columns = result.columns
-            if result.identifier in self._failures:
-                with self._explained(self.store.failed):
-                    self._failure_path(result.identifier).unlink(missing_ok=True)
+            with self._explained(record):
+                record.unlink(missing_ok=True)
         self.note(
-            unit=result.identifier,
+            unit=unit,
             outcome="failed" if error else "finished",
             seconds=round(result.seconds, 6),
             machine=result.machine,
@@ -119,30 +122,26 @@ class Session:
             journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Replace the manifest."""
-        self._write(self.store.manifest_path, _json_bytes({**manifest, "seal": seal(manifest)}))
+        """Replace the manifest; it summarizes all sessions so far."""
+        whole = {**manifest, "sessions": _summaries(self.store)}
+        self._write(self.store.manifest_path, _json_bytes({**whole, "seal": seal(whole)}))
 
     def move_aside(self, path: Path, reason: str) -> None:
         """Take a file that is not to be trusted out of the readers' way, and report it."""
-        target = self.store.aside / f"{path.name}.{self.identifier}"
         with self._explained(path):
-            path.rename(target)
+            path.rename(self.store.aside / f"{path.name}.{self.identifier}")
         self.set_aside[path.name] = reason
 
     def adopt(self, finished: Mapping[str, Path]) -> None:
-        """Take over what earlier sessions left; new units must have the same columns."""
+        """Take over what earlier sessions finished; new units must have the same columns."""
         self.finished = dict(finished)
-        self._failures = {path.stem for path in self.store.failed.glob("*.json")}
-        if finished:
-            schema = pq.read_schema(next(iter(finished.values())))
-            self._columns = describe_columns(schema)
-
-    def _failure_path(self, identifier: str) -> Path:
-        return self.store.failed / f"{identifier}.json"
+        for path in list(finished.values())[:1]:
+            self._columns = describe_columns(pq.read_schema(path))
 
     def _write(self, path: Path, payload: bytes) -> None:
         """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
-        with self._explained(path), whole_file(path, self._temporary) as file:
+        temporary = self.store.temporary / self.shard.name
+        with self._explained(path), whole_file(path, temporary) as file:
             file.write(payload)
 
     @contextmanager
@@ -157,13 +156,192 @@ class Session:
             ) from error
 
 
+@contextmanager
+def open_session(
+    folder: str | os.PathLike,
+    experiment: Experiment,
+    config: Any,
+    units: Mapping[str, Unit],
+    shard: Shard,
+) -> Iterator[Session]:
+    """Open the folder for one shard of a sweep; work that overlaps a running one is refused."""
+    store, plain = Store(folder), to_plain(config)
+    manifest = {
+        "format": FORMAT,
+        "experiment": experiment.name,
+        "reference": experiment.reference,
+        "schema": experiment.schema,
+        "dtype": precision(),
+        "seed": plain.get("seed"),
+        "config": plain,
+        "units": list(units),
+    }
+    _make_folders(store)
+    session, started = Session(store, shard, units), time.perf_counter()
+    with ExitStack() as locks:
+        with _alone(store):
+            others = _claim(store, shard, locks)
+            _prepare(session, experiment, manifest, others)
+        yield session
+        session.note(ended=_now(), seconds=round(time.perf_counter() - started, 3))
+        with _alone(store):
+            session.write_manifest(manifest)
+
+
+def _make_folders(store: Store) -> None:
+    try:
+        for folder in (store.units, store.failed, store.aside, store.sessions, store.locks):
+            folder.mkdir(parents=True, exist_ok=True)
+        writable = os.access(store.units, os.W_OK) and os.access(store.sessions, os.W_OK)
+    except OSError as error:
+        raise InputError(
+            f"cannot write in {store.folder}: {error.strerror}; pass a folder you may write in."
+        ) from error
+    if not writable:
+        raise InputError(f"{store.folder} is read-only; pass a folder you may write in.")
+
+
+@contextmanager
+def _alone(store: Store) -> Iterator[None]:
+    """Open or close a folder as the only process that does."""
+    try:
+        with FileLock(store.locks / "gate.lock", timeout=LOCK_SECONDS):
+            yield
+    except Timeout as error:
+        raise InputError(
+            f"another process has been opening {store.folder} for {LOCK_SECONDS} s; try again."
+        ) from error
+
+
+def _claim(store: Store, shard: Shard, locks: ExitStack) -> list[str]:
+    """Take the lock of this shard; return the other shards at work.
+
+    The system releases the lock of a killed process.
+    """
+    running = store.running()
+    for name in running:
+        if name == shard.name or not name.endswith(f"-of-{shard.count}"):
+            raise InputError(
+                f"another process is sweeping into {store.folder} (shard {name}, "
+                f"{_holder(store, name)}); wait for it, or pass another folder."
+            )
+    for folder in store.temporary.glob("*-of-*"):
+        if folder.name not in running:
+            shutil.rmtree(folder)  # left by a process that was killed while writing
+    locks.enter_context(FileLock(store.locks / f"{shard.name}.lock", timeout=LOCK_SECONDS))
+    (store.temporary / shard.name).mkdir(parents=True)
+    locks.callback(shutil.rmtree, store.temporary / shard.name, ignore_errors=True)
+    return running
+
+
+def _holder(store: Store, shard: str) -> str:
+    try:
+        last = [line for line in store.journal() if line.get("shard") == shard][-1]
+        return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
+    except (LookupError, TypeError):  # before its first line, or the line is damaged
+        return "just starting"
+
+
+def _prepare(
+    session: Session, experiment: Experiment, manifest: dict[str, Any], others: list[str]
+) -> None:
+    """Check the sweep against what is there, set doubtful files aside, write the manifest."""
+    store, mine = session.store, set(session.units)
+    try:
+        earlier = store.find_manifest()
+    except DamagedManifest as error:
+        session.move_aside(store.manifest_path, str(error))
+        earlier = None
+    theirs = earlier["units"] if earlier else []
+    finished, suspect = store.inventory(frozenset(mine.union(theirs)))
+    if earlier:
+        more = [unit for unit in theirs if unit in finished and unit not in mine]
+        _check_same(store, experiment, manifest, earlier, len(more))
+        if others and set(theirs) != mine:
+            raise _another_config(store, manifest, earlier, len(more))
+        manifest["units"] += more
+    for path, reason in suspect.items():
+        session.move_aside(path, reason)
+    session.adopt(finished)
+    who = {"process": os.getpid(), "shard": session.shard.name, "dtype": manifest["dtype"]}
+    session.note(started=_now(), **who, **environment())
+    session.write_manifest(manifest)
+
+
+def _check_same(
+    store: Store, experiment: Experiment, mine: dict[str, Any], earlier: dict[str, Any], more: int
+) -> None:
+    """Refuse a folder of another sweep; `more` of its finished units are not requested now."""
+    for name in ("experiment", "schema", "dtype"):
+        if earlier[name] != mine[name]:
+            raise InputError(
+                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
+                "pass another folder."
+            )
+    meaning = [
+        {name: value for name, value in manifest["config"].items() if name not in experiment.grid}
+        for manifest in (mine, earlier)
+    ]
+    if more and not (experiment.subsets and meaning[0] == meaning[1]):
+        raise _another_config(store, mine, earlier, more)
+
+
+def _another_config(
+    store: Store, mine: dict[str, Any], earlier: dict[str, Any], more: int
+) -> InputError:
+    changed = _differences(mine["config"], earlier["config"])
+    return InputError(
+        f"{store.folder} holds a sweep with another config (different: "
+        f"{', '.join(changed) or 'the content of the data'}), and {more} finished unit(s) do not "
+        "belong to this one; pass another folder."
+    )
+
+
+def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> list[str]:
+    """Names of the fields that differ; of a field that holds texts by name, the names in it."""
+    listed = []
+    for name in sorted(name for name in new.keys() | old if new.get(name) != old.get(name)):
+        entries = [*_values(new.get(name)), *_values(old.get(name))]
+        texts = entries and all(isinstance(entry, str) for entry in entries)
+        listed += _differences(new[name], old[name]) if texts else [name]
+    return listed
+
+
+def _values(field: Any) -> list:
+    return list(field.values()) if isinstance(field, dict) else [None]
+
+
+def _summaries(store: Store) -> dict[str, dict[str, Any]]:
+    """Every session so far: its header, how many units ended how, and the time they took."""
+    found: dict[str, dict[str, Any]] = {}
+    counts, seconds = Counter(), Counter()
+    for line in store.journal():
+        name = line.pop("session")
+        found.setdefault(name, {})
+        if "outcome" in line:
+            counts[name, line["outcome"]] += 1
+            seconds[name] += line["seconds"]
+        else:
+            found[name] |= line
+    return {
+        name: header
+        | {outcome: counts[name, outcome] for outcome in OUTCOMES}
+        | {"unit_seconds": round(seconds[name], 6)}
+        for name, header in found.items()
+    }
+
+
 def _json_bytes(value: Any) -> bytes:
     return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()
 
 
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 @cache
 def environment() -> dict[str, Any]:
-    """Versions of the packages behind the numbers, the commit of a checkout, the machine."""
+    """Return versions of the packages behind the numbers, the commit of a checkout, the machine."""
     return {
         "versions": {name: metadata.version(name) for name in PACKAGES},
         "commit": _commit(),
@@ -182,10 +360,8 @@ def _commit() -> str | None:
     root = Path(__file__).resolve().parents[3]
     if not (root / ".git").exists():
         return None
-    described = subprocess.run(
-        ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"],
-        capture_output=True,
-        text=True,
-        check=False,
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    found = subprocess.run(
+        [*command, "--exclude=*"], capture_output=True, encoding="utf-8", check=False
     )
-    return described.stdout.strip() or None
+    return found.stdout.strip() or None

@@ -21,30 +21,24 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict, TypeGuard
+from typing import Any, TypedDict
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from deeplin.errors import InputError
 
 FORMAT = 1
-FIELDS = {
-    "format": int,
-    "experiment": str,
-    "schema": int,
-    "dtype": str,
-    "config": dict,
-    "units": list,
-}
+NAMES = ("format", "experiment", "schema", "dtype", "config", "units")
+FIELDS = dict(zip(NAMES, (int, str, int, str, dict, list), strict=True))
 """What a manifest cannot do without."""
 OUTCOMES = ("finished", "failed")
-"""How a unit can end, as a line of the journal says it."""
 
 
 class DamagedManifest(InputError):
@@ -61,35 +55,21 @@ class Failure(TypedDict):
     session: str
 
 
-def checksum(identifier: str, payload: bytes) -> str:
-    """A hash over a unit's id and its file's bytes."""
-    return hashlib.blake2b(identifier.encode() + payload, digest_size=12).hexdigest()
-
-
-@dataclass(frozen=True)
-class Inventory:
-    """The unit files of a folder: those to trust, by unit, and the others with the reason."""
-
-    finished: dict[str, Path]
-    suspect: dict[Path, str]
-
-
 class Store:
     """Read access to the folder of a sweep, finished or not; changes nothing."""
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.units = self.folder / "units"
-        self.failed = self.folder / "_failed"
-        self.aside = self.folder / "_aside"
-        self.sessions = self.folder / "_sessions"
-        self.locks = self.folder / "_locks"
-        self.temporary = self.folder / "_temporary"
+        self.failed, self.aside, self.sessions, self.locks, self.temporary = (
+            self.folder / f"_{name}"
+            for name in ("failed", "aside", "sessions", "locks", "temporary")
+        )
         self.manifest_path = self.folder / "_manifest.json"
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """What the folder holds: experiment, config, precision, unit ids, sessions."""
+        """Experiment, config, precision, unit ids and sessions of the folder."""
         found = self.find_manifest()
         if found is None:
             raise InputError(
@@ -98,14 +78,13 @@ class Store:
         return found
 
     def find_manifest(self) -> dict[str, Any] | None:
-        """The manifest, or None where there is none; a damaged one is an error."""
+        """Return the manifest, or None where there is none; a damaged one is an error."""
         try:
-            text = self.manifest_path.read_bytes()
+            manifest = parse(self.manifest_path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        manifest = _parsed(text)
         if manifest is None:
-            raise DamagedManifest(self._damaged("is not the manifest of a sweep"))
+            raise self._damaged("is not the manifest of a sweep")
         version = manifest.get("format")
         if isinstance(version, int) and version > FORMAT:
             raise InputError(
@@ -114,114 +93,79 @@ class Store:
             )
         whole = all(isinstance(manifest.get(name), kind) for name, kind in FIELDS.items())
         if not whole or not all(isinstance(unit, str) for unit in manifest["units"]):
-            raise DamagedManifest(self._damaged("lacks what the manifest of a sweep holds"))
+            raise self._damaged("lacks what the manifest of a sweep holds")
         if manifest.pop("seal", None) not in (None, seal(manifest)):
-            raise DamagedManifest(self._damaged("was changed since it was written"))
+            raise self._damaged("was changed since it was written")
         return manifest
 
-    def _damaged(self, how: str) -> str:
-        return (
+    def _damaged(self, how: str) -> DamagedManifest:
+        return DamagedManifest(
             f"{self.manifest_path} is damaged: it {how}. The call or command of the sweep makes it "
             "again; finished units are kept."
         )
 
-    def inventory(self, known: frozenset[str] | None = None) -> Inventory:
-        """Check every unit file; `known` are the ids that belong here (default: the manifest's)."""
+    def inventory(
+        self, known: frozenset[str] | None = None
+    ) -> tuple[dict[str, Path], dict[Path, str]]:
+        """Check every unit file: return those to trust, by unit, and the others with the reason.
+
+        `known` are the ids that belong here, by default those of the manifest.
+        """
         known = frozenset(self.manifest["units"]) if known is None else known
         finished, suspect = {}, {}
         for path in sorted(self.units.iterdir()) if self.units.is_dir() else ():
-            identifier, _, rest = path.name.partition(".")
-            reason = _distrust(path, identifier, rest, known)
-            if reason:
-                suspect[path] = reason
-            elif identifier in finished:
+            unit, _, rest = path.name.partition(".")
+            mark, _, suffix = rest.partition(".")
+            if suffix != "parquet" or not path.is_file():
+                suspect[path] = "not a unit file"
+            elif unit not in known:
+                suspect[path] = "a unit of another sweep"
+            elif checksum(unit, path.read_bytes()) != mark:
+                suspect[path] = "damaged: its bytes do not match its checksum"
+            elif unit in finished:
                 suspect[path] = "repeats a unit that is finished already"
             else:
-                finished[identifier] = path
-        return Inventory(finished, suspect)
+                finished[unit] = path
+        return finished, suspect
 
-    def table(self) -> pd.DataFrame:
-        """All rows of the finished units, in the order of the config, whoever computed them."""
-        order = self.manifest["units"]
-        finished = self.inventory(frozenset(order)).finished
-        tables = [_rows(finished[identifier]) for identifier in order if identifier in finished]
+    def table(self, units: Sequence[str] | None = None) -> pd.DataFrame:
+        """Return the rows of the finished units among `units`, by default all, in their order."""
+        order = self.manifest["units"] if units is None else units
+        finished, _ = self.inventory(frozenset(order))
+        # `pq.read_table` takes six times as long for a small file.
+        tables = [
+            pq.ParquetFile(pa.BufferReader(finished[unit].read_bytes())).read(use_threads=False)
+            for unit in order
+            if unit in finished
+        ]
         if not tables:
             return pd.DataFrame()
-        rows = pa.concat_tables([table.replace_schema_metadata(None) for table in tables])
-        return rows.to_pandas()
+        return pa.concat_tables([table.replace_schema_metadata() for table in tables]).to_pandas()
 
     def failures(self) -> list[Failure]:
-        """The recorded failures."""
+        """Return the recorded failures."""
         return [_read_failure(path) for path in sorted(self.failed.glob("*.json"))]
 
     def journal(self) -> Iterator[dict[str, Any]]:
-        """Every line of every session: its header, then one line for each unit.
+        """Yield every line of every session: its header, then one line for each unit.
 
         A line that makes no sense is left out: a process that was killed, or found the disk full,
-        leaves half a line, and the journal only tells what happened, nothing depends on it.
+        leaves half a line. Nothing depends on the journal.
         """
         for path in sorted(self.sessions.glob("*.jsonl")):
             with suppress(OSError):
-                lines = map(_parsed, path.read_bytes().splitlines())
-                yield from (line | {"session": path.stem} for line in lines if _makes_sense(line))
+                for line in map(parse, path.read_bytes().splitlines()):
+                    if line is not None and _is_whole(line):
+                        yield line | {"session": path.stem}
 
-
-def seal(manifest: Mapping[str, Any]) -> str:
-    """A hash over a manifest, which tells a damaged one."""
-    text = json.dumps(manifest, sort_keys=True)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
-
-
-def _parsed(text: bytes) -> dict[str, Any] | None:
-    """The JSON object that `text` is, or None."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
-
-
-def _makes_sense(line: dict[str, Any] | None) -> TypeGuard[dict[str, Any]]:
-    """Whether a line of the journal is whole: a header, the end of a session, or that of a unit."""
-    if line is None or "outcome" not in line:
-        return line is not None
-    seconds = line.get("seconds")
-    told = line["outcome"] in OUTCOMES and isinstance(line.get("unit"), str)
-    return told and isinstance(seconds, int | float) and math.isfinite(seconds)
-
-
-def _read_failure(path: Path) -> Failure:
-    found: dict[str, Any] = {}
-    with suppress(OSError):
-        found = _parsed(path.read_bytes()) or {}
-    return Failure(
-        unit=path.stem,
-        coordinates=found.get("coordinates", {}),
-        error=found.get("error", "the record of its failure is damaged"),
-        trace=found.get("trace", ""),
-        session=found.get("session", ""),
-    )
-
-
-def _rows(path: Path) -> pa.Table:
-    """The table of one unit; `pq.read_table` takes six times as long for a small one."""
-    return pq.ParquetFile(pa.BufferReader(path.read_bytes())).read(use_threads=False)
-
-
-def _distrust(path: Path, identifier: str, rest: str, known: frozenset[str]) -> str | None:
-    """Why a file is not to be trusted, or None."""
-    mark, _, suffix = rest.partition(".")
-    if suffix != "parquet" or not path.is_file():
-        return "not a unit file"
-    if identifier not in known:
-        return "a unit of another sweep"
-    if checksum(identifier, path.read_bytes()) != mark:
-        return "damaged: its bytes do not match its checksum"
-    return None
+    def running(self) -> list[str]:
+        """Return the shards that a living process is working on, as `i-of-N`."""
+        paths = sorted(self.locks.glob("*-of-*.lock"))
+        return [path.stem for path in paths if os.access(path, os.W_OK) and _is_held(path)]
 
 
 def read_table(folder: str | os.PathLike) -> pd.DataFrame:
-    """One tidy table of all finished units of a sweep's folder.
+    """Read one tidy table of all finished units of a sweep's folder.
 
     ```python
     import deeplin as dl
@@ -232,3 +176,110 @@ def read_table(folder: str | os.PathLike) -> pd.DataFrame:
     ```
     """
     return Store(folder).table()
+
+
+@dataclass(frozen=True)
+class Status:
+    """How much of a sweep is finished, what failed, what is not to be trusted, who is at work."""
+
+    folder: str
+    experiment: str
+    units: int
+    finished: int
+    failures: list[Failure]
+    """Of units that are not finished."""
+    suspect: dict[str, str]
+    """Files that the next call will set aside, with the reason."""
+    set_aside: int
+    """Files that earlier calls have set aside."""
+    running: list[str]
+    sessions: int
+    unit_seconds: float
+    """Time spent on units, all sessions and workers together."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether every unit is finished."""
+        return self.finished == self.units
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing failed and every file can be trusted."""
+        return not self.failures and not self.suspect
+
+
+def status(folder: str | os.PathLike) -> Status:
+    """Inspect the folder of a sweep; changes nothing, also while it is being computed.
+
+    ```python
+    import deeplin as dl
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+    config = DescentSweep(scales=(0.2,), learning_rates=(0.02,), repetitions=2, steps=100)
+    dl.sweep.run(DESCENT, config, "results/mine")
+    assert dl.sweep.status("results/mine").complete
+    ```
+    """
+    store = Store(folder)
+    manifest, (finished, suspect), journal = store.manifest, store.inventory(), [*store.journal()]
+    unfinished = set(manifest["units"]) - set(finished)
+    return Status(
+        folder=str(store.folder),
+        experiment=manifest["experiment"],
+        units=len(manifest["units"]),
+        finished=len(finished),
+        failures=[failure for failure in store.failures() if failure["unit"] in unfinished],
+        suspect={path.name: reason for path, reason in suspect.items()},
+        set_aside=sum(1 for _ in store.aside.glob("*")),
+        running=store.running(),
+        sessions=len({line["session"] for line in journal}),
+        unit_seconds=sum(line["seconds"] for line in journal if "outcome" in line),
+    )
+
+
+def checksum(identifier: str, payload: bytes) -> str:
+    """Return a hash over a unit's id and its file's bytes."""
+    return hashlib.blake2b(identifier.encode() + payload, digest_size=12).hexdigest()
+
+
+def seal(manifest: Mapping[str, Any]) -> str:
+    """Return a hash over a manifest, by which a damaged one is noticed."""
+    return checksum("", json.dumps(manifest, sort_keys=True).encode())
+
+
+def parse(text: bytes) -> dict[str, Any] | None:
+    """Return the JSON object that `text` is, or None."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _is_whole(line: dict[str, Any]) -> bool:
+    """Whether a line of the journal is a header, the end of a session, or that of a unit."""
+    if "outcome" not in line:
+        return True
+    seconds = line.get("seconds")
+    known = line["outcome"] in OUTCOMES and isinstance(line.get("unit"), str)
+    return known and isinstance(seconds, int | float) and math.isfinite(seconds)
+
+
+def _read_failure(path: Path) -> Failure:
+    found: dict[str, Any] = {}
+    with suppress(OSError):
+        found = parse(path.read_bytes()) or {}
+    return Failure(
+        unit=path.stem,
+        coordinates=found.get("coordinates", {}),
+        error=found.get("error", "the record of its failure is damaged"),
+        trace=found.get("trace", ""),
+        session=found.get("session", ""),
+    )
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        with FileLock(path, timeout=0):
+            return False
+    except Timeout:
+        return True

@@ -1,13 +1,19 @@
 """Results about deep linear networks as functions: bounds, exact values, laws."""
 
 from deeplin.compatibility import moved
+from deeplin.theory.adam import adam_critical_learning_rate
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
+    LowerRisk,
     RiskBound,
     RiskSplit,
+    best_interpolant,
     conditional_variance,
+    degrees_of_freedom_bounds,
     interpolation_bound,
+    lower_risk_probability,
     minimum_norm_interpolant,
+    noise_cost_bound,
     random_start_bound,
     risk_split,
     spike_bound,
@@ -28,8 +34,18 @@ from deeplin.theory.minimizers import (
 )
 from deeplin.theory.network_orbits import NetworkOrbit, network_orbit
 from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
+from deeplin.theory.paths import parallel_sharpness
+from deeplin.theory.residual_depth import (
+    certified_depth,
+    certified_gap,
+    least_margin,
+    sharp_failure_probability,
+    sharp_product_bounds,
+)
 from deeplin.theory.residual_initialization import (
+    DrawConstants,
     admissible_range,
+    draw_constants,
     log_failure_probability,
     noise_scale,
     product_bounds,
@@ -38,8 +54,19 @@ from deeplin.theory.residual_initialization import (
     residual_displacement,
     smallest_admissible_depth,
 )
-from deeplin.theory.ridgeless import RidgelessRisk, ridgeless_risk
-from deeplin.theory.small_initialization import initialization_scale, lojasiewicz_constant
+from deeplin.theory.ridgeless import RidgelessRisk, double_descent, ridgeless_risk
+from deeplin.theory.sam import sam_sharpness_limit
+from deeplin.theory.sharpness_brackets import (
+    SharpnessBrackets,
+    sharpness_brackets,
+    worst_sharpness_ratio,
+)
+from deeplin.theory.small_initialization import (
+    FlowEndBounds,
+    flow_end_bounds,
+    initialization_scale,
+    lojasiewicz_constant,
+)
 from deeplin.theory.stochastic import (
     MinimalStochasticSharpness,
     StochasticSharpness,
@@ -55,11 +82,16 @@ from deeplin.theory.weight_decay import (
     decayed_minimum,
 )
 from deeplin.theory.white_inputs import TwoLayerFlow, balanced_mode, time_to_reach, two_layer_flow
+from deeplin.theory.wide_networks import Law, wide_law
 
 __all__ = [
     "CriticalWeightDecay",
     "DecayedMinimum",
+    "DrawConstants",
     "EffectiveRanks",
+    "FlowEndBounds",
+    "Law",
+    "LowerRisk",
     "MinimalSharpness",
     "MinimalStochasticSharpness",
     "MinimalTrace",
@@ -68,24 +100,35 @@ __all__ = [
     "RidgelessRisk",
     "RiskBound",
     "RiskSplit",
+    "SharpnessBrackets",
     "StochasticSharpness",
     "TwoLayerFlow",
+    "adam_critical_learning_rate",
     "admissible_range",
     "balanced_mode",
     "balanced_orbit",
     "balanced_sharpness",
+    "best_interpolant",
+    "certified_depth",
+    "certified_gap",
     "conditional_variance",
     "critical_learning_rate",
     "critical_weight_decay",
     "decayed_minimum",
+    "degrees_of_freedom_bounds",
+    "double_descent",
+    "draw_constants",
     "effective_index",
     "effective_ranks",
+    "flow_end_bounds",
     "initialization_scale",
     "interpolation_bound",
     "layerwise_sharpness",
+    "least_margin",
     "log_failure_probability",
     "logistic_descent",
     "lojasiewicz_constant",
+    "lower_risk_probability",
     "minimal_sharpness",
     "minimal_stochastic_sharpness",
     "minimal_trace",
@@ -93,7 +136,9 @@ __all__ = [
     "minimum_norm_interpolant",
     "mode_orbits",
     "network_orbit",
+    "noise_cost_bound",
     "noise_scale",
+    "parallel_sharpness",
     "product_bounds",
     "product_bounds_frequency",
     "random_start_bound",
@@ -101,6 +146,10 @@ __all__ = [
     "residual_displacement",
     "ridgeless_risk",
     "risk_split",
+    "sam_sharpness_limit",
+    "sharp_failure_probability",
+    "sharp_product_bounds",
+    "sharpness_brackets",
     "smallest_admissible_depth",
     "spike_bound",
     "stability_limit",
@@ -108,6 +157,8 @@ __all__ = [
     "stochastic_sharpness_bound",
     "time_to_reach",
     "two_layer_flow",
+    "wide_law",
+    "worst_sharpness_ratio",
 ]
 
 __getattr__ = moved("deeplin.theory")

@@ -10,9 +10,11 @@ from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Population, Problem
+from deeplin.problems.population import Factored
 from deeplin.theory.effective_rank import effective_index as effective_index
 from deeplin.theory.effective_rank import effective_ranks as effective_ranks
 from deeplin.theory.effective_rank import flat_tail, spike
+from deeplin.theory.ridgeless import dense_covariance, solve_covariance
 
 
 class RiskSplit(NamedTuple):
@@ -28,6 +30,9 @@ class RiskSplit(NamedTuple):
     """Tr(ΩᵀCΩ) of the noise at hand."""
     xi: float | np.ndarray
     """Tr(Θ_⊥ᵀBΘ_⊥), the part due to Θ_⊥."""
+    cross: float | np.ndarray
+    """2Tr((Θ_min−Θ*)ᵀΣΘ_⊥): mean 0 over a Gaussian first layer (X-25). An interpolator has
+    Risk(Θ) = Risk(Θ_min) + xi + cross."""
     bound: float | np.ndarray
     """2Tr((Θ*−Θ_⊥)ᵀB(Θ*−Θ_⊥)) + 2Tr(ΩᵀCΩ), which is at least the risk (BO-L4.2)."""
 
@@ -76,6 +81,12 @@ def noise_cost(problem: Problem, population: Population) -> float:
     return float(np.sum(spread / (problem.samples * eigenvalues)))
 
 
+def unseen_trace(problem: Problem, population: Population) -> float:
+    """tr((I−P_X)Σ): the population's variance in directions that no sample sees (X-25)."""
+    vectors = problem.spectrum.vectors
+    return float(np.sum(population.spectrum) - np.sum(vectors * population.apply(vectors)))
+
+
 def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSplit:
     """The exact risk of Θ with its bias, variance and Θ_⊥ parts (BO-L4.2).
 
@@ -95,11 +106,9 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
     def size(map: np.ndarray) -> Any:
         return np.sum(map * population.apply(map), axis=(-2, -1))
 
-    perpendicular = beside(columns)
+    perpendicular, optimum = beside(columns), problem.optimum.reshape(population.optimum.shape)
     # X⁺Ω = Θ_min − P_XΘ*: what the interpolant makes of the noise.
-    noise_map = problem.optimum.reshape(population.optimum.shape) - (
-        population.optimum - beside(population.optimum)
-    )
+    noise_map = optimum - (population.optimum - beside(population.optimum))
     noise = float(size(noise_map))
     missed = size(beside(population.optimum - perpendicular))
     return RiskSplit(
@@ -108,8 +117,101 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
         variance=conditional_variance(problem, population),
         noise=noise,
         xi=size(perpendicular),
+        cross=2 * np.sum(perpendicular * population.apply(optimum - population.optimum), (-2, -1)),
         bound=2 * missed + 2 * noise,
     )
+
+
+def noise_cost_bound(problem: Problem, population: Population) -> float:
+    """A lower bound of Tr(C) for given X and Σ: Σ_i λ_i(v_iᵀP_Xv_i)²/‖Xv_i‖² (X-32).
+
+    v_i are eigenvectors of Σ; directions with Xv_i = 0 are left out. By Cauchy-Schwarz, and about
+    1 − df₂/n of Tr(C): sharp where overfitting is benign.
+    """
+    eigenvalues, vectors, _ = problem.spectrum
+    sigma = population.covariance
+    along, spread = vectors, sigma
+    if isinstance(sigma, Factored) or sigma.ndim == 2:
+        spread, basis = np.linalg.eigh(dense_covariance(sigma))
+        along = basis.T @ vectors
+    seen, norms = np.sum(along**2, axis=1), np.sum(along**2 * eigenvalues, axis=1)
+    some = norms > 0
+    return float(np.sum(spread[some] * seen[some] ** 2 / norms[some])) / problem.samples
+
+
+def degrees_of_freedom_bounds(
+    population: Population, samples: int, b: float = 2.0
+) -> tuple[float, float] | None:
+    """Bounds of df₂/n by k and R_k, with k = min{j : r_j ≥ bn}, b > 1, x = n/(n−k) (X-32).
+
+    (k/n)/(1+bx)² + (n/R_k)/(1/b+x)² ≤ df₂/n ≤ k/n + (b/(b−1))²n/R_k; None unless k < n exists.
+    """
+    if positive_number("b", b) <= 1:
+        raise InputError(f"b is {b:g}; pass a number above 1.")
+    n, k, _, rank = flat_tail(population.spectrum, samples, b)
+    if k >= n:
+        return None
+    x = n / (n - k)
+    lower = k / n / (1 + b * x) ** 2 + n / rank / (1 / b + x) ** 2
+    return float(lower), float(k / n + (b / (b - 1)) ** 2 * n / rank)
+
+
+def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
+    """The interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
+
+    Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is what an interpolator costs at the least, σ²qn/(d−n−1) in
+    the mean for Gaussian inputs whatever Σ. It needs the noise Ω = Y − XΘ*, so no one can train it.
+    """
+    require_interpolation(problem, "the best interpolant")
+    if population.spectrum[-1] <= 0:
+        raise InputError("the best interpolant needs an invertible Σ; this one has eigenvalue 0.")
+    _, vectors, coordinates = problem.spectrum
+    # In the span of X: the noise is R(M − QᵀΘ*) for X = RQᵀ, and R drops out.
+    missing = coordinates - vectors.T @ population.optimum
+    weighted = solve_covariance(population.covariance, vectors)
+    return population.optimum + weighted @ np.linalg.solve(vectors.T @ weighted, missing)
+
+
+class LowerRisk(NamedTuple):
+    """The probability that a random Θ_⊥ lowers the risk of Θ_min."""
+
+    normal: float
+    """By a normal approximation; up to a quarter off for small d − n."""
+    bound: float
+    """By Chernoff's inequality: never exceeded, and never above 1/2 by symmetry."""
+
+
+def lower_risk_probability(problem: Problem, population: Population, scale: float) -> LowerRisk:
+    """P(Risk(Θ_min + Θ_⊥) < Risk(Θ_min)) for Θ_⊥ = τ(I−P_X)·Gaussian, τ = `scale` (X-33).
+
+    Δ = Tr(Θ_⊥ᵀΣΘ_⊥) − 2Tr(Θ_⊥ᵀv), v = (I−P_X)Σ(Θ*−Θ_min), has mean τ²qT and variance
+    2τ⁴qS_2 + 4τ²‖v‖², T and S_2 the sums of e_i and e_i², the eigenvalues of (I−P_X)Σ(I−P_X):
+    about Φ(−mean/sd), which tends to 1/2 as τ → 0 where v ≠ 0 and is exponentially small for
+    large τ. A trained wide network has τ = α‖U‖/√q.
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import ndtr
+
+    require_interpolation(problem, "the chance of a lower risk")
+    tau, q, beside = positive_number("scale", scale), population.outputs, problem.spectrum.beside
+    sigma = beside(beside(dense_covariance(population.covariance)).T)
+    eigenvalues, basis = np.linalg.eigh((sigma + sigma.T) / 2)
+    eigenvalues = np.maximum(eigenvalues, 0.0)
+    optimum = problem.optimum.reshape(population.optimum.shape)
+    pull = basis.T @ beside(population.apply(population.optimum - optimum))
+    pulls = np.sum(pull**2, axis=1)
+    mean = tau**2 * q * float(np.sum(eigenvalues))
+    variance = 2 * tau**4 * q * np.sum(eigenvalues**2) + 4 * tau**2 * np.sum(pulls)
+    normal = float(ndtr(-mean / np.sqrt(variance))) if variance > 0 else 0.0
+
+    def exponent(log: float) -> float:
+        s = np.exp(log)
+        shrink = 1 + 2 * s * tau**2 * eigenvalues
+        return float(-q / 2 * np.sum(np.log(shrink)) + 2 * s**2 * tau**2 * np.sum(pulls / shrink))
+
+    centre = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
+    found: Any = minimize_scalar(exponent, bounds=(centre - 10, centre + 10), method="bounded")
+    return LowerRisk(normal, min(0.5, float(np.exp(exponent(float(found.x))))))
 
 
 def interpolation_bound(

@@ -1,4 +1,4 @@
-"""Residual initialisation: singular values of products, and the constants of FM Section 5."""
+"""Residual initialization: products of layers, the constants of FM Section 5, X-20."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jaxtyping import Array
 from numpy.typing import ArrayLike
 from scipy.special import betaincinv
 
-from deeplin.errors import positive_number, whole_number
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network, host_arrays, initialize
 from deeplin.networks.singular_values import values_of_layers
 from deeplin.parallel import map_in_threads
@@ -83,14 +83,17 @@ class Admissible(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def admissible_range(scale: float, width: int, depth: int) -> Admissible | None:
+def admissible_range(
+    scale: float, width: int, depth: int, *, printed: bool = False
+) -> Admissible | None:
     """The u with failure bound ≤ 8exp(−du²/(32s²)) < 1 (FM-L3), or None where there are none.
 
     The paper leaves C̃_1 … C̃_4 existential. For given s, d ≥ 4, L the first interval of such u makes
-    them explicit: C̃_1 = L, C̃_2 = d, C̃_3 = lower end, C̃_4 = upper end / L^{1/4}.
+    them explicit: C̃_1 = L, C̃_2 = d, C̃_3 = lower end, C̃_4 = upper end / L^{1/4}. `printed` uses the
+    tails as printed (errata E-1, E-2).
     """
     log_claim = np.log(8) - width * U_GRID**2 / (32 * positive_number("scale", scale) ** 2)
-    bound = log_failure_probability(scale, width, depth, U_GRID)
+    bound = log_failure_probability(scale, width, depth, U_GRID, printed=printed)
     good = np.flatnonzero((bound <= log_claim) & (log_claim < 0))
     if width < 4 or len(good) == 0:
         return None
@@ -99,16 +102,33 @@ def admissible_range(scale: float, width: int, depth: int) -> Admissible | None:
     return Admissible(float(U_GRID[good[0]]), float(U_GRID[last]))
 
 
-def smallest_admissible_depth(scale: float, width: int, limit: int = 10**9) -> int | None:
-    """The smallest L at which FM-L3 has an admissible u for this s and d (None beyond `limit`)."""
+def smallest_admissible_depth(
+    scale: float, width: int, limit: int = 10**9, *, printed: bool = False
+) -> int | None:
+    """The smallest L at which FM-L3 has an admissible u for this s and d (None beyond `limit`).
+
+    Compare `certified_depth`, which asks the same of the products themselves (X-21).
+
+    ```python
+    import deeplin as dl
+    assert dl.theory.smallest_admissible_depth(scale=0.1, width=5) == 3
+    ```
+    """
+    return smallest_depth(
+        lambda L: admissible_range(scale, width, L, printed=printed) is not None, limit
+    )
+
+
+def smallest_depth(enough: Callable[[int], bool], limit: int = 10**9) -> int | None:
+    """The smallest L from which on `enough` is true, by bisection; None beyond `limit`."""
     low, high = 0, 1
-    while admissible_range(scale, width, high) is None:
+    while not enough(high):
         low, high = high, 2 * high
         if high > limit:
             return None
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (low, middle) if admissible_range(scale, width, middle) else (middle, high)
+        low, high = (low, middle) if enough(middle) else (middle, high)
     return high
 
 
@@ -129,8 +149,13 @@ class ResidualConstants(NamedTuple):
     """C̃_3, the u with which FM-L3 is applied."""
 
 
-def residual_constants(scale: float, width: int, depth: int) -> ResidualConstants | None:
+def residual_constants(
+    scale: float, width: int, depth: int, *, printed: bool = False
+) -> ResidualConstants | None:
     """C_3, C_4, C_5, μ and C of FM-T4 and FM-C3, or None where FM-L3 has no admissible u.
+
+    C_4 = 2^{−36}exp(−6s² − 16s²/d − 20u), C_5 = exp(−2s² − 4u)/64 (erratum E-23, X-20). `printed`
+    has exp(−4s² − …) in C_4, with which the proof's last bound exceeds C_5 by the factor e^{s²}.
 
     ```python
     import deeplin as dl
@@ -141,7 +166,7 @@ def residual_constants(scale: float, width: int, depth: int) -> ResidualConstant
     if admissible is None:
         return None
     s2, d, u = scale**2, width, admissible.lower
-    gap = 2.0**-36 * np.exp(-4 * s2 - 16 * s2 / d - 20 * u)
+    gap = 2.0**-36 * np.exp(-(4 if printed else 6) * s2 - 16 * s2 / d - 20 * u)
     shrink = np.exp(-2 * s2 / d - u) / 4 - np.sqrt(gap)
     return ResidualConstants(
         probability=max(0.0, 1 - 16 * float(np.exp(-d * u**2 / (32 * s2)))),
@@ -151,6 +176,56 @@ def residual_constants(scale: float, width: int, depth: int) -> ResidualConstant
         sharpness_ratio=float(2.0**8 * np.exp(2 * s2 + 4 * u) / shrink**2),
         u=u,
     )
+
+
+class DrawConstants(NamedTuple):
+    """Convergence of the flow from one start with square layers, whatever its law (X-20)."""
+
+    largest: float | np.ndarray
+    """M_0 ≥ 1: no product Π_{k:1} or Π_{L:k} of the start has a larger norm."""
+    smallest: float | np.ndarray
+    """m_0 ≤ 1: none has a smaller singular value."""
+    gap: float | np.ndarray
+    """C_4: the flow converges from R(W(0)) − R_min ≤ C_4λ‖p‖²."""
+    radius: float | np.ndarray
+    """ρ: every ‖θ_k‖_F stays below it."""
+    rate: float | np.ndarray
+    """μ/(λ‖p‖²), μ the Polyak-Łojasiewicz constant along the flow."""
+    sharpness_ratio: float | np.ndarray
+    """C: S/S_min ≤ C(Λ/a)L/G(Λ/a) at the end, for Σ̂ of full rank."""
+
+
+def draw_constants(network: Network) -> DrawConstants:
+    """Constants of X-20 for one draw of the start, or for each network of a batch (theorem).
+
+    With M_0, m_0 measured on the products of the start and any x ∈ (0, ½]: ρ = x m_0/M_0,
+    √C_4 = x e^{−2x}(1 − x/L)^{4L}m_0⁵/M_0³; the best x = 2L/(6L+1+√((6L+1)² − 8L)) is near 1/6. In
+    FM-T4 the start must satisfy R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ with a far smaller C_4.
+
+    ```python
+    import deeplin as dl, jax
+    net = dl.initialize.residual(jax.random.key(0), width=3, depth=10, scale=0.1)
+    assert 1e-4 < dl.theory.draw_constants(net).gap < 4e-3
+    ```
+    """
+    if len(set(network.widths)) > 1:
+        raise InputError(f"the widths are {network.widths}; pass a network of square layers.")
+    weights = host_arrays(network)[0]
+    values = np.concatenate([prefix_singular_values(weights), suffix_singular_values(weights)], -2)
+    M0 = np.maximum(np.max(values[..., 0], axis=-1), 1.0)
+    m0 = np.minimum(np.min(values[..., 1], axis=-1), 1.0)
+    found = product_constants(M0, m0, network.depth)
+    return DrawConstants(*(float(x) for x in found)) if network.batch is None else found
+
+
+def product_constants(M0: ArrayLike, m0: ArrayLike, depth: int) -> DrawConstants:
+    """Constants of X-20 from bounds M_0 ≥ 1 and 0 ≤ m_0 ≤ 1 of the products of the start."""
+    M0, m0, L = np.asarray(M0, float), np.asarray(m0, float), depth
+    x = 2 * L / (6 * L + 1 + np.sqrt((6 * L + 1) ** 2 - 8 * L))
+    m, root = m0 * (1 - x / L) ** L, x * np.exp(-2 * x) * (1 - x / L) ** (4 * L) * m0**5 / M0**3
+    with np.errstate(divide="ignore"):
+        ratio = (M0 * np.exp(x)) ** 4 * (m0 - root) ** (-2 + 2 / L)
+    return DrawConstants(M0, m0, root**2, x * m0 / M0, 4 * m**4 * L, ratio)
 
 
 class Frequency(NamedTuple):

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float
 
 from deeplin.errors import InputError, whole_number
 from deeplin.problems import Population
-from deeplin.problems.population import LARGEST_DENSE, Factored
+from deeplin.problems.population import (
+    LARGEST_DENSE,
+    Covariance,
+    Factored,
+    covariance_dimension,
+)
 from deeplin.theory.secular import root
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,105 @@ def ridgeless_risk(population: Population, samples: int) -> RidgelessRisk:
     return RidgelessRisk(0.0, float(variance), True, 0.0, float(modes.rank))
 
 
+def double_descent(population: Population, samples: int, dimensions: Iterable[int]) -> pd.DataFrame:
+    """Expected excess risk of the minimum-norm solution on the first d′ features, for each d′.
+
+    The features left out act as noise: with Σ split into used (S) and unused (R) ones, Gaussian
+    inputs give y = x_S(θ_S + Σ_SS⁻¹Σ_SRθ_R) + independent noise of variance σ² + its Schur part,
+
+        Δ = Tr(θ_Rᵀ(Σ_RR − Σ_RSΣ_SS⁻¹Σ_SR)θ_R).
+
+    On those data `ridgeless_risk` holds, on both sides of d′ = n; Δ is part of the bias.
+
+    Args:
+        population: Θ*, Σ and the noise; the order of the features is that of Θ*.
+        samples: n.
+        dimensions: numbers d′ of features to use, each from 1 to d.
+
+    Returns:
+        A table with the columns `dimension`, `excess_risk` (= bias + variance), `bias`, `variance`
+        and `method`: `exact` at this n, or `equivalent`, the limit of many samples and features
+        with n/d′ fixed. Within one of d′ = n the variance is infinite.
+
+    ```python
+    import deeplin as dl, numpy as np
+    population = dl.Population(np.ones(60) / 8, np.ones(60), noise=0.5)
+    table = dl.double_descent(population, samples=20, dimensions=[5, 19, 60])
+    assert table["excess_risk"].argmax() == 1      # the peak at d′ = n
+    ```
+    """
+    import pandas as pd  # only here: it takes a third of a second
+
+    n = whole_number("samples", samples)
+    rows = []
+    for given in dimensions:
+        d = whole_number("dimensions", given)
+        if d > population.dimension:
+            raise InputError(
+                f"dimensions holds {d} and the population has {population.dimension} features; "
+                "pass numbers from 1 to that."
+            )
+        used, missed = _first_features(population, d)
+        risk = ridgeless_risk(used, n)
+        rows.append(
+            {
+                "dimension": d,
+                "excess_risk": risk.total + missed,
+                "bias": risk.bias + missed,
+                "variance": risk.variance,
+                "method": "exact" if risk.exact else "equivalent",
+            }
+        )
+    return pd.DataFrame(rows, columns=["dimension", "excess_risk", "bias", "variance", "method"])
+
+
+def _first_features(population: Population, d: int) -> tuple[Population, float]:
+    """The population that the first d features see, and what they can never explain."""
+    sigma, truth = population.covariance, population.optimum
+    rest = truth[d:]
+    if isinstance(sigma, Factored):
+        part = Factored(sigma.factor[:d], sigma.diagonal[:d])
+        across = sigma.factor[:d] @ (sigma.factor[d:].T @ rest)
+    elif sigma.ndim == 1:
+        part, across = sigma[:d], np.zeros_like(truth[:d])
+    else:
+        part, across = sigma[:d, :d], sigma[:d, d:] @ rest
+    moved = solve_covariance(part, across)
+    alone = np.concatenate([np.zeros_like(truth[:d]), rest])
+    unseen = np.sum(alone * population.apply(alone)) - np.sum(across * moved)
+    unseen = max(float(unseen), 0.0)
+    noise = np.sqrt(population.noise**2 + unseen / population.outputs)
+    return Population(truth[:d] + moved, part, float(noise)), unseen
+
+
+def solve_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
+    """Σ⁺C, for a factor with a positive diagonal by a matrix of the factor's rank."""
+    if not np.any(columns):
+        return np.zeros_like(columns)
+    if isinstance(covariance, Factored) and np.all(covariance.diagonal > 0):
+        factor, weight = covariance.factor, 1 / covariance.diagonal[:, None]
+        inner = np.eye(factor.shape[1]) + factor.T @ (weight * factor)
+        plain = weight * columns
+        return plain - weight * (factor @ np.linalg.solve(inner, factor.T @ plain))
+    if not isinstance(covariance, Factored) and covariance.ndim == 1:
+        inverse = np.divide(1.0, covariance, out=np.zeros_like(covariance), where=covariance > 0)
+        return inverse[:, None] * columns
+    return np.linalg.lstsq(dense_covariance(covariance), columns, rcond=None)[0]
+
+
+def dense_covariance(covariance: Covariance) -> Float[np.ndarray, "d d"]:
+    """Σ as a d×d matrix, where d allows one."""
+    d = covariance_dimension(covariance)
+    if d > LARGEST_DENSE:
+        raise InputError(
+            f"this needs the covariance as a {d}×{d} matrix; pass the population with its "
+            "eigenvalues, or a factor with a constant diagonal."
+        )
+    if isinstance(covariance, Factored):
+        return covariance.factor @ covariance.factor.T + np.diag(covariance.diagonal)
+    return np.diag(covariance) if covariance.ndim == 1 else covariance
+
+
 @dataclass(frozen=True, eq=False)
 class _Modes:
     """Nonzero eigenvalues λ of Σ, how often each stands, and ‖θ‖² along its eigenvectors."""
@@ -90,11 +199,11 @@ def _interpolating(modes: _Modes, n: int, population: Population) -> RidgelessRi
     bias = n * float((1 - shares) ** 2 @ (eigenvalues * powers)) / left
     noise = population.noise**2 * population.outputs
     flat = np.ptp(eigenvalues) <= 1e-12 * eigenvalues[0]
-    if flat:
-        excess = modes.rank - n - 1
-        variance = noise * n / excess if excess > 0 else (np.inf if noise > 0 else 0.0)
+    excess = modes.rank - n - 1
+    if excess <= 0:  # the inverse of XXᵀ has no mean
+        variance = np.inf if noise > 0 else 0.0
     else:
-        variance = noise * second / left
+        variance = noise * n / excess if flat else noise * second / left
     return RidgelessRisk(bias, float(variance), bool(flat), kappa, second)
 
 
@@ -122,16 +231,8 @@ def _modes(population: Population) -> _Modes:
         return _nonzero(np.append(singular**2 + level, level), counts, np.append(along, beside))
     if not isinstance(sigma, Factored) and sigma.ndim == 1:
         return _nonzero(sigma, np.ones(len(sigma)), np.sum(truth**2, axis=1))
-    if len(truth) > LARGEST_DENSE:
-        raise InputError(
-            f"the spectrum of this covariance needs a {len(truth)}×{len(truth)} matrix; pass the "
-            "population with its eigenvalues, or a factor with a constant diagonal."
-        )
-    dense = sigma
-    if isinstance(sigma, Factored):
-        dense = sigma.factor @ sigma.factor.T + np.diag(sigma.diagonal)
-    eigenvalues, vectors = np.linalg.eigh(dense)
-    return _nonzero(eigenvalues, np.ones(len(dense)), np.sum((vectors.T @ truth) ** 2, axis=1))
+    eigenvalues, vectors = np.linalg.eigh(dense_covariance(sigma))
+    return _nonzero(eigenvalues, np.ones(len(truth)), np.sum((vectors.T @ truth) ** 2, axis=1))
 
 
 def _nonzero(eigenvalues: np.ndarray, counts: np.ndarray, powers: np.ndarray) -> _Modes:

@@ -1,4 +1,4 @@
-"""Gradient flow from a small initialisation (FM Section 4: d_L = 1, p = 1)."""
+"""Gradient flow from a small initialization (FM Section 4: d_L = 1, p = 1), and X-19."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
 
+from deeplin.errors import InputError
 from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import imbalance
 from deeplin.networks.singular_values import values_of_layers
 from deeplin.problems import Problem
+from deeplin.theory.secular import largest_eigenvalue_of_update
 
 
 def initialization_scale(network: Network) -> float | np.ndarray:
@@ -31,11 +35,83 @@ def initialization_scale(network: Network) -> float | np.ndarray:
 def scale_of_layers(weights: Sequence[np.ndarray]) -> Any:
     """FM-ε of layers in NumPy; for one network without the time to start JAX or load a kernel."""
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
+    return 3 * largest + 2 * total_imbalance(weights)
+
+
+def total_imbalance(weights: Sequence[np.ndarray]) -> Any:
+    """Δ = Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2, one for each network of a batch."""
     differences = imbalance(weights)  # none, where there is but one layer
-    if largest.ndim == 0 and np.isfinite(largest):
-        return 3 * largest + 2 * sum(np.linalg.norm(part, 2) for part in differences)
-    unequal = np.sum(values_of_layers(differences)[..., 0], axis=-1) if differences else 0.0
-    return 3 * largest + 2 * unequal
+    if all(part.ndim == 2 and np.isfinite(part).all() for part in differences):
+        return sum(np.linalg.norm(part, 2) for part in differences)
+    return np.sum(values_of_layers(differences)[..., 0], axis=-1)
+
+
+class FlowEndBounds(NamedTuple):
+    """Where gradient flow with product w can be, by what it conserves (X-19)."""
+
+    imbalance: float | np.ndarray
+    """Δ of the start: Σ_k ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2."""
+    excess: float | np.ndarray
+    """ω = Δ + max(0, max_k ‖W_k(0)‖_F² − ‖W_L(0)‖_F²): what a layer may have beside rank one."""
+    singular_squares: tuple[float | np.ndarray, float | np.ndarray]
+    """r − 2Δ ≤ σ_k² ≤ r + 2Δ for every layer, r = ‖w‖^{2/L}."""
+    sharpness_ratio: tuple[float | np.ndarray, float | np.ndarray]
+    """The bounds of S/S_bal at a minimizer with this product; (0, ∞) where 2Δ ≥ r."""
+
+
+def flow_end_bounds(initial: Network, product_norm: ArrayLike) -> FlowEndBounds:
+    """Bound σ_k² and S/S_bal where gradient flow from `initial` reaches a product of this norm.
+
+    For one output without a read-out, any loss and any time (X-19, theorem; FM-C1 and FM-C2 ask for
+    ε ≤ 1, ‖w*‖ ≥ 1 and 32L√ε ≤ 1). With r = ‖w‖^{2/L} and δ = 2Δ/r < 1: |σ_k² − r| ≤ 2Δ, and at a
+    minimizer min((1−δ)^{L−1}, 1/(1+δ)) ≤ S/S_bal ≤ max((1+δ)^{L−1}(1+(L−1)ω/(r+2Δ)), 1/(1−δ)).
+
+    Args:
+        initial: The start W(0), or a batch of them.
+        product_norm: ‖w‖ at the end: ‖w*‖ for data of full rank.
+
+    ```python
+    import deeplin as dl, jax
+    net = dl.initialize.zero_layer(jax.random.key(0), (5, 5, 1), 0.01)
+    low, high = dl.theory.flow_end_bounds(net, product_norm=1.0).sharpness_ratio
+    assert 0.99 < low < 1 < high < 1.01
+    ```
+    """
+    weights, readout = host_arrays(initial)
+    if initial.widths[-1] != 1 or not (readout is None or np.all(readout == 1)):
+        raise InputError(
+            "these bounds are for one output without a read-out; pass a network whose last layer "
+            "has one row."
+        )
+    L = initial.depth
+    norms = np.stack([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=-1)
+    delta_sum = np.asarray(total_imbalance(weights))
+    omega = delta_sum + np.max(norms - norms[..., -1:], axis=-1)
+    r = np.asarray(product_norm, dtype=np.float64) ** (2 / L)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        delta = 2 * delta_sum / r
+        low = np.minimum((1 - delta) ** (L - 1), 1 / (1 + delta))
+        rest = 1 + (L - 1) * omega / (r + 2 * delta_sum)
+        high = np.maximum((1 + delta) ** (L - 1) * rest, 1 / (1 - delta))
+    known = delta < 1
+    ends = np.where(known, low, 0.0), np.where(known, high, np.inf)
+    bounds = (delta_sum, omega, r - 2 * delta_sum, r + 2 * delta_sum, *ends)
+    single = initial.batch is None and np.ndim(product_norm) == 0
+    found = [float(bound) for bound in bounds] if single else bounds
+    return FlowEndBounds(found[0], found[1], (found[2], found[3]), (found[4], found[5]))
+
+
+def balanced_sharpness_at(
+    problem: Problem, products: Float[np.ndarray, "batch d"], depth: int
+) -> Float[np.ndarray, " batch"]:
+    """S_bal (X-3) at minimizers w that need not be of minimal norm, where Σ̂ is singular."""
+    eigenvalues, vectors, _ = problem.spectrum
+    sizes = np.linalg.norm(products, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = (products @ vectors / sizes[:, None]) ** 2
+    update = (depth - 1) * eigenvalues * np.nan_to_num(squares)
+    tops = np.array([largest_eigenvalue_of_update(eigenvalues, row) for row in update])
+    return 2 * sizes ** (2 - 2 / depth) * tops
 
 
 class LojasiewiczConstant(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deeplin.certificates.interpolation import Interpolation
+from deeplin.certificates.interpolation import CertificateContext
 from deeplin.certificates.registry import Check, NotApplicable, statement, value
 
 
@@ -20,13 +20,13 @@ from deeplin.certificates.registry import Check, NotApplicable, statement, value
     formula=r"\alpha/c<\sigma(W_1(0))<c\alpha,\;\beta/c<\sigma(W_L(0))<c\beta,\;"
     r"\mathcal L(0)<c(\|Y\|^2+\alpha^2\beta^2q\|X\|_F^2\log(n/\delta)/m)",
 )
-def good_start(context: Interpolation) -> Check:
+def good_start(context: CertificateContext) -> Check:
     """The smallest c for which the initialisation is good."""
     spread = np.max(_spread(context), axis=0)
     return context.with_constant(np.maximum(spread, _start_of_the_loss(context)), 1.0)
 
 
-def _spread(context: Interpolation) -> np.ndarray:
+def _spread(context: CertificateContext) -> np.ndarray:
     """α/σ_min, σ_max/α of W_1(0) and β/σ_min, σ_max/β of W_L(0), (4, batch)."""
     context.require_identity_middle()
     if "width" in context.run.evidence:
@@ -39,7 +39,7 @@ def _spread(context: Interpolation) -> np.ndarray:
     return np.nan_to_num(ratios, nan=np.inf)
 
 
-def _start_of_the_loss(context: Interpolation) -> np.ndarray:
+def _start_of_the_loss(context: CertificateContext) -> np.ndarray:
     """ℒ(0)/(‖Y‖² + α²β²q‖X‖_F²log(n/δ)/m), (batch,)."""
     alpha, beta = context.scales
     chance = np.log(context.problem.samples / context.constants.delta)
@@ -47,7 +47,7 @@ def _start_of_the_loss(context: Interpolation) -> np.ndarray:
     return context.loss[0] / (context.target_norm**2 + spread / context.width)
 
 
-def _wide(context: Interpolation) -> dict[str, np.ndarray]:
+def _wide(context: CertificateContext) -> dict[str, np.ndarray]:
     """m ≥ c(d + q + log(1/δ)), with the caller's c (1 if none)."""
     needed = context.problem.dimension + context.problem.outputs - np.log(context.constants.delta)
     return {"m ≥ c(d + q + log(1/δ))": context.width >= (context.constants.c or 1.0) * needed}
@@ -61,7 +61,7 @@ def _wide(context: Interpolation) -> dict[str, np.ndarray]:
     r"\beta/2<\sigma_{\min}(W_L(0))\le\sigma_{\max}(W_L(0))<2\beta",
     hypotheses=_wide,
 )
-def singular_values_at_start(context: Interpolation) -> list[Check]:
+def singular_values_at_start(context: CertificateContext) -> list[Check]:
     """All four, as ratios of at most 2."""
     names = ("α/σ_min(W_1)", "σ_max(W_1)/α", "β/σ_min(W_L)", "σ_max(W_L)/β")
     nonzero = [scale > 0 for scale in context.scales for _ in range(2)]
@@ -75,20 +75,20 @@ def singular_values_at_start(context: Interpolation) -> list[Check]:
     formula=r"\mathcal L(0)<c(\|Y\|^2+\alpha^2\beta^2q\|X\|_F^2\log(n/\delta)/m)",
     hypotheses=_wide,
 )
-def loss_at_start(context: Interpolation) -> Check:
+def loss_at_start(context: CertificateContext) -> Check:
     """The measured constant."""
     context.require_identity_middle()
     return context.with_constant(_start_of_the_loss(context), 1.0)
 
 
-def _good(context: Interpolation) -> dict[str, np.ndarray]:
+def _good(context: CertificateContext) -> dict[str, np.ndarray]:
     """β ≥ 2 and a good start, which for the lemmas means the event of BO-LB.1."""
     within = np.all(_spread(context)[2:] <= 2, axis=0)
     first = (context.scales[0] == 0) | np.all(_spread(context)[:2] <= 2, axis=0)
     return {"β ≥ 2": context.scales[1] >= 2, "good initialisation": within & first}
 
 
-def _decay_rate(context: Interpolation) -> np.ndarray:
+def _decay_rate(context: CertificateContext) -> np.ndarray:
     """β²σ_min²(X)/(4e), (batch,)."""
     return (context.scales[1] * context.smallest_singular) ** 2 / (4 * np.e)
 
@@ -99,7 +99,7 @@ def _decay_rate(context: Interpolation) -> np.ndarray:
     formula=r"\max_j\|W_j(t)-W_j(0)\|_2<\tfrac1{2L}\Rightarrow\dot{\mathcal L}<"
     r"-\tfrac{\beta^2\sigma_{\min}^2(X)}{4e}\mathcal L",
 )
-def decay_while_lazy(context: Interpolation) -> Check:
+def decay_while_lazy(context: CertificateContext) -> Check:
     """At every record: −dℒ/dt is the squared norm of the gradient of ℒ = nR."""
     met = _good(context) | context.stays_finite()
     speed = context.problem.samples**2 * np.sum(context.gradient_squares, axis=-1)
@@ -111,12 +111,12 @@ def decay_while_lazy(context: Interpolation) -> Check:
     title="exponential decay while the layers have moved little",
     formula=r"\mathcal L(t)<\mathcal L(0)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)}",
 )
-def decay_as_long_as_lazy(context: Interpolation) -> Check:
+def decay_as_long_as_lazy(context: CertificateContext) -> Check:
     """At every record up to which all layers stayed near their start."""
     return _decay(context, _good(context), np.logical_and.accumulate(context.lazy, axis=0))
 
 
-def _decay(context: Interpolation, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
+def _decay(context: CertificateContext, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
     """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
     bound = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
     # The loss is known to the rounding of Y − XΘ.
@@ -135,9 +135,10 @@ def _decay(context: Interpolation, hypotheses: dict, where: np.ndarray | bool = 
 @statement(
     "BO-LB.5",
     title="the layers stay near their start",
+    reference="BO, Lemma B.5; fails for α of order 1/L and deep networks (errata E-24)",
     formula=r"\|W_j(t)-W_j(0)\|_2<\tfrac1{2L}\quad(j=1,\dots,L)",
 )
-def stays_lazy(context: Interpolation) -> Check:
+def stays_lazy(context: CertificateContext) -> Check:
     """The lazy distance at every record, under the conditions of BO-P5.2 and its decay."""
     conditions = _good(context) | _start_conditions(context)
     decay = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
@@ -148,7 +149,7 @@ def stays_lazy(context: Interpolation) -> Check:
     return Check(context.lazy_distance, least, "lazy distance", hypotheses=met, where=later)
 
 
-def _start_conditions(context: Interpolation) -> dict[str, np.ndarray]:
+def _start_conditions(context: CertificateContext) -> dict[str, np.ndarray]:
     """The conditions of BO-P5.2 on m, β and α, with the caller's c (1 if none)."""
     problem, L = context.problem, context.depth
     c, chance = context.constants.c or 1.0, np.log(problem.samples / context.constants.delta)
@@ -173,7 +174,7 @@ def _start_conditions(context: Interpolation) -> dict[str, np.ndarray]:
     r"\mathcal L(t)<\mathcal L(0)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)}"
     r"<c(\|Y\|^2+\dots)e^{-\beta^2\sigma_{\min}^2(X)t/(4e)}",
 )
-def convergence(context: Interpolation) -> list[Check]:
+def convergence(context: CertificateContext) -> list[Check]:
     """All its parts; part 2 as it is true, over the subsets of layers with the first (E-19)."""
     context.require_identity_middle()
     conditions = _start_conditions(context)
@@ -190,7 +191,7 @@ def convergence(context: Interpolation) -> list[Check]:
     return parts
 
 
-def _printed_bound(context: Interpolation) -> np.ndarray:
+def _printed_bound(context: CertificateContext) -> np.ndarray:
     """(α + 1/L)β, (batch,)."""
     alpha, beta = context.scales
     return (alpha + 1 / context.depth) * beta
@@ -203,7 +204,7 @@ def _printed_bound(context: Interpolation) -> np.ndarray:
     reference="BO, Proposition 5.2 part 2 with Definition 2.4; true over subsets with layer 1",
     formula=r"\sup_t\max_S\prod_{j\in S}\|W_j(t)\|_2\le c(\alpha+1/L)\beta",
 )
-def printed_bound_on_all_subsets(context: Interpolation) -> list[Check]:
+def printed_bound_on_all_subsets(context: CertificateContext) -> list[Check]:
     """The c it needs, about L for small α, since the last layer alone has norm β."""
     context.require_identity_middle()
     size = _printed_bound(context)
@@ -214,3 +215,18 @@ def printed_bound_on_all_subsets(context: Interpolation) -> list[Check]:
         context.with_constant(context.bound[-1], size, "all subsets", hypotheses=flow),
         value(narrower, "with layer 1: smallest c", hypotheses=flow),
     ]
+
+
+@statement(
+    "E-24",
+    title="BO-P5.2 parts 2 and 3 together: ‖Θ_min‖_2 would be at most c(α + 1/L)β",
+    kind="erratum",
+    reference="BO, Proposition 5.2 for α of order 1/L; repair: β ≥ cL‖X‖‖Y‖/σ_min²(X)",
+    formula=r"\|\Theta_{\min}\|_2\le\liminf_t\|\Theta(t)\|_2\le c(\alpha+1/L)\beta",
+)
+def printed_bound_on_the_product(context: CertificateContext) -> Check:
+    """The c it needs: an interpolating map has at least the norm of Θ_min on the data."""
+    context.require_identity_middle()
+    least = np.linalg.norm(context.problem.optimum.reshape(context.problem.dimension, -1), 2)
+    conditions = context.under_flow() | _start_conditions(context)
+    return context.with_constant(least, _printed_bound(context), hypotheses=conditions)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from deeplin.certificates.interpolation import Interpolation
+from deeplin.certificates.interpolation import CertificateContext
 from deeplin.certificates.registry import Check, NotApplicable, by_construction, statement, value
 from deeplin.problems.population import Factored
 from deeplin.theory.benign_overfitting import noise_cost
@@ -16,7 +16,7 @@ from deeplin.theory.effective_rank import effective_ranks
     title="effective ranks of the population",
     formula=r"s_j=\sum_{i>j}\lambda_i,\; r_j=s_j/\lambda_{j+1},\; R_j=s_j^2/\sum_{i>j}\lambda_i^2",
 )
-def ranks(context: Interpolation) -> list[Check]:
+def ranks(context: CertificateContext) -> list[Check]:
     """r_j ≤ R_j ≤ r_j² for every j with a nonzero tail, which any spectrum must satisfy."""
     population = context.require_population()
     found = effective_ranks(population.spectrum)
@@ -27,7 +27,7 @@ def ranks(context: Interpolation) -> list[Check]:
 @statement(
     "BO-D2.2", title="where the tail of the spectrum begins", formula=r"k=\min\{j\ge0: r_j\ge bn\}"
 )
-def tail_index(context: Interpolation) -> Check:
+def tail_index(context: CertificateContext) -> Check:
     """k, for the caller's b."""
     return value(context.require_tail().k, "k")
 
@@ -36,7 +36,7 @@ def _only_a_distribution(id: str, title: str, formula: str) -> None:
     """Register an assumption that no finite data set can confirm or refute."""
 
     @statement(id, title=title, kind="assumption", reference="BO, Section 2.2", formula=formula)
-    def unverifiable(context: Interpolation) -> Check:
+    def unverifiable(context: CertificateContext) -> Check:
         if context.population is not None and context.population.drawn:
             return by_construction()
         raise NotApplicable(f"an assumption about the distribution: {title}")
@@ -60,7 +60,7 @@ _only_a_distribution(
     reference="BO, Section 2.2",
     formula=r"\mathrm{rank}\,X(I-vv^\top)=n,\quad d>n,\quad XX^\top\ \text{invertible}",
 )
-def full_rank(context: Interpolation) -> list[Check]:
+def full_rank(context: CertificateContext) -> list[Check]:
     """d > n and rank X = n; given the population, no eigenvector of Σ lies in the span of the rows.
 
     X(I − vvᵀ) loses rank exactly if v is in that span, ‖P_Xv‖ = 1. As "almost surely" means one
@@ -93,7 +93,7 @@ def _eigenvectors(covariance) -> np.ndarray | None:
 @statement(
     "BO-D2.5", title="minimum-norm interpolant", formula=r"\Theta_{\min}=X^\top(XX^\top)^{-1}Y"
 )
-def interpolant(context: Interpolation) -> Check:
+def interpolant(context: CertificateContext) -> Check:
     """It interpolates: XΘ_min = Y."""
     context.require_wide_data()
     X, Y = context.problem.require_data("the minimum-norm interpolant")
@@ -102,14 +102,14 @@ def interpolant(context: Interpolation) -> Check:
 
 
 @statement("BO-L4.3", title="operator norm of the data", formula=r"\|X\|_2\le c\sqrt{\lambda_1 n}")
-def input_norm(context: Interpolation) -> Check:
+def input_norm(context: CertificateContext) -> Check:
     """The measured constant."""
     largest = context.require_population().spectrum[0]
     return context.with_constant(context.input_norm, np.sqrt(largest * context.problem.samples))
 
 
 @statement("BO-L5.6", title="Frobenius norm of the data", formula=r"\|X\|_F\le c\sqrt{n s_0}")
-def input_frobenius(context: Interpolation) -> Check:
+def input_frobenius(context: CertificateContext) -> Check:
     """The measured constant."""
     total = np.sum(context.require_population().spectrum)
     return context.with_constant(context.input_frobenius, np.sqrt(total * context.problem.samples))
@@ -118,7 +118,7 @@ def input_frobenius(context: Interpolation) -> Check:
 @statement(
     "BO-L5.7", title="norm of the targets", formula=r"\|Y\|_F\le c(\|X\|_2\|\Theta^*\|+\sqrt{qn})"
 )
-def target_norm(context: Interpolation) -> Check:
+def target_norm(context: CertificateContext) -> Check:
     """The measured constant."""
     problem = context.problem
     truth = np.linalg.norm(context.require_population().optimum)
@@ -133,7 +133,7 @@ def target_norm(context: Interpolation) -> Check:
     reference="BO, proof of Theorem 3.2 (Bartlett et al. 2020)",
     formula=r"\sigma_{\min}(X)\ge\sqrt{s_k}/c",
 )
-def smallest_singular_value(context: Interpolation) -> Check:
+def smallest_singular_value(context: CertificateContext) -> Check:
     """√s_k ≤ c σ_min(X): the measured constant."""
     context.require_wide_data()
     return context.with_constant(np.sqrt(context.require_tail().sum), context.smallest_singular)
@@ -146,7 +146,7 @@ def smallest_singular_value(context: Interpolation) -> Check:
     reference="BO, proof of Theorem 3.1 (Bartlett et al. 2020, Lemma 11)",
     formula=r"\mathrm{Tr}(C)\le c(k/n+n/R_k)",
 )
-def noise_trace(context: Interpolation) -> Check:
+def noise_trace(context: CertificateContext) -> Check:
     """The measured constant."""
     population = context.require_population()
     context.require_wide_data()
@@ -159,7 +159,7 @@ def noise_trace(context: Interpolation) -> Check:
     title="(k, ε)-spike",
     formula=r"r_0=k+\varepsilon(d-k),\quad s_k=\varepsilon(d-k),\quad R_k=d-k",
 )
-def spiked(context: Interpolation) -> list[Check]:
+def spiked(context: CertificateContext) -> list[Check]:
     """Its effective ranks in closed form."""
     population = context.require_population()
     k, epsilon = context.require_spike()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from deeplin.certificates.interpolation import Interpolation
+from deeplin.certificates.interpolation import CertificateContext
 from deeplin.certificates.registry import Check, NotApplicable, statement, value
 from deeplin.networks import linear_risk
 
@@ -15,7 +15,7 @@ from deeplin.networks import linear_risk
     title="random first and last layer, identity in between",
     formula=r"W_1\sim N(0,\alpha^2),\;W_L\sim N(0,\beta^2),\;W_2=\dots=W_{L-1}=I",
 )
-def random_start(context: Interpolation) -> Check:
+def random_start(context: CertificateContext) -> Check:
     """β measured on the last layer, in the caller's normalisation."""
     context.require_identity_middle()
     return value(context.scales[1], "β")
@@ -25,9 +25,9 @@ def random_start(context: Interpolation) -> Check:
     "BO-D2.4",
     title="training is perpetually B-bounded",
     formula=r"\sup_t\prod_j\max(1,\|W_j(t)\|_2)\le B",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def perpetual_bound(context: Interpolation) -> Check:
+def perpetual_bound(context: CertificateContext) -> Check:
     """The smallest B over the records."""
     return value(context.bound[-1], "B")
 
@@ -52,9 +52,9 @@ _product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
     reference="BO, Lemma 4.4, with the factor 2 of the gradient (errata E-5)",
     formula=r"\dot\Theta=-2\sum_j A_j^\top A_jX^\top(X\Theta-Y)B_j^\top B_j,\quad "
     r"A_j=W_{j-1}\cdots W_1,\ B_j=(W_L\cdots W_{j+1})^\top",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def product_rate(context: Interpolation) -> Check:
+def product_rate(context: CertificateContext) -> Check:
     """The formula against automatic differentiation, at the start and at the end."""
     n, shape = context.problem.samples, (context.batch, context.widths[0], -1)
     errors, sizes = [], []
@@ -68,7 +68,7 @@ def product_rate(context: Interpolation) -> Check:
     return Check(np.stack(errors), 0.0, scale=np.stack(sizes))
 
 
-def _pulled_back(context: Interpolation, record: int) -> np.ndarray:
+def _pulled_back(context: CertificateContext, record: int) -> np.ndarray:
     """Σ_j A_jᵀ(A_j g)(V_jᵀV_j), by Horner's rule from the last layer down, (batch, d, q)."""
     total = 0.0
     for j in range(context.depth, 0, -1):
@@ -83,9 +83,9 @@ def _pulled_back(context: Interpolation, record: int) -> np.ndarray:
     "BO-L4.5",
     title="growth of Θ_⊥ under gradient flow",
     formula=r"\|\Theta_\perp(t)\|\le\|\Theta_\perp(0)\|+(L-1)B^2\|X\|_2\int_0^t\sqrt{\mathcal L}",
-    hypotheses=Interpolation.under_flow,
+    hypotheses=CertificateContext.under_flow,
 )
-def perpendicular_growth(context: Interpolation) -> Check:
+def perpendicular_growth(context: CertificateContext) -> Check:
     """At every record, with B and the integral up to it.
 
     The gradient's factor 2 (errata E-5) is made up for by ‖(I−P_X)A_jᵀA_jP_X‖ ≤ ‖A_j‖²/2, so the
@@ -94,14 +94,14 @@ def perpendicular_growth(context: Interpolation) -> Check:
     return _growth(context, 1.0)
 
 
-def _growth(context: Interpolation, factor) -> Check:
+def _growth(context: CertificateContext, factor) -> Check:
     """‖Θ_⊥(t)‖ ≤ ‖Θ_⊥(0)‖ + factor·(L−1)B²‖X‖_2∫√ℒ, for a factor (batch,)."""
     context.require_wide_data()
     growth = (context.depth - 1) * context.bound**2 * context.input_norm * context.path
     return _perpendicular_below(context, context.perpendicular_norm[:1] + factor * growth)
 
 
-def _perpendicular_below(context: Interpolation, right, where=True) -> Check:
+def _perpendicular_below(context: CertificateContext, right, where=True) -> Check:
     """‖Θ_⊥(t)‖ ≤ right along a gradient flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
     size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
     after, slack = context.later & where, context.flow_tolerance
@@ -114,9 +114,9 @@ def _perpendicular_below(context: Interpolation, right, where=True) -> Check:
     kind="erratum",
     reference="BO, Theorem 3.1 and Lemma 4.5, first case; see X-6 for the correct condition",
     formula=r"\|\Theta_\perp(0)\|=0\;\Rightarrow\;\|\Theta_\perp(t)\|=0",
-    hypotheses=Interpolation.under_flow,
+    hypotheses=CertificateContext.under_flow,
 )
-def printed_zero_case(context: Interpolation) -> Check:
+def printed_zero_case(context: CertificateContext) -> Check:
     """The printed claim, judged: it is false for β = 0 with a random first layer."""
     context.require_wide_data()
     zero = context.perpendicular_norm[0] == 0
@@ -129,9 +129,9 @@ def printed_zero_case(context: Interpolation) -> Check:
     "BO-L5.3",
     title="Θ_⊥ comes from the first layer beside the data",
     formula=r"\Theta_\perp=(W_L\cdots W_2W_1(I-P_X))^\top",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def perpendicular_from_first_layer(context: Interpolation) -> Check:
+def perpendicular_from_first_layer(context: CertificateContext) -> Check:
     """Projecting the product, or the first layer before multiplying."""
     context.require_wide_data()
     first = context.problem.spectrum.beside(context.weights[0].mT)
@@ -144,9 +144,9 @@ def perpendicular_from_first_layer(context: Interpolation) -> Check:
     "BO-L5.4",
     title="the first layer never changes beside the data",
     formula=r"W_1(t)(I-P_X)=W_1(0)(I-P_X)",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def first_layer_beside_data(context: Interpolation) -> Check:
+def first_layer_beside_data(context: CertificateContext) -> Check:
     """For descent as for flow: its gradients have their rows in the span of the data."""
     context.require_wide_data()
     change = context.problem.spectrum.beside((context.weights[0] - context.initial[0]).mT)
@@ -160,8 +160,8 @@ def first_layer_beside_data(context: Interpolation) -> Check:
     reference="BO, Lemma 5.5, with the factor 2 of the gradient (errata E-5)",
     formula=r"\|\Theta_\perp(t)\|\le\|\Theta_\perp(0)\|+"
     r"2(L-1)\|W_1(0)\|_2\|X\|_2B^2\int_0^t\sqrt{\mathcal L}",
-    hypotheses=Interpolation.under_flow,
+    hypotheses=CertificateContext.under_flow,
 )
-def perpendicular_growth_from_first_layer(context: Interpolation) -> Check:
+def perpendicular_growth_from_first_layer(context: CertificateContext) -> Check:
     """At every record, with B and the integral up to it."""
     return _growth(context, 2 * np.linalg.norm(context.initial[0], 2, axis=(-2, -1)))

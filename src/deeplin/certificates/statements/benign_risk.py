@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from deeplin.certificates.interpolation import Interpolation
+from deeplin.certificates.interpolation import CertificateContext
 from deeplin.certificates.registry import Check, NotApplicable, statement
 from deeplin.networks.products import squared_distance
 from deeplin.theory.benign_overfitting import (
@@ -21,13 +21,13 @@ from deeplin.theory.benign_overfitting import (
 from deeplin.theory.effective_rank import effective_ranks
 
 
-def _interpolator(context: Interpolation) -> np.ndarray:
+def _interpolator(context: CertificateContext) -> np.ndarray:
     """Θ_min + Θ_⊥, (batch, d, q): the interpolator nearest to the trained map."""
     optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
     return optimum + context.perpendicular[-1]
 
 
-def _split(context: Interpolation) -> RiskSplit:
+def _split(context: CertificateContext) -> RiskSplit:
     population = context.require_population()
     context.require_wide_data()
     return risk_split(context.problem, population, _interpolator(context))
@@ -39,9 +39,9 @@ def _split(context: Interpolation) -> RiskSplit:
     kind="definition",
     reference="BO, Section 2.2",
     formula=r"\mathrm{Risk}(\Theta)=\mathrm{Tr}\,(\Theta-\Theta^*)^\top\Sigma(\Theta-\Theta^*)",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def excess_risk(context: Interpolation) -> Check:
+def excess_risk(context: CertificateContext) -> Check:
     """Of the trained map; it is between 0 and λ_1‖Θ − Θ*‖²."""
     population = context.require_population()
     theta = context.backward[0][-1]
@@ -53,9 +53,9 @@ def excess_risk(context: Interpolation) -> Check:
     "BO-L4.1",
     title="on the data every interpolator is the minimum-norm one",
     formula=r"P_X\Theta=\Theta_{\min};\quad\|P_X\Theta-\Theta_{\min}\|\le\|Y-X\Theta\|/\sigma_{\min}(X)",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def inside_the_data(context: Interpolation) -> Check:
+def inside_the_data(context: CertificateContext) -> Check:
     """In its quantitative form, at every record: exact interpolation makes the right side 0."""
     context.require_wide_data()
     inside = np.linalg.norm(context.coordinates, axis=(-1, -2))
@@ -69,9 +69,9 @@ def inside_the_data(context: Interpolation) -> Check:
     reference="BO, Lemma 4.2 and its proof (for a factor q there see errata E-21)",
     formula=r"\mathrm{Risk}\le 2\mathrm{Tr}\,(\Theta^*-\Theta_\perp)^\top B(\Theta^*-\Theta_\perp)"
     r"+2\mathrm{Tr}\,\Omega^\top C\Omega\le c\,\mathrm{Tr}(\cdot)+cq\log(q/\delta)\mathrm{Tr}\,C",
-    hypotheses=Interpolation.interpolates,
+    hypotheses=CertificateContext.interpolates,
 )
-def risk_parts(context: Interpolation) -> list[Check]:
+def risk_parts(context: CertificateContext) -> list[Check]:
     """For the interpolator nearest to the trained map: as in the proof, then as printed."""
     split, population = _split(context), context.require_population()
     q = population.outputs
@@ -93,7 +93,7 @@ def risk_parts(context: Interpolation) -> list[Check]:
     r"(\tfrac kn+\tfrac n{R_k})+\tfrac{s_k}{n}\|\Theta_\perp\|^2\big],\;\|\Theta_\perp\|\le"
     r"\|\Theta_\perp(0)\|+LB^2\sqrt{\lambda_1n}\textstyle\int\sqrt{\mathcal L}",
 )
-def interpolation_risk(context: Interpolation) -> list[Check]:
+def interpolation_risk(context: CertificateContext) -> list[Check]:
     """Bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
     split = _split(context)
     context.require_tail()
@@ -114,7 +114,7 @@ def interpolation_risk(context: Interpolation) -> list[Check]:
 
 
 def _terms(
-    context: Interpolation, split: RiskSplit, bound: RiskBound, hypotheses: dict
+    context: CertificateContext, split: RiskSplit, bound: RiskBound, hypotheses: dict
 ) -> list[Check]:
     """Bias, variance and Ξ each with the smallest c of its own, and the total."""
     rows = (
@@ -126,7 +126,7 @@ def _terms(
     return [context.with_constant(*row, hypotheses=hypotheses) for row in rows]
 
 
-def _enough_samples(context: Interpolation) -> dict:
+def _enough_samples(context: CertificateContext) -> dict:
     """n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
     first = effective_ranks(context.require_population().spectrum).small[0]
     needed = max(first, context.require_tail().k, -math.log(context.constants.delta))
@@ -142,7 +142,7 @@ def _enough_samples(context: Interpolation) -> dict:
     r"\tfrac{\lambda_1n^2}{s_k^2}(\lambda_1\|\Theta^*\|^2+q+"
     r"\tfrac{\alpha^2\beta^2s_0q\log(n/\delta)}{m})\big]",
 )
-def random_start_risk(context: Interpolation) -> list[Check]:
+def random_start_risk(context: CertificateContext) -> list[Check]:
     """Bias, variance, Ξ as printed and corrected, and the total, from the initialisation alone."""
     context.require_identity_middle()
     split = _split(context)
@@ -154,7 +154,7 @@ def random_start_risk(context: Interpolation) -> list[Check]:
     ]
 
 
-def _start_bound(context: Interpolation, corrected: bool) -> RiskBound:
+def _start_bound(context: CertificateContext, corrected: bool) -> RiskBound:
     alpha, beta = context.scales
     return random_start_bound(
         context.require_population(),
@@ -169,7 +169,7 @@ def _start_bound(context: Interpolation, corrected: bool) -> RiskBound:
     )
 
 
-def _random_start(context: Interpolation) -> dict:
+def _random_start(context: CertificateContext) -> dict:
     """The conditions of BO-T3.2 on α, β and m, with the caller's c (1 if none)."""
     population, constants = context.require_population(), context.constants
     c, delta = constants.c or 1.0, constants.delta
@@ -197,7 +197,7 @@ def _random_start(context: Interpolation) -> dict:
     formula=r"\exists\alpha,\beta:\;\mathrm{Risk}\le c\big(\tfrac{\varepsilon d\|\Theta^*\|^2+"
     r"qk\log(q/\delta)}n+\tfrac{nq\log(q/\delta)}d\big)",
 )
-def spike_risk(context: Interpolation) -> Check:
+def spike_risk(context: CertificateContext) -> Check:
     """With the α and β of the proof: β as in BO-T3.2, α so small that its Ξ is of lower order."""
     population, n = context.require_population(), context.problem.samples
     k, epsilon = context.require_spike()
@@ -221,9 +221,9 @@ def spike_risk(context: Interpolation) -> Check:
     reference="BO, Sections 7 and 8",
     formula=r"|\sqrt{\mathrm{Risk}(\Theta)}-\sqrt{\mathrm{Risk}(\Theta_{\min})}|\le"
     r"\|\Sigma^{1/2}\Theta_\perp\|",
-    hypotheses=Interpolation.interpolates,
+    hypotheses=CertificateContext.interpolates,
 )
-def follows_interpolant(context: Interpolation) -> Check:
+def follows_interpolant(context: CertificateContext) -> Check:
     """Benign or tempered alike: the difference is the part Ξ due to Θ_⊥, and vanishes with it."""
     split = _split(context)
     population = context.require_population()
@@ -238,9 +238,9 @@ def follows_interpolant(context: Interpolation) -> Check:
     kind="observation",
     reference="BO, Section 8 (Zou et al.)",
     formula=r"\Theta_\perp(t)=0",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def modified_identity(context: Interpolation) -> Check:
+def modified_identity(context: CertificateContext) -> Check:
     """For networks that copy the input to the first d units and read the last q."""
     context.require_identity_middle()
     d, q, m = context.widths[0], context.widths[-1], context.widths[1]

@@ -13,7 +13,8 @@ from deeplin.certificates.context import NEAR, Context
 from deeplin.certificates.registry import Check, NotApplicable, statement
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, linear_gradient
-from deeplin.theory.minimizers import minimizer_lower_bound
+from deeplin.theory.minimizers import balanced_sharpness, minimizer_lower_bound
+from deeplin.theory.sharpness_brackets import sharpness_brackets
 
 STRETCHES = (2.0, 10.0, 100.0)
 """Factors C with which FM-rescale is tried."""
@@ -160,3 +161,28 @@ def _settled(context: Context) -> np.ndarray:
     near = np.logical_and.accumulate(near[::-1])[::-1]
     since = np.where(near, context.moments[:, None], np.inf).min(axis=0)
     return (context.moments[-1] - since >= needed) & (context.gap[-1] > 0)
+
+
+@statement(
+    "X-18",
+    title="best possible brackets of S_min and S_bal from Λ, a and L; their worst ratio",
+    formula=r"NaG(c)\le S_{\min}\le NLac^{1/L},\ N\max(La,\Lambda)\le S_{\mathrm{bal}}\le"
+    r"N(\Lambda+(L-1)a),\ S_{\mathrm{bal}}/S_{\min}\le R(c,L),\ c=\Lambda/a",
+)
+def tight_brackets(context: Context) -> list[Check]:
+    """The brackets around the exact values, and the worst ratio, for p = 1: theorems.
+
+    The worst ratio in closed form is proved for Λ/a ≤ L − 1, and a computed maximum above.
+    """
+    context.require_vector()
+    problem, L = context.problem, context.depth
+    brackets, least = sharpness_brackets(problem, L), context.minimal.exact
+    balanced = balanced_sharpness(problem, L)
+    how = "theorem" if L == 1 or brackets.spread <= L - 1 else "computed"
+    return [
+        Check(brackets.minimal[0], least, "S_min, lower"),
+        Check(least, brackets.minimal[1], "S_min, upper"),
+        Check(brackets.balanced[0], balanced, "S_bal, lower"),
+        Check(balanced, brackets.balanced[1], "S_bal, upper"),
+        Check(balanced / least, brackets.worst_ratio, f"S_bal/S_min ≤ R ({how})"),
+    ]

@@ -10,15 +10,22 @@ from scipy.special import chdtr, ndtr
 
 from deeplin.certificates.context import Context
 from deeplin.certificates.registry import Check, NotApplicable, statement
+from deeplin.theory.residual_depth import (
+    least_margin,
+    sharp_failure_probability,
+    sharp_product_bounds,
+)
 from deeplin.theory.residual_initialization import (
     ResidualConstants,
     admissible_range,
     least_failure_u,
     noise_scale,
     product_bounds,
+    product_constants,
     residual_constants,
     residual_noise,
 )
+from deeplin.theory.sharpness_brackets import least_sharpness, sharpness_brackets
 
 LEAST_PROBABILITY = 1e-4
 """A start passes as residual unless a Gaussian sample is less likely than this to look like it."""
@@ -166,15 +173,22 @@ def perturbed_products(context: Context) -> list[Check]:
 def _convergence(context: Context) -> list[Check]:
     """θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
     constants, hypotheses = _convergence_hypotheses(context)
-    size = context.problem.smallest_eigenvalue * context.readout_norm**2
-    rate = _field(constants, "rate") * size
+    rate, radius = _field(constants, "rate"), _field(constants, "radius")
+    return _stays_near(context, rate, radius, "C_5", hypotheses)
+
+
+def _stays_near(
+    context: Context, rate: np.ndarray, radius: np.ndarray, name: str, hypotheses: dict[str, Any]
+) -> list[Check]:
+    """θ_k within its radius, the Polyak-Łojasiewicz inequality with rate·λ‖p‖², and its decay."""
+    rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
     decay = context.gap[0] * np.exp(-rate * context.moments[:, None])
     later = (context.moments[:, None] > 0) & context.moving
     slack = context.gap_error / np.maximum(context.gap, decay)
     squares = np.sum(context.gradient_squares, axis=-1)
-    moved, radius = context.displacement_norms, _field(constants, "radius")[:, None]
+    moved = context.displacement_norms
     return [
-        Check(moved, radius, "‖θ_k‖_F ≤ C_5", hypotheses=hypotheses),
+        Check(moved, radius[:, None], f"‖θ_k‖_F ≤ {name}", hypotheses=hypotheses),
         Check(rate * context.gap, squares, "Polyak-Łojasiewicz", hypotheses=hypotheses),
         Check(context.gap, decay, "convergence", where=later, slack=slack, hypotheses=hypotheses),
     ]
@@ -196,7 +210,7 @@ def _convergence_hypotheses(context: Context):
 @statement(
     "FM-T4",
     title="convergence of the flow from a residual start",
-    reference="FM, Theorem 4 and Appendix B.7",
+    reference="FM, Theorem 4 and Appendix B.7, C_4 with erratum E-23",
     formula=r"R(W(0))-R_{\min} \le C_4\lambda^2\|p\|^2/\Lambda \Rightarrow \|\theta_k\|_F \le C_5,"
     r"\ R(t)-R_{\min} \le (R(0)-R_{\min})e^{-\mu t}",
 )
@@ -211,7 +225,7 @@ def residual_convergence(context: Context) -> list[Check]:
 @statement(
     "FM-T5",
     title="the same for multivariate regression",
-    reference="FM, Theorem 5 and Appendix B.7",
+    reference="FM, Theorem 5 and Appendix B.7, C_4 with erratum E-23",
     formula=r"4\lambda\sigma_{\min}^2(\Pi_{L:k+1})\sigma_{\min}^2(\Pi_{k-1:1})(R-R_{\min})"
     r"\le\|\nabla_kR\|_F^2\le4\Lambda\|\Pi_{L:k+1}\|^2\|\Pi_{k-1:1}\|^2(R-R_{\min})",
 )
@@ -226,7 +240,7 @@ def multivariate_convergence(context: Context) -> list[Check]:
 @statement(
     "FM-C3",
     title="the flow from a residual start ends in a flat minimum",
-    reference="FM, Corollary 3 and Appendix B.9",
+    reference="FM, Corollary 3 and Appendix B.9, C_4 with erratum E-23",
     formula=r"1 \le S/S_{\min} \le C\Lambda/\lambda",
 )
 def residual_flat_minimum(context: Context) -> list[Check]:
@@ -242,6 +256,63 @@ def residual_flat_minimum(context: Context) -> list[Check]:
     return [
         Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
         Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=hypotheses),
+    ]
+
+
+@statement(
+    "X-20",
+    title="convergence of the flow from one draw of square layers, with its own constants",
+    formula=r"R(W(0))-R_{\min}\le C_4\lambda\|p\|^2\Rightarrow\|\theta_k\|_F\le\rho,\ "
+    r"S/S_{\min}\le C\tfrac{\Lambda}{a}\tfrac{L}{G(\Lambda/a)},\quad"
+    r"\sqrt{C_4}=xe^{-2x}(1-\tfrac xL)^{4L}m_0^5/M_0^3,\ \rho=xm_0/M_0",
+)
+def convergence_of_a_draw(context: Context) -> list[Check]:
+    """FM-T4, T5 and C3 with M_0, m_0 measured on the start, whatever its law; a theorem."""
+    context.require_square()
+    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
+    M0, m0 = np.max(values[..., 0], axis=-1), np.min(values[..., 1], axis=-1)
+    constants, problem = product_constants(M0, m0, context.depth), context.problem
+    allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
+    met = {"gradient flow": context.flow, "R(W(0)) − R_min ≤ C_4λ‖p‖²": context.gap[0] <= allowed}
+    rate, radius = np.asarray(constants.rate), np.asarray(constants.radius)
+    checks = _stays_near(context, rate, radius, "ρ", met)
+    if problem.outputs > 1 or context.readout is None or problem.optimum_norm == 0:
+        return checks
+    full = {"Σ̂ has full rank": problem.rank == problem.dimension}
+    least = context.minimal.exact * context.minimal_scale
+    spread = sharpness_brackets(problem, context.depth).spread
+    bound = constants.sharpness_ratio * spread * context.depth
+    bound = bound / least_sharpness(context.depth, spread)
+    met = met | full | context.minimizer_hypotheses()
+    part, ratio = "S/S_min ≤ C(Λ/a)L/G", context.final_sharpness / least
+    return [*checks, Check(ratio, bound, part, hypotheses=met)]
+
+
+@statement(
+    "X-21",
+    title="singular values of products of residual layers, both directions, without s^{−2/3}",
+    formula=r"\|\Pi_{k:1}\|,\|\Pi_{L:k}\|\le2e^{s^2/2+u},\quad"
+    r"\sigma_{\min}(\Pi_{k:1}),\sigma_{\min}(\Pi_{L:k})\ge\tfrac12e^{-s^2/2-u}",
+)
+def conditioned_products(context: Context) -> list[Check]:
+    """At the start and u = 1.5u_∞; fails for at most one draw in a hundred where its bound says so.
+
+    A theorem about the law of the start, its expectations by quadrature.
+    """
+    scale, hypotheses = _residual_start(context)
+    d, L = context.widths[0], context.depth
+    if d < 2:
+        raise NotApplicable("for layers of width at least 2")
+    u = [1.5 * least_margin(s, d) for s in scale.tolist()]
+    pairs = list(zip(scale.tolist(), u, strict=True))
+    fails = [sharp_failure_probability(s, d, L, margin) for s, margin in pairs]
+    hypotheses["L large enough: failure ≤ 0.01"] = np.array(fails) <= 0.01
+    bounds = [sharp_product_bounds(s, margin) for s, margin in pairs]
+    M, m = np.array(bounds).T[..., None]
+    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
+    return [
+        Check(values[None, ..., 0], M, "‖Π‖", hypotheses=hypotheses),
+        Check(m, values[None, ..., 1], "σ_min(Π)", hypotheses=hypotheses),
     ]
 
 

@@ -11,6 +11,8 @@ from deeplin.certificates.context import Context
 from deeplin.certificates.registry import Check, NotApplicable, statement, value
 from deeplin.networks.products import squared_distance
 from deeplin.theory.small_initialization import (
+    balanced_sharpness_at,
+    flow_end_bounds,
     initialization_scale,
     lojasiewicz_constant,
 )
@@ -223,4 +225,44 @@ def flat_minimum(context: Context) -> list[Check]:
         Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack),
         Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ"),
         Check(sharpness, bound, "S"),
+    ]
+
+
+@statement(
+    "X-19",
+    title="layers and sharpness along the flow, by what it conserves, without FM-A2",
+    formula=r"|\sigma_k^2-r|\le2\Delta,\ \min\big((1-\delta)^{L-1},\tfrac1{1+\delta}\big)\le"
+    r"\tfrac{S}{S_{\mathrm{bal}}}\le\max\big((1+\delta)^{L-1}(1+\tfrac{(L-1)\omega}{r+2\Delta}),"
+    r"\tfrac1{1-\delta}\big),\ r=\|w\|^{2/L},\ \delta=2\Delta/r",
+    hypotheses=_flow,
+)
+def conserved_end(context: Context) -> list[Check]:
+    """Singular values and x_k = ‖v_{k−1}‖²/‖v_k‖² at every record, the sharpness at the end.
+
+    Theorems about the flow; an integrated one is known to its tolerance for each conserved
+    difference, relative to r and σ². S_bal is that of the product reached, which is w* for data of
+    full rank.
+    """
+    context.require_depth()
+    context.require_perceptron()
+    context.require_vector()
+    product, start = context.backward[0][..., 0], context.run.initial.with_batch()
+    bounds = flow_end_bounds(start, np.linalg.norm(product, axis=-1))
+    low, high = (np.asarray(bound)[..., None] for bound in bounds.singular_squares)
+    squares, slack = context.singular_values**2, context.depth * context.flow_slack
+    scale = np.maximum(squares, high)
+    ends = np.stack([np.sum(v**2, axis=(-1, -2)) for v in context.backward], axis=-1)
+    known = ends[..., 1:] > 0
+    growth = np.divide(ends[..., :-1], ends[..., 1:], out=np.zeros_like(squares), where=known)
+    balanced = balanced_sharpness_at(context.problem, product[-1], context.depth)
+    ratio = context.final_sharpness / balanced
+    least, most = (np.asarray(bound)[-1] for bound in bounds.sharpness_ratio)
+    met = context.minimizer_hypotheses() | {"2Δ < ‖w‖^{2/L}": low[-1, :, 0] > 0}
+    return [
+        Check(low, squares, "r − 2Δ ≤ σ_k²", scale=scale, slack=slack),
+        Check(squares, high, "σ_k² ≤ r + 2Δ", scale=scale, slack=slack),
+        Check(low, growth, "r − 2Δ ≤ x_k", scale=scale, slack=slack, where=known),
+        Check(growth, high, "x_k ≤ r + 2Δ", scale=scale, slack=slack, where=known),
+        Check(least, ratio, "S/S_bal, lower", slack=slack, hypotheses=met),
+        Check(ratio, most, "S/S_bal, upper", slack=slack, hypotheses=met),
     ]

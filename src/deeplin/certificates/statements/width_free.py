@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from deeplin.certificates.interpolation import Interpolation
+from deeplin.certificates.interpolation import CertificateContext
 from deeplin.certificates.registry import Check, NotApplicable, statement, value
 
 
-def _subspaces(context: Interpolation) -> list[np.ndarray]:
+def _subspaces(context: CertificateContext) -> list[np.ndarray]:
     """Orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}, for orthogonal middle layers.
 
     H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers. Columns
@@ -38,9 +38,9 @@ def _subspaces(context: Interpolation) -> list[np.ndarray]:
     "X-4",
     title="training lives in rank(X) + q directions of every hidden layer",
     formula=r"W_k(t)-W_k(0)=V_kV_k^\top(W_k(t)-W_k(0))V_{k-1}V_{k-1}^\top",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def exact_reduction(context: Interpolation) -> Check:
+def exact_reduction(context: CertificateContext) -> Check:
     """For orthogonal middle layers, under descent, momentum and flow, at every record."""
     last = np.eye(context.widths[-1])
     if context.readout is not None:
@@ -63,7 +63,7 @@ def exact_reduction(context: Interpolation) -> Check:
     title="width at which the initial state can be drawn without forming the network",
     formula=r"r=\min(m,\mathrm{rank}(X)+q)",
 )
-def reduced_width(context: Interpolation) -> Check:
+def reduced_width(context: CertificateContext) -> Check:
     """The width r that carries the training; `simulate_wide` draws it for any m."""
     context.require_identity_middle()
     needed = context.problem.rank + context.problem.outputs
@@ -76,9 +76,9 @@ def reduced_width(context: Interpolation) -> Check:
     reference="exact results, X-6 (the correct form of BO-L4.5, first case)",
     formula=r"\|\Theta_\perp(t)\|\le\|V^\top W_1(0)(I-P_X)\|_F\,"
     r"\|W_2(t)^\top\cdots W_L(t)^\top\|_2",
-    hypotheses=Interpolation.stays_finite,
+    hypotheses=CertificateContext.stays_finite,
 )
-def minimum_norm_condition(context: Interpolation) -> Check:
+def minimum_norm_condition(context: CertificateContext) -> Check:
     """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
     context.require_wide_data()
     outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))

@@ -1,0 +1,366 @@
+"""The loop of gradient descent: two memory layouts, one state, one set of stopping criteria.
+
+A batch of runs is cut into chunks, independent calls of one compiled program that a pool of threads
+spreads over all cores. Inside a program the networks lie in one of two layouts:
+
+- *batch last* for narrow linear networks: weights are (out, in, networks), products with vectors
+  are sums over a leading axis that XLA vectorizes over networks, gradients are outer products of
+  backward and forward products (FM-grad);
+- *batch first* for everything else: `vmap` of the step of one network.
+
+Both take the same step, check the same criteria and record in the same `scan`.
+"""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from enum import IntEnum
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
+
+from deeplin.dynamics.objective import Ensemble, Gradient, Objective
+from deeplin.dynamics.update import Method, Numbers, Update
+from deeplin.interrupt import check_interrupt
+from deeplin.parallel import map_in_threads, thread_count
+
+NARROW = 16
+"""Widest layer for which the batch axis comes last.
+
+The choice looks at the shape of the networks alone: were it to depend on the size of the batch,
+results would change in their last digits with the way runs are grouped.
+"""
+CHUNK_BYTES = 21_000
+"""Size of the largest layer of a chunk, batch last. Above some 40 kB XLA starts threads of its own
+inside every small operation, and the same program is ten times slower."""
+VECTOR = 8
+"""Chunks are padded to a multiple of this, so that no operation has a remainder loop."""
+PIECE_SECONDS = 0.2
+"""Compiled work between two checks for Ctrl-C."""
+FIRST_WORK = 10**7
+"""Weights that the steps before the first such check may touch."""
+GROWTH = 8
+"""The most by which the next piece may be longer than the last."""
+
+
+class Status(IntEnum):
+    """How a run stands."""
+
+    RUNNING = 0
+    CONVERGED = 1
+    DIVERGED = 2
+    EXHAUSTED = 3
+    """It may take no more steps, or cannot take any."""
+
+
+class State(NamedTuple):
+    """A batch of runs. Those that stopped keep the weights and the step at which they stopped."""
+
+    weights: tuple[Float[Array | np.ndarray, " ..."], ...]
+    """The trained arrays of every run."""
+    memory: PyTree[Shaped[Array | np.ndarray, " ..."]]
+    """What the dynamics carries besides: velocities, the state of an optimizer, times."""
+    status: Int[np.ndarray, " batch"]
+    """A `Status` for each run."""
+    steps: Int[np.ndarray, " batch"]
+    """Steps taken."""
+
+    @property
+    def running(self) -> np.ndarray:
+        """Which runs are on their way."""
+        return np.asarray(self.status) == Status.RUNNING
+
+    @classmethod
+    def start(cls, weights: tuple[Any, ...], memory: PyTree = ()) -> State:
+        """Return the state before the first step."""
+        zeros = np.zeros(len(weights[0]), np.int32)
+        return cls(weights, memory, zeros, zeros)
+
+
+class StoppingCriteria(NamedTuple):
+    """When a run stops before its last step; values are R − floor (see `Objective`)."""
+
+    target: Float[np.ndarray, " batch"]
+    """Converged when the value is at or below this."""
+    ceiling: Float[np.ndarray, " batch"]
+    """Diverged when the value is above this or not a number."""
+
+    def check(self, value: Array, status: Array | np.ndarray) -> Array:
+        """Return the status of runs whose value is this."""
+        diverged = ~(abs(value) <= self.ceiling)  # overflow may come out as −∞
+        found = jnp.where(value <= self.target, Status.CONVERGED, Status.RUNNING)
+        found = jnp.where(diverged, Status.DIVERGED, found)
+        return jnp.where(status == Status.RUNNING, found, status).astype(jnp.int32)
+
+
+class Recorder(Protocol):
+    """Takes the runs at each step or time that is to be recorded."""
+
+    @property
+    def together(self) -> int:
+        """The most records it takes at a time."""
+        ...
+
+    def add(self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: Any) -> None:
+        """Take several records: the first axis of every array. Values are R − floor, or None."""
+        ...
+
+
+class Visited(NamedTuple):
+    """The first of the stops that a call of `Stepper.advance` was given: those it came to."""
+
+    count: int
+    weights: tuple[np.ndarray, ...]
+    """The trained arrays there, (stops, batch, …)."""
+    values: np.ndarray | None
+    """R − floor there, (stops, batch), if the dynamics knows it."""
+
+
+class Stepper(ABC):
+    """A dynamics that takes a `State` through given steps or times."""
+
+    @abstractmethod
+    def advance(self, state: State, stops: Sequence[Any]) -> tuple[State, Visited]:
+        """Take the runs through the stops, or for as long as an interrupt may wait."""
+
+    def clock(self, state: State) -> Real[np.ndarray, " batch"]:
+        """Return the step or time each run has reached; here steps."""
+        return np.asarray(state.steps)
+
+
+def drive(stepper: Stepper, state: State, stops: Iterable[Any], recorder: Recorder) -> State:
+    """Take the runs through all stops, until the last one or until all have stopped."""
+    remaining = iter(stops)
+    ahead = list(islice(remaining, recorder.together))
+    while ahead:
+        state, visited = stepper.advance(state, ahead)
+        check_interrupt()
+        done = not state.running.any()
+        if visited.count:
+            when, last = np.array(ahead[: visited.count]), np.max(stepper.clock(state))
+            count = min(int(np.searchsorted(when, last)) + 1, len(when)) if done else len(when)
+            values = None if visited.values is None else visited.values[:count]
+            weights = tuple(layer[:count] for layer in visited.weights)
+            recorder.add(np.minimum(when[:count], last), weights, values)
+        if done:
+            break
+        ahead = ahead[visited.count :] + list(islice(remaining, visited.count))
+    return state
+
+
+# --- one compiled program for a chunk ---------------------------------------------------------
+
+
+class _Chunk(NamedTuple):
+    """What a program knows of each run; the batch axis is where the layout has it."""
+
+    state: State
+    fixed: tuple[Array, ...]
+    criteria: StoppingCriteria
+    rates: Any
+    limit: Any
+    """The step at which the run stands still."""
+    rows: Any
+    """Rows of its mini-batches from step `origin` on, or None."""
+
+
+class _Kind(NamedTuple):
+    """What a program is compiled for, besides shapes."""
+
+    gradient: Gradient
+    method: Method
+    batch_last: bool
+
+
+class _Shared(NamedTuple):
+    """What all runs share."""
+
+    data: Any
+    numbers: Numbers
+    origin: Any
+    """The step of the first mini-batch at hand."""
+
+
+@partial(jax.jit, static_argnums=0)
+def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
+    """Take a chunk through the stops: memory, status and steps; weights and values at each stop.
+
+    A step evaluates value and gradient at W_t, checks the criteria and moves to W_{t+1}. At a stop
+    the criteria are checked once more, so every state that leaves here has passed them. Arrays come
+    and go with the batch axis first.
+    """
+    chunk = _moved(kind, chunk, 0, -1)
+
+    def mapped(function: Callable) -> Callable:
+        return function if kind.batch_last else jax.vmap(function)
+
+    def step(clock, member: _Chunk) -> State:
+        state, fixed = member.state, member.fixed
+        rows = None if member.rows is None else member.rows[clock - shared.origin]
+        value, gradient = kind.gradient(shared.data, state.weights, fixed, rows)
+        status = member.criteria.check(value, state.status)
+        moving = (status == Status.RUNNING) & (clock < member.limit)
+        rates = member.rates
+        if shared.numbers.schedule is not None:
+            rates = rates * shared.numbers.schedule[clock]
+
+        def risk(weights) -> Array:
+            """R − floor, for optimizers that evaluate it themselves."""
+            return kind.gradient(shared.data, weights, fixed, rows)[0]
+
+        descent = (value, gradient, risk)
+        weights, memory = kind.method(
+            shared.numbers, rates, moving, state.weights, state.memory, descent
+        )
+        return State(weights, memory, status, state.steps + moving)  # pyright: ignore
+
+    def check(member: _Chunk) -> tuple[State, Array]:
+        state = member.state
+        value = kind.gradient.value(shared.data, state.weights, member.fixed)
+        status: Any = member.criteria.check(value, state.status)
+        return state._replace(status=status), value
+
+    def to_stop(carry, stop):
+        def busy(carry):
+            clock, state = carry
+            return (clock < stop) & jnp.any(state.status == Status.RUNNING)
+
+        def body(carry):
+            clock, state = carry
+            return clock + 1, mapped(partial(step, clock))(chunk._replace(state=state))
+
+        clock, state = jax.lax.while_loop(busy, body, carry)
+        state, value = mapped(check)(chunk._replace(state=state))
+        return (clock, state), (_moved(kind, state.weights, -1, 0), value)
+
+    (_, state), visited = jax.lax.scan(to_stop, (clock, chunk.state), stops)
+    return (_moved(kind, state.memory, -1, 0), state.status, state.steps), visited
+
+
+def _moved(kind: _Kind, tree: PyTree, source: int, target: int) -> PyTree:
+    """Move the batch axis of every array, in the layout that has it last."""
+    if not kind.batch_last:
+        return tree
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, source, target), tree)
+
+
+# --- a batch in chunks ------------------------------------------------------------------------
+
+
+class Descent(Stepper):
+    """Gradient descent of a batch by any `Update`."""
+
+    def __init__(
+        self,
+        objective: Objective,
+        ensemble: Ensemble,
+        criteria: StoppingCriteria,
+        update: Update,
+        stops: int = 1,
+    ):
+        """`stops` is the most that `advance` is ever given, which programs are compiled for."""
+        self.ensemble, self.criteria, self.update = ensemble, criteria, update
+        self.data, self.slots = objective.data, 1 << (stops - 1).bit_length()
+        narrow = objective.batch_last is not None and ensemble.widest <= NARROW
+        narrow = narrow and update.method.optimizer is None
+        gradient = objective.batch_last if narrow else objective.gradient
+        self.kind = _Kind(gradient, update.method, narrow)  # pyright: ignore
+        self.numbers = update.numbers(ensemble.weights[0].dtype)
+        most = None if update.batches is None else update.batches.ahead
+        self.pace = Pace(ensemble.numbers * objective.work, most)
+        self.size = self._chunk_size()
+
+    def start(self) -> State:
+        """Return the state before the first step."""
+        weights = self.ensemble.weights
+        return State.start(weights, self.update.method.begin(weights, self.update.momentum))
+
+    def advance(self, state: State, stops: Sequence[int]) -> tuple[State, Visited]:
+        """Take the runs through the stops, or through as many steps as a piece has.
+
+        A run that exceeds its ceiling goes back to the step before, whose weights are still finite:
+        by taking the piece again up to there, since steps are deterministic, rather than by keeping
+        a second copy of the weights at every step.
+        """
+        clock = int(np.max(state.steps, where=state.running, initial=0))
+        until = self.pace.next(clock, stops[-1])
+        count = int(np.searchsorted(stops, until, side="right"))
+        targets = np.full(self.slots, until, np.int32)
+        targets[:count] = stops[:count]
+        limit = np.full(len(state.steps), until, np.int32)
+        after, visited = self._take(state, self.criteria, limit, clock, targets)
+        diverged = (after.status == Status.DIVERGED) & state.running
+        if diverged.any():
+            limit = np.where(diverged, after.steps - 1, clock).astype(np.int32)
+            nothing = np.full_like(self.criteria.target, np.inf)
+            unchecked = StoppingCriteria(-nothing, nothing)
+            again = self._take(state, unchecked, limit, clock, targets)[1]
+            for array, kept in zip(jax.tree.leaves(visited), jax.tree.leaves(again), strict=True):
+                array[:, diverged] = kept[:, diverged]
+        weights, values = visited
+        after = after._replace(weights=tuple(w[-1].copy() for w in weights))
+        return after, Visited(count, tuple(w[:count] for w in weights), values[:count])
+
+    def _take(self, state, criteria, limit, clock: int, stops) -> tuple[State, Any]:
+        """Run the program on all chunks and put the results together, in NumPy."""
+        batches = self.update.batches
+        rows = None if batches is None else batches.rows(clock, batches.ahead)
+        whole = _Chunk(state, self.ensemble.fixed, criteria, self.update.learning_rate, limit, rows)
+        shared = _Shared(self.data, self.numbers, np.int32(clock))
+        batch, size = self.ensemble.size, self.size
+
+        def run(first: int) -> Any:
+            part: Any = slice(first, first + size)
+            if first + size > batch and self.kind.batch_last:  # pad with copies of the last network
+                part = np.minimum(np.arange(first, first + size), batch - 1)
+            chunk = jax.tree.map(lambda leaf: leaf[part], whole)
+            found = _program(self.kind, shared, chunk, np.int32(clock), stops)
+            return jax.device_get(found)
+
+        parts = map_in_threads(run, range(0, batch, size))
+        ends, visited = zip(*parts, strict=True)
+        memory, status, steps = jax.tree.map(lambda *a: np.concatenate(a)[:batch], *ends)
+        visited = jax.tree.map(lambda *a: np.concatenate(a, axis=1)[:, :batch], *visited)
+        return State(state.weights, memory, status, steps), visited
+
+    def _chunk_size(self) -> int:
+        """Networks in a chunk, such that there are as many chunks as threads, or a multiple."""
+        batch, threads = self.ensemble.size, thread_count()
+        if not self.ensemble.on_cpu:
+            return batch
+        if not self.kind.batch_last:
+            return -(-batch // min(batch, threads))
+        layer = max(weight[0].nbytes for weight in self.ensemble.weights)
+        most = max(VECTOR, CHUNK_BYTES // layer // VECTOR * VECTOR)
+        chunks = -(-batch // most)
+        if batch >= threads * VECTOR:
+            chunks = -(-chunks // threads) * threads
+        return -(-batch // (chunks * VECTOR)) * VECTOR
+
+
+class Pace:
+    """How many steps to take before the next check for Ctrl-C: what `PIECE_SECONDS` allow."""
+
+    def __init__(self, work: int, most: int | None = None):
+        """`work` is about the number of weights a step touches, `most` a limit on the steps."""
+        self.piece, self.most = max(1, FIRST_WORK // max(1, work)), most
+        self.began: float | None = None
+
+    def next(self, clock: int, until: int) -> int:
+        """Return the step to go to; a piece that was quick makes the next one longer."""
+        now = time.perf_counter()
+        if self.began is not None:
+            longer = PIECE_SECONDS / max(now - self.began, PIECE_SECONDS / GROWTH)
+            self.piece = max(self.piece, int(self.piece * longer))
+        if self.most is not None:
+            self.piece = min(self.piece, self.most)
+        whole = until - clock >= self.piece
+        self.began = now if whole else None
+        return clock + self.piece if whole else until

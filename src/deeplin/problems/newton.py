@@ -1,0 +1,249 @@
+"""Minimizers of convex losses by Newton's method, and whether there are any (X-14, X-16)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from deeplin.problems.losses import ConvexLoss, Softmax
+from deeplin.problems.solving import is_tall, solver, thin_svd
+
+STEPS = 500
+SETTLED = 1e-8
+"""Change of the predictions, relative to 1 + their size, at which one more step is the last: the
+error is then squared."""
+FAR = 25.0
+"""Size of the predictions from which on data are suspected to have no minimizer."""
+SEPARATED = 1e-7
+"""Margins, relative to the size of their rows, that count as zero."""
+
+
+class Fit(NamedTuple):
+    """Where Newton's method ended."""
+
+    coordinates: Float[np.ndarray, "r k"]
+    predictions: Float[np.ndarray, "n q"]
+    settled: bool
+    """Whether the steps became small: a minimizer was found."""
+    separable: bool = False
+    """Whether there is a direction in which the risk decreases forever."""
+
+
+class Coordinates(NamedTuple):
+    """Θ = B U Eᵀ: inputs in a basis B of the row space of X, outputs in one of those that matter.
+
+    Minimizers of this form have the least norm: what is left out changes no prediction.
+    """
+
+    rows: Float[np.ndarray, "n r"]
+    """X B."""
+    basis: Float[np.ndarray, "d r"] | None
+    """B; None for the identity."""
+    outputs: Float[np.ndarray, "q k"]
+
+    @classmethod
+    def of(cls, inputs: np.ndarray, loss: ConvexLoss, q: int) -> Coordinates:
+        """For many rows of full rank the inputs as they are; else √n U of X = U S Vᵀ."""
+        outputs = _zero_sum(q) if isinstance(loss, Softmax) else np.eye(q)
+        n = len(inputs)
+        if is_tall(inputs) and solver(inputs.T @ inputs / n) is not None:
+            return cls(inputs, None, outputs)
+        _, singular, right = thin_svd(inputs, inputs[:, :0])
+        keep = singular > np.finfo(np.float64).eps * max(inputs.shape) * singular[0]
+        basis = right[keep].T * (np.sqrt(n) / singular[keep])
+        return cls(inputs @ basis, basis, outputs)
+
+    def theta(self, u: np.ndarray) -> np.ndarray:
+        """Θ, (d, q)."""
+        inner = u @ self.outputs.T
+        return inner if self.basis is None else self.basis @ inner
+
+    def predictions(self, u: np.ndarray) -> np.ndarray:
+        """XΘ, (n, q)."""
+        return self.rows @ u @ self.outputs.T
+
+    def penalty(self) -> np.ndarray:
+        """The matrix G with ‖Θ‖² = Tr(UᵀGU)."""
+        size = self.rows.shape[1]
+        return np.eye(size) if self.basis is None else self.basis.T @ self.basis
+
+
+def fit(
+    loss: ConvexLoss,
+    coordinates: Coordinates,
+    targets: np.ndarray,
+    *,
+    ridge: float = 0.0,
+    start: np.ndarray | None = None,
+) -> Fit:
+    """Minimize (1/n)Σφ(Θᵀx_i, y_i) + ridge·‖Θ‖² by Newton's method with backtracking.
+
+    `start` are coordinates U to begin with, such as those of a minimizer nearby.
+    """
+    u = _first(loss, coordinates, targets) if start is None else start
+    for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
+        u = _newton(easier, coordinates, targets, ridge, u).coordinates
+    return _newton(loss, coordinates, targets, ridge, u)
+
+
+def _newton(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, ridge: float, u: np.ndarray
+) -> Fit:
+    rows, outputs = coordinates.rows, coordinates.outputs
+    n, k = len(rows), outputs.shape[1]
+    metric = coordinates.penalty() if ridge else None
+    z = coordinates.predictions(u)
+    separable = None
+    for _ in range(STEPS):
+        gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
+        hessian = assembled(rows, outputs.T @ loss.blocks(z, targets) @ outputs)
+        if metric is not None:
+            gradient = gradient + 2 * ridge * metric @ u
+            hessian = hessian + 2 * ridge * np.kron(np.eye(k), metric)
+        if not np.any(gradient):
+            return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
+        step = -_solved(hessian, gradient.T.reshape(-1)).reshape(k, -1).T
+        change, descent = coordinates.predictions(step), float(np.sum(gradient * step))
+        scale, size = 1 + float(np.abs(z).max()), float(np.abs(change).max())
+        if not np.isfinite(size):
+            break
+        bend = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
+        length = _backtracked(partial(_excess, loss, targets, z, change, bend), descent)
+        u, z = u + length * step, z + length * change
+        if length == 1.0 and size <= SETTLED * scale:
+            return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
+        if not ridge and separable is None and scale > FAR:
+            separable = is_separable(loss, coordinates, targets, u)
+        if separable and -descent < 1e-17:
+            break
+    return Fit(u, z, False, bool(separable))
+
+
+def _least_norm(
+    loss: ConvexLoss,
+    coordinates: Coordinates,
+    targets: np.ndarray,
+    found: Fit,
+    hessian: np.ndarray,
+) -> Fit:
+    """The minimizer of least norm among those along the kernel of H.
+
+    Losses with linear parts can have several. Where it is the end of a linear part, φ'' is not
+    defined there, and the minimizer found stays.
+    """
+    values, vectors = np.linalg.eigh(hessian)
+    kernel = vectors[:, values <= 1e-12 * max(values[-1], np.finfo(float).tiny)]
+    if kernel.shape[1] == 0:
+        return found
+    moves = [column.reshape(-1, len(coordinates.rows.T)).T for column in kernel.T]
+    directions = np.array([coordinates.theta(move).ravel() for move in moves]).T
+    share = np.linalg.lstsq(directions, coordinates.theta(found.coordinates).ravel())[0]
+    u = found.coordinates - sum(c * move for c, move in zip(share, moves, strict=True))
+    z = coordinates.predictions(u)
+    slope = coordinates.rows.T @ loss.slope(z, targets) / len(z)
+    size = np.abs(coordinates.rows).mean() * np.abs(loss.slope(z, targets)).mean()
+    return Fit(u, z, True) if np.all(np.abs(slope) <= 1e-10 * size) else found
+
+
+def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"]:
+    """(1/n)Σ_i B_i ⊗ x_ix_iᵀ of blocks B_i (n, k, k): class-major."""
+    (n, r), k = rows.shape, blocks.shape[-1]
+    matrix = np.empty((k, r, k, r))
+    for a in range(k):
+        for b in range(a, k):
+            matrix[a, :, b] = rows.T @ (blocks[:, a, b, None] * rows) / n
+            matrix[b, :, a] = matrix[a, :, b].T
+    return matrix.reshape(k * r, k * r)
+
+
+def _first(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
+    """The least-squares fit to the first guess of the predictions."""
+    guess = loss.first_guess(targets) @ coordinates.outputs
+    size = coordinates.rows.shape[1], coordinates.outputs.shape[1]
+    return np.linalg.lstsq(coordinates.rows, guess)[0] if np.any(guess) else np.zeros(size)
+
+
+def _solved(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """H⁻¹g; where H is singular, (H + τI)⁻¹g with τ of the size of g (Levenberg and Marquardt)."""
+    scales = np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
+    if (solve := solver(hessian / np.outer(scales, scales))) is not None:
+        return solve(gradient / scales) / scales
+    size, steepness = float(np.trace(hessian)) / len(hessian), float(np.linalg.norm(gradient))
+    damping = max(min(steepness, 1e-3 * size), 1e-14 * size) if size > 0 else steepness
+    return np.linalg.solve(hessian + damping * np.eye(len(hessian)), gradient)
+
+
+def _excess(
+    loss: ConvexLoss, y: np.ndarray, z: np.ndarray, change: np.ndarray, bend: float, length: float
+) -> float:
+    rounding = 4 * np.finfo(float).eps * abs(float(loss.value(z, y).mean()))
+    return float(loss.excess(z, z + length * change, y).mean()) + length**2 * bend - rounding
+
+
+def _backtracked(excess: Callable[[float], float], descent: float) -> float:
+    """The first length of 1, ½, ¼, … with excess ≤ ¾ of the descent along the tangent (Armijo).
+
+    The excess over the tangent is exact for small steps, where a difference of risks is rounding.
+    """
+    length = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        while length > 1e-12 and not excess(length) <= -0.75 * length * descent:
+            length /= 2
+    return length
+
+
+def is_separable(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
+) -> bool:
+    """Whether some direction never increases the loss of any sample and decreases one (X-16).
+
+    The risk then has no minimizer. A linear program decides: the largest sum of margins over
+    directions in the unit cube along which no margin is negative. Margins are s·v_i for a change v
+    of the predictions, and v_i of the right class minus that of each other class for softmax. If
+    the direction u has positive margins only, that is the answer already.
+    """
+    from scipy.optimize import linprog  # half a second, which most data need not wait for
+
+    found = _margins(loss, coordinates, targets)
+    if found is None:
+        return False
+    margins, fixed = found
+    margins = margins[np.any(margins, axis=1)]
+    if len(fixed) == 0 and len(margins) and np.all(margins @ u.T.reshape(-1) > 0):
+        return True
+    if len(margins) == 0:
+        return False
+    margins = margins / np.linalg.norm(margins, axis=1, keepdims=True)
+    equal = {"A_eq": fixed, "b_eq": np.zeros(len(fixed))} if len(fixed) else {}
+    answer = linprog(
+        -margins.sum(axis=0), A_ub=-margins, b_ub=np.zeros(len(margins)), bounds=(-1, 1), **equal
+    )
+    if answer.status != 0:
+        return False
+    values = margins @ answer.x
+    return bool(values.max() > 10 * SEPARATED and values.min() >= -SEPARATED)
+
+
+def _margins(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rows whose products with a direction must not be negative, and must be zero."""
+    rows, outputs = coordinates.rows, coordinates.outputs
+    if isinstance(loss, Softmax):
+        sample, other = np.nonzero(targets == 0)
+        apart = outputs[targets.argmax(axis=1)[sample]] - outputs[other]
+        return (apart[:, :, None] * rows[sample][:, None, :]).reshape(len(sample), -1), rows[:0]
+    found = loss.decreasing(targets)
+    if found is None:
+        return None
+    signs, bounded = found
+    return (signs[:, None] * rows)[signs != 0], rows[bounded]
+
+
+def _zero_sum(q: int) -> Float[np.ndarray, "q k"]:
+    """An orthonormal basis of the vectors whose entries sum to zero."""
+    return np.linalg.qr(np.eye(q)[:, 1:] - 1 / q)[0]
