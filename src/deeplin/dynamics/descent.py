@@ -20,6 +20,7 @@ from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
 from deeplin.networks import Loss, Network, data_risk, explained, products
 from deeplin.problems import Problem
+from deeplin.problems.objectives import LeastSquares
 from deeplin.validation import validated
 
 BLOW_UP = 1e10
@@ -208,11 +209,10 @@ def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.n
 
 
 def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
-    """R of the zero map: R_min + ⟨Θ*, Σ̂Θ*⟩ for linear networks (FM-L8)."""
-    if objective.has_gap:
-        quadratic = objective.data.quadratic
-        covariance, optimum = (np.asarray(a) for a in (quadratic.covariance, quadratic.optimum))
-        return products.gap(covariance, optimum) + np.asarray(quadratic.minimal_risk)
+    """R of the zero map: R_min + ⟨Θ*, Σ̂Θ*⟩ for linear networks and squared loss (FM-L8)."""
+    if objective.has_gap and isinstance(convex := objective.data.convex, LeastSquares):
+        covariance, optimum = (np.asarray(a) for a in (convex.covariance, convex.optimum))
+        return products.gap(covariance, optimum) + np.asarray(convex.minimal_risk)
     if objective.risk is data_risk:  # f(x; 0) = 0
         targets = np.asarray(objective.data.targets)
         return np.sum(targets**2) / len(targets)

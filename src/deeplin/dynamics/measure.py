@@ -189,19 +189,15 @@ def _mapped_twice(function, layout: Layout, arrays) -> Array:
 
 def _gap(objective, networks, _initial) -> np.ndarray:
     """R − R_min (FM-L8)."""
-    covariance = np.asarray(objective.data.quadratic.covariance)
-    return products.gap(covariance, _difference(objective, networks))
+    theta = products.product(networks.weights, networks.readout)
+    convex = jax.tree.map(np.asarray, objective.data.convex)
+    return convex.value_and_gradient(theta)[0]
 
 
 def _distance(objective, networks, _initial) -> np.ndarray:
     """‖Θ − Θ*‖², squared."""
-    return products.squared_distance(_difference(objective, networks))
-
-
-def _difference(objective, networks) -> np.ndarray:
-    """Θ − Θ*, (…, d, q)."""
     theta = products.product(networks.weights, networks.readout)
-    return theta - np.asarray(objective.data.quadratic.optimum)
+    return products.squared_distance(theta - np.asarray(objective.data.convex.optimum))
 
 
 def _product_singular_values(_objective, networks, _initial) -> np.ndarray:

@@ -18,13 +18,13 @@ from deeplin.networks import (
     Loss,
     Network,
     batch_last,
-    data_risk,
     landscape,
     linear_risk,
     products,
 )
 from deeplin.networks.risk import Data
-from deeplin.problems import Problem, Quadratic
+from deeplin.problems import Problem
+from deeplin.problems.objectives import GeneralizedLinear, LeastSquares
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
@@ -89,7 +89,7 @@ class Autodiff:
 
     def __call__(self, data: Any, weights: Weights, fixed: tuple, rows: Rows = None):
         """Return R and its gradient."""
-        part = data if rows is None else Data(data.inputs[rows], data.targets[rows])
+        part = data if rows is None else jax.tree.map(lambda matrix: matrix[rows], data)
         value, gradient = jax.value_and_grad(partial(self._risk, part, fixed))(weights)
         if self.whole and rows is not None:
             value = self._risk(data, fixed, weights)
@@ -107,23 +107,22 @@ class Autodiff:
 class LinearData(NamedTuple):
     """What a linear network is trained on."""
 
-    quadratic: Quadratic
+    convex: LeastSquares | GeneralizedLinear
+    """The risk as a function of the product."""
     samples: Data | None = None
     """The rows themselves, for mini-batches."""
 
     def gap(self, theta: Float[Array, "d q"]) -> Array:
         """R − R_min of a product Θ (FM-L8)."""
-        return products.gap(self.quadratic.covariance, theta - self.quadratic.optimum)
+        return self.convex.value_and_gradient(theta)[0]
 
     def gap_and_slope(self, theta: Float[Array, "d q"], rows: Rows) -> tuple[Array, Array]:
         """R − R_min on all rows, and ∇R as a function of Θ on `rows`, if some are given."""
-        difference = theta - self.quadratic.optimum
-        slope = products.slope(self.quadratic.covariance, difference)
-        gap = 0.5 * jnp.sum(difference * slope)
+        gap, slope = self.convex.value_and_gradient(theta)
         if rows is not None:
             assert self.samples is not None
             inputs, targets = self.samples.inputs[rows], self.samples.targets[rows]
-            slope = 2 / len(rows) * inputs.T @ (inputs @ theta - targets)
+            slope = self.convex.gradient_on(inputs, targets, theta)
         return gap, slope
 
 
@@ -183,14 +182,15 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
     risk, data = landscape(problem, tree)
     if risk is linear_risk:
         gradient, last = LinearGradient(layout), BatchLastGradient()
+        work = 1 if problem.loss == "squared" else problem.samples
         data, floor = LinearData(data), problem.minimal_risk
-        return Objective(gradient, _risk_of_product, data, layout, floor, True, last)
-    gradient = Autodiff(data_risk, layout)
-    return Objective(gradient, data_risk, data, layout, work=len(data.inputs))
+        return Objective(gradient, _risk_of_product, data, layout, floor, True, last, work)
+    gradient = Autodiff(risk, layout)
+    return Objective(gradient, risk, data, layout, work=len(data.inputs))
 
 
 def _risk_of_product(data: LinearData, network: Network) -> Array:
-    return linear_risk(data.quadratic, network)
+    return linear_risk(data.convex, network)
 
 
 def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
@@ -198,7 +198,7 @@ def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Ob
     if not objective.has_gap:
         whole = Autodiff(objective.risk, objective.layout, has_target)
         return objective._replace(gradient=whole)
-    dtype = objective.data.quadratic.optimum.dtype
+    dtype = objective.data.convex.minimal_risk.dtype
     rows = problem.require_data("descent on mini-batches")
     samples = Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
     return objective._replace(data=objective.data._replace(samples=samples))
