@@ -18,9 +18,8 @@ from deeplin.dynamics.run import Run
 from deeplin.dynamics.update import Rates, update_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
-from deeplin.networks import Loss, Network, data_risk, explained, products
+from deeplin.networks import Loss, Network, explained
 from deeplin.problems import Problem
-from deeplin.problems.objectives import LeastSquares
 from deeplin.validation import validated
 
 BLOW_UP = 1e10
@@ -152,6 +151,7 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
     values = []
     for step in (now, now + 1, now + 2):
         state, visited = descent.advance(state, [step])
+        assert visited.values is not None  # which descent knows
         values.append(visited.values[-1])
     first, second, third = values
     with np.errstate(invalid="ignore"):
@@ -209,12 +209,8 @@ def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.n
 
 
 def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
-    """R of the zero map: R_min + ⟨Θ*, Σ̂Θ*⟩ for linear networks and squared loss (FM-L8)."""
-    if objective.has_gap and isinstance(convex := objective.data.convex, LeastSquares):
-        covariance, optimum = (np.asarray(a) for a in (convex.covariance, convex.optimum))
-        return products.gap(covariance, optimum) + np.asarray(convex.minimal_risk)
-    if objective.risk is data_risk:  # f(x; 0) = 0
-        targets = np.asarray(objective.data.targets)
-        return np.sum(targets**2) / len(targets)
+    """R where all weights are zero."""
+    if objective.zero_risk is not None:
+        return np.asarray(objective.zero_risk)
     zero = jax.tree.map(np.zeros_like, ensemble.weights)
     return end_evidence(objective, ensemble, zero)["risk"]

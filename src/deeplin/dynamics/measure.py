@@ -52,12 +52,14 @@ def _split(record: Any) -> tuple[Any, dict[str, Callable[[PyTree], Any]]]:
 def _checked(names: Any, objective: Objective, network: PyTree) -> tuple[str, ...]:
     """The names to record: all that have a meaning here by default, else the given ones.
 
-    `gap` and `distance` refer to the least-squares optimum, the minimiser of a linear network
+    `gap` and `distance` refer to the optimum of the problem, the minimizer of a linear network
     only; `alignment` and `conservation` compare neighbouring layers of a network.
     """
     usual, more = ("risk", "sharpness"), ON_REQUEST[:1]
     if objective.layout.network:
-        missing = () if objective.has_gap else ("gap", "distance", "flow_sharpness")
+        missing = () if objective.has_gap else ("gap",)
+        missing += () if objective.optimum is not None else ("distance",)
+        missing += () if objective.is_least_squares else ("flow_sharpness",)
         missing += () if network.depth > 1 else ("alignment", "conservation")
         usual, more = (
             tuple(name for name in kind if name not in missing) for kind in (QUANTITIES, ON_REQUEST)
@@ -190,14 +192,18 @@ def _mapped_twice(function, layout: Layout, arrays) -> Array:
 def _gap(objective, networks, _initial) -> np.ndarray:
     """R − R_min (FM-L8)."""
     theta = products.product(networks.weights, networks.readout)
-    convex = jax.tree.map(np.asarray, objective.data.convex)
-    return convex.value_and_gradient(theta)[0]
+    return jax.tree.map(np.asarray, objective.data.risk).value_and_gradient(theta)[0]
 
 
 def _distance(objective, networks, _initial) -> np.ndarray:
     """‖Θ − Θ*‖², squared."""
+    return products.squared_distance(_difference(objective, networks))
+
+
+def _difference(objective, networks) -> np.ndarray:
+    """Θ − Θ*, (…, d, q)."""
     theta = products.product(networks.weights, networks.readout)
-    return products.squared_distance(theta - np.asarray(objective.data.convex.optimum))
+    return theta - objective.optimum
 
 
 def _product_singular_values(_objective, networks, _initial) -> np.ndarray:

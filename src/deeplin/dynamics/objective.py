@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, Protocol
 
@@ -22,9 +22,9 @@ from deeplin.networks import (
     linear_risk,
     products,
 )
-from deeplin.networks.risk import Data
 from deeplin.problems import Problem
 from deeplin.problems.objectives import GeneralizedLinear, LeastSquares
+from deeplin.problems.objectives import Objective as RiskOfProduct
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None
@@ -40,12 +40,12 @@ class Gradient(Protocol):
     """
 
     def __call__(
-        self, data: Any, weights: Weights, fixed: tuple, rows: Any = None
+        self, data: Any, weights: tuple[Any, ...], fixed: tuple, rows: Any = None
     ) -> tuple[Array, Weights]:
         """Return the value and the gradient, on these rows if some are given."""
         ...
 
-    def value(self, data: Any, weights: Weights, fixed: tuple) -> Array:
+    def value(self, data: Any, weights: tuple[Any, ...], fixed: tuple) -> Array:
         """Return the value on all rows."""
         ...
 
@@ -68,14 +68,19 @@ class Objective(NamedTuple):
     """R_min, a lower bound of the risk, where `has_gap`; else 0."""
     has_gap: bool = False
     """Whether R − R_min is meaningful: a linear network on a problem."""
+    zero_risk: float | None = None
+    """R of the zero map, where it is known."""
+    optimum: Float[np.ndarray, "d q"] | None = None
+    """Θ* of a linear network on a problem, where there is one."""
     batch_last: Gradient | None = None
     """Of many networks with the batch axis last, where there is one."""
     work: int = 1
     """How often a step uses each weight: the number of samples, unless moments are enough."""
 
-    def risk_of(self, tree: PyTree) -> Array:
-        """Return R of one tree."""
-        return self.risk(tree) if self.data is None else self.risk(self.data, tree)
+    @property
+    def is_least_squares(self) -> bool:
+        """Whether it is the squared loss of a linear network."""
+        return self.has_gap and isinstance(self.data.risk, LeastSquares)
 
 
 @dataclass(frozen=True)
@@ -107,22 +112,25 @@ class Autodiff:
 class LinearData(NamedTuple):
     """What a linear network is trained on."""
 
-    convex: LeastSquares | GeneralizedLinear
-    """The risk as a function of the product."""
-    samples: Data | None = None
+    risk: RiskOfProduct
+    samples: GeneralizedLinear | None = None
     """The rows themselves, for mini-batches."""
 
     def gap(self, theta: Float[Array, "d q"]) -> Array:
-        """R − R_min of a product Θ (FM-L8)."""
-        return self.convex.value_and_gradient(theta)[0]
+        """R − R_min of a product Θ."""
+        return self.risk.value_and_gradient(theta)[0]
 
     def gap_and_slope(self, theta: Float[Array, "d q"], rows: Rows) -> tuple[Array, Array]:
         """R − R_min on all rows, and ∇R as a function of Θ on `rows`, if some are given."""
-        gap, slope = self.convex.value_and_gradient(theta)
+        gap, slope = self.risk.value_and_gradient(theta)
         if rows is not None:
             assert self.samples is not None
-            inputs, targets = self.samples.inputs[rows], self.samples.targets[rows]
-            slope = self.convex.gradient_on(inputs, targets, theta)
+            batch = replace(
+                self.samples,
+                inputs=self.samples.inputs[rows],
+                targets=self.samples.targets[rows],
+            )
+            slope = batch.value_and_gradient(theta)[1]
         return gap, slope
 
 
@@ -182,15 +190,31 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
     risk, data = landscape(problem, tree)
     if risk is linear_risk:
         gradient, last = LinearGradient(layout), BatchLastGradient()
-        work = 1 if problem.loss == "squared" else problem.samples
-        data, floor = LinearData(data), problem.minimal_risk
-        return Objective(gradient, _risk_of_product, data, layout, floor, True, last, work)
-    gradient = Autodiff(risk, layout)
-    return Objective(gradient, risk, data, layout, work=len(data.inputs))
+        optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
+        return Objective(
+            gradient,
+            _risk_of_product,
+            LinearData(data),
+            layout,
+            floor=problem.minimal_risk,
+            has_gap=True,
+            zero_risk=problem.zero_risk,
+            optimum=optimum,
+            batch_last=last,
+            work=1 if isinstance(data, LeastSquares) else problem.samples,
+        )
+    return Objective(
+        Autodiff(risk, layout),
+        risk,
+        data,
+        layout,
+        zero_risk=problem.zero_risk,
+        work=problem.samples,
+    )
 
 
 def _risk_of_product(data: LinearData, network: Network) -> Array:
-    return linear_risk(data.convex, network)
+    return linear_risk(data.risk, network)
 
 
 def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
@@ -198,9 +222,10 @@ def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Ob
     if not objective.has_gap:
         whole = Autodiff(objective.risk, objective.layout, has_target)
         return objective._replace(gradient=whole)
-    dtype = objective.data.convex.minimal_risk.dtype
+    floor = objective.data.risk.minimal_risk
     rows = problem.require_data("descent on mini-batches")
-    samples = Data(*(jnp.asarray(matrix, dtype) for matrix in rows))
+    inputs, targets = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
+    samples = GeneralizedLinear(inputs, targets, None, floor, problem.convex_loss)
     return objective._replace(data=objective.data._replace(samples=samples))
 
 

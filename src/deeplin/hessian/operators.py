@@ -181,9 +181,9 @@ def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
 
 
 def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
-    """Whether these are linear networks on a Problem of squared loss, where closed forms apply."""
+    """Whether these are linear networks on a Problem, where closed forms apply."""
     known = isinstance(problem, Problem) and isinstance(tree, Network)
-    return known and tree.activation == "linear" and problem.loss == "squared"
+    return known and tree.activation == "linear"
 
 
 def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:

@@ -69,11 +69,10 @@ class GeneralizedLinearProblem(Problem):
         """`objective` with NumPy's arrays, in double precision."""
         from deeplin.problems.objectives import GeneralizedLinear
 
-        found, shape = self._fit.settled, (self.dimension, self.outputs)
-        predictions = self._fit.predictions if found else None
-        optimum = self.optimum.reshape(shape) if found else np.full(shape, np.nan)
-        risk = np.asarray(self.minimal_risk)
-        return GeneralizedLinear(*self._rows, predictions, optimum, risk, self.convex_loss)
+        predictions = self._fit.predictions if self._fit.settled else None
+        return GeneralizedLinear(
+            *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
+        )
 
     @cached_property
     def objective(self) -> GeneralizedLinear:

@@ -28,10 +28,6 @@ class LeastSquares(NamedTuple):
         slope = 2 * self.covariance @ difference
         return 0.5 * (difference * slope).sum(axis=(-2, -1)), slope
 
-    def gradient_on(self, inputs: Any, targets: Any, theta: Any) -> Any:
-        """∇R(Θ) of the risk on these rows alone, a mini-batch."""
-        return 2 / len(inputs) * inputs.T @ (inputs @ theta - targets)
-
     def curvature_product(self, theta: Any, direction: Any) -> Any:
         """∇²R(Θ)[D] = 2Σ̂D."""
         return 2 * self.covariance @ direction
@@ -48,8 +44,6 @@ class GeneralizedLinear(eqx.Module):
     targets: Float[Array | np.ndarray, "n q"]
     predictions: Float[Array | np.ndarray, "n q"] | None
     """Those of a minimizer, if there is one."""
-    optimum: Float[Array | np.ndarray, "d q"]
-    """The minimizer of least norm, NaN where there is none."""
     minimal_risk: Float[Array | np.ndarray, ""]
     """The infimum of R."""
     loss: ConvexLoss = eqx.field(static=True)
@@ -61,10 +55,6 @@ class GeneralizedLinear(eqx.Module):
         if self.predictions is None:
             return self.loss.value(z, self.targets).mean(axis=-1) - self.minimal_risk, gradient
         return self.loss.excess(self.predictions, z, self.targets).mean(axis=-1), gradient
-
-    def gradient_on(self, inputs: Any, targets: Any, theta: Any) -> Any:
-        """∇R(Θ) of the risk on these rows alone, a mini-batch."""
-        return inputs.T @ self.loss.slope(inputs @ theta, targets) / len(inputs)
 
     def curvature_product(self, theta: Any, direction: Any) -> Any:
         """∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""

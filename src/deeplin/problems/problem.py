@@ -312,6 +312,11 @@ class Problem:
             moments[:d, :d], moments[:d, at], moments[at, at], samples=self.samples
         )
 
+    @property
+    def has_minimizer(self) -> bool:
+        """Whether the risk attains its infimum; always, for the squared loss."""
+        return True
+
     # --- preconditions -----------------------------------------------------------------------
 
     def require_signal(self, quantity: str) -> None:

@@ -1,4 +1,8 @@
-"""How flat a minimiser can be: the bracket of FM-T2, the exact value (X-2, X-7), who attains it."""
+"""How flat a minimiser can be: the bracket of FM-T2, the exact value (X-2, X-7), who attains it.
+
+For white data the minimal sharpness is due to Mulayoff & Michaeli 2020. Brackets that are best
+possible for given Λ, a and L: `sharpness_brackets` (X-18).
+"""
 
 from __future__ import annotations
 
