@@ -15,7 +15,7 @@ import deeplin as dl
 from deeplin.cli.train import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.hessian import sharpness
-from deeplin.training import Optimizer, advise, descend, judge, predict, starting_network
+from deeplin.training import TrainingSpec, advise, descend, judge, predict, starting_network
 from deeplin.training.recipe import INITIALIZATIONS
 
 
@@ -125,7 +125,7 @@ def test_the_prediction_is_judged_on_the_run(problem):
 
 def test_momentum_moves_the_critical_rate(problem):
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
-    plain, heavy = (predict(problem, net, 0.01, Optimizer(momentum=b)) for b in (0.0, 0.5))
+    plain, heavy = (predict(problem, net, 0.01, TrainingSpec(momentum=b)) for b in (0.0, 0.5))
     assert heavy.critical_learning_rate == pytest.approx(1.5 * plain.critical_learning_rate)
 
 
