@@ -276,8 +276,10 @@ def test_an_estimator_pickled_by_version_0_2_predicts_as_before():
 def test_former_names_are_accepted_with_a_warning(rng):
     X = rng.normal(size=(30, 3))
     old = DeepLinearRegressor(max_steps=50, tolerance=1e-3, random_state=0)
-    with pytest.warns(FutureWarning, match="max_steps is now called max_iter"):
+    with pytest.warns(FutureWarning) as said:
         old.fit(X, X @ np.ones(3))
+    assert "max_steps is now called max_iter" in str(said[0].message)
+    assert "tolerance is now called tol" in str(said[1].message)
     new = DeepLinearRegressor(max_iter=50, tol=1e-3, random_state=0).fit(X, X @ np.ones(3))
     np.testing.assert_array_equal(old.coef_, new.coef_)
 

@@ -231,7 +231,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     def _train(self, problem: Problem) -> Network:
         """Train as asked, keep the evidence, return the network."""
         share_compiled_code()  # every worker of a search would compile the same programs
-        self.status_, self.n_iter_, self.gap_, self.learning_rate_ = "converged", 0, 0.0, None
+        self.status_, self.n_iter_, self.gap_, self.learning_rate_ = "converged", 1, 0.0, None
         signal = problem.rank > 0 and problem.optimum_norm > 0
         self.critical_learning_rate_ = (
             advise(problem, self.depth, self._spec).critical_learning_rate if signal else None
@@ -260,7 +260,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         reduction = reduce(problem, start) if inside else None
         reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
         run = self._run(*reduced, key)
-        self.status_, self.n_iter_ = run.status, int(run.steps)
+        self.status_, self.n_iter_ = run.status, max(int(run.steps), 1)
         self.gap_, self.learning_rate_ = run.evidence["gap"], run.learning_rate
         if run.status != "converged":
             warnings.warn(self._advice(run), ConvergenceWarning, stacklevel=3)
