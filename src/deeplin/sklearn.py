@@ -215,11 +215,11 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         whole_number("max_iter", self._max_iter)
 
     @property
-    def _max_iter(self):
+    def _max_iter(self) -> Any:
         return self.max_iter if self.max_steps == "deprecated" else self.max_steps
 
     @property
-    def _tol(self):
+    def _tol(self) -> Any:
         return self.tol if self.tolerance == "deprecated" else self.tolerance
 
     @property

@@ -214,7 +214,7 @@ def test_a_saved_run_knows_its_table(tmp_path, rng):
     _, again = dl.load_run(tmp_path / "r.npz")
     np.testing.assert_allclose(again.predict(frame), frame["y"], atol=1e-3)
     frame.loc[3, "a"], frame.loc[5, "kind"] = np.nan, "w"
-    with pytest.warns(UserWarning) as said:
+    with pytest.warns(UserWarning, match="not predicted") as said:
         found = again.predict(frame)
     assert np.flatnonzero(np.isnan(found)).tolist() == [3, 5]
     assert ["row(s) 4." in str(said[0].message), "row(s) 6." in str(said[1].message)] == [True] * 2

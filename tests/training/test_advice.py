@@ -4,9 +4,8 @@ The oracle is a plain NumPy loop on the rows of the data, for 36 problems side b
 sets, three depths, two starts. It shares nothing with the library.
 """
 
-from itertools import pairwise
-
 import itertools
+from itertools import pairwise
 
 import numpy as np
 import pytest

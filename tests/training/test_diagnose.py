@@ -223,7 +223,16 @@ def test_bad_requests_exit_with_2_and_one_sentence(csv, command, monkeypatch, ar
 
 def test_several_targets_are_answered_together_and_each_alone(csv, command):
     code, out, _ = command(
-        "diagnose", csv, "--target", "y", "--target", "a", "--depth", "3", "--json", "--no-intercept"
+        "diagnose",
+        csv,
+        "--target",
+        "y",
+        "--target",
+        "a",
+        "--depth",
+        "3",
+        "--json",
+        "--no-intercept",
     )
     values = json.loads(out)
     assert code == 0
@@ -249,7 +258,7 @@ def test_interpolating_pure_noise_is_not_called_benign(rng):
 
 
 def test_few_true_inputs_among_many_make_interpolation_harmful(rng):
-    """60 rows of 400 inputs, five of which count: the interpolant has R² near 0, five inputs 0.9."""
+    """60 rows of 400 inputs, five of which count: R² near 0 by interpolation, 0.9 by five."""
     X = rng.normal(size=(60, 400))
     y = X[:, :5] @ [3.0, -2.0, 2.0, 1.5, -1.0] + 0.5 * rng.normal(size=60)
     problem = dl.Problem.from_data(X, y)
@@ -289,4 +298,6 @@ def test_explained_variance_is_that_of_scikit_learn(csv):
         moments.target_moment,
         samples=moments.samples,
     )
-    assert diagnose(streamed, [2], initialization=None).r_squared["y1"] == pytest.approx(score, rel=1e-10)
+    assert diagnose(streamed, [2], initialization=None).r_squared["y1"] == pytest.approx(
+        score, rel=1e-10
+    )
