@@ -44,9 +44,9 @@ def study(name="toy", **options):
     return Study(name, TOY, paper=Toy((1, 2, 3), **options), quick=Toy((1, 2), **options))
 
 
-def figure(name, study, claims):
-    """A figure of two panels; `claims` is a list, or a function of config and table."""
-    judge = claims if callable(claims) else lambda config, table: claims
-    panel = Panel(f"{name}a", "Squares of numbers.", study, plot, judge)
-    other = Panel(f"{name}b", "The same again.", study, plot)
+def figure(name, study, questions=()):
+    """A figure of two panels; `questions` is a list, or a function of config and table."""
+    asked = questions if callable(questions) else lambda config, table: questions
+    panel = Panel(f"{name}a", "Squares of numbers.", study, plot, asked)
+    other = Panel(f"{name}b", "The same again.", study, plot, ours=True)
     return Figure(name, "Squares", (panel, other), "As it is printed.", "As it is run.")

@@ -6,7 +6,7 @@ import pytest
 from deeplin.errors import InputError
 from deeplin.papers import fm_1, fm_2, fm_6, fm_7
 from deeplin.papers.catalogue import FIGURES, PRESETS, select
-from deeplin.papers.setting import DATA_SEED
+from deeplin.papers.setting import AUTHORS
 from deeplin.sweep.config import from_json, to_json
 
 STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
@@ -80,7 +80,7 @@ def test_the_flat_minima_suite_is_the_one_of_the_paper():
         unit.steps
         for study in (fm_1.SWEEP, fm_1.RESIDUAL_SWEEP, fm_2.SWEEP, fm_6.SWEEP, fm_7.NOISELESS)
         for unit in study.experiment.units(study.presets["paper"])
-        if unit.coordinates.get("data_seed", DATA_SEED) == DATA_SEED
+        if unit.coordinates.get("data_seed", AUTHORS) == AUTHORS
     )
     assert steps > 95e6
 

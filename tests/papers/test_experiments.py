@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from deeplin.errors import InputError
+from deeplin.networks import Network
 from deeplin.papers.critical_rates import CRITICAL_RATES, CriticalRates
 from deeplin.papers.fm_2 import DEPTH_SWEEP, DepthSweep
+from deeplin.papers.marion_chizat_starts import SWEEPS, sweep_starts, training_start
 from deeplin.papers.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
 from deeplin.papers.setting import Setting
 from deeplin.papers.talk_log import TALK_LOG_EXPERIMENT, Contrast
-from deeplin.papers.trajectories import TRAJECTORIES, Followed, Trajectories
+from deeplin.papers.trajectories import AS_RUN, TRAJECTORIES, Followed, Trajectories
 
-SMALL = {"samples": 12, "dimension": 3, "depth": 3}
+SMALL = {"data_seed": 4, "samples": 12, "dimension": 3, "depth": 3}
 
 
 def rows(experiment, config):
@@ -114,22 +117,40 @@ def test_learning_rates_are_compared_on_the_same_networks_and_grow_with_the_swee
     np.testing.assert_allclose(same["sharpness"], second["sharpness"], rtol=1e-9)
 
 
-def test_trajectories_record_what_training_passes_through():
-    setting = Setting(**SMALL)
-    config = Trajectories(setting, 0.5, (Followed(0.05, 20, 10),), repetitions=2, seed=3)
+def test_trajectories_start_where_the_authors_did_and_record_what_training_passes_through():
+    setting = Setting()
+    config = Trajectories(setting, "FM-1", 0.35, (Followed(0.02, 20, 10),), repetitions=2, seed=3)
     (table,) = rows(TRAJECTORIES, config)
-    assert sorted(table["step"].unique()) == [0, 10, 20]
-    runs = [{"scale": 0.5, "repetition": k} for k in range(2)]
-    expected = by_autodiff(setting, setting.networks(3, runs, 0.5), 0.05, 10)
-    row = table[(table["step"] == 10) & (table["repetition"] == 1)].iloc[0]
-    assert row["sharpness"] == pytest.approx(expected["sharpness"][1], rel=1e-4)
-    assert row["gap"] == pytest.approx(expected["risk"][1] - setting.data.problem.minimal_risk)
+    exact = table[table["repetition"] >= 0]
+    assert sorted(exact["step"].unique()) == [0, 10, 20]
+    first = exact[(exact["step"] == 0) & (exact["repetition"] == 0)].iloc[0]
+    assert first["distance"] == pytest.approx(1.033139, abs=1e-6)
+    start = training_start("FM-1")
+    batch = Network([np.asarray(weight)[None] for weight in start.weights])
+    expected = by_autodiff(setting, batch, 0.02, 10)
+    row = exact[(exact["step"] == 10) & (exact["repetition"] == 0)].iloc[0]
+    assert row["sharpness"] == pytest.approx(expected["sharpness"][0], rel=1e-4)
     pairs = [
-        np.dot(np.linalg.svd(upper[1])[2][0], np.linalg.svd(lower[1])[0][:, 0]) ** 2
+        np.dot(np.linalg.svd(upper[0])[2][0], np.linalg.svd(lower[0])[0][:, 0]) ** 2
         for lower, upper in pairwise(expected["weights"])
     ]
     assert row["alignment"] == pytest.approx(np.mean(pairs), rel=1e-8)
-    assert row["least_alignment"] == pytest.approx(np.min(pairs), rel=1e-8)
+    single = table[(table["repetition"] == AS_RUN) & (table["step"] == 10)].iloc[0]
+    assert single["distance"] == pytest.approx(row["distance"], rel=1e-4)
+    assert single["sharpness"] == pytest.approx(row["sharpness"], rel=0.05)  # 20 iterations
+
+
+def test_a_sweep_of_the_authors_starts_from_their_weights():
+    rates = (Rate(0.1, 5, 2),)
+    config = ScaleSweep(Setting(), SWEEPS["FM-1"].scales, rates, "FM-1")
+    (table,) = rows(SCALE_SWEEP, config)
+    (other,) = rows(SCALE_SWEEP, replace(config, seed=1))
+    starts = sweep_starts("FM-1", 0.1, 2)
+    chosen = [np.asarray(weight)[:1] for weight in starts.weights]
+    expected = by_autodiff(config.setting, Network(chosen), 0.1, 5)
+    distance = squared_distance(config.setting, expected["map"])
+    np.testing.assert_allclose(table["distance"][:1], distance, rtol=1e-8)
+    assert abs(other["distance"][0] - table["distance"][0]) > 1e-6
 
 
 def test_a_depth_sweep_trains_every_rate_from_the_same_weights():
@@ -145,7 +166,8 @@ def test_a_depth_sweep_trains_every_rate_from_the_same_weights():
 
 
 def test_the_measured_critical_rate_is_the_exact_one_next_to_the_flattest_minimiser():
-    config = CriticalRates(Setting("residual", **SMALL), (3,), starts=2, steps=(3000,))
+    setting = Setting("residual", **SMALL)
+    config = CriticalRates(setting, (3,), starts=2, steps=(3000,), data_seeds=(4,))
     tables = {table["start"].item(): table for table in rows(CRITICAL_RATES, config)}
     flattest = tables["flattest"].iloc[0]
     assert flattest["low"] <= flattest["measured"] <= flattest["high"]
@@ -163,9 +185,11 @@ def test_the_contrast_has_the_threshold_where_the_theory_puts_it():
 
 
 def test_one_data_set_serves_the_suite_and_its_optimum_has_norm_one():
-    for setting in (Setting(), Setting("residual"), Setting(noise=0.0), Setting(samples=15)):
-        assert setting.data.problem.optimum_norm == pytest.approx(1.0)
+    for setting in (Setting(), Setting("residual"), Setting(noise=0.0), Setting(data_seed=3)):
+        assert setting.data.problem.optimum_norm == pytest.approx(1.0, abs=1e-6)
     assert Setting().data.problem is Setting("residual").data.problem
-    X, _ = Setting().data.problem.require_data("the test")
-    same, _ = Setting(noise=0.0).data.problem.require_data("the test")
-    np.testing.assert_array_equal(X, same)
+
+
+def test_the_authors_have_no_data_set_of_another_shape():
+    with pytest.raises(InputError, match="pass a data_seed"):
+        _ = Setting(samples=12).data

@@ -1,89 +1,81 @@
-"""Recorded verdicts: a change is noticed, a known failure is not."""
+"""What is recorded, the three summary lines, and what counts as a contradiction."""
 
-import csv
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
 from deeplin.papers import recorded
-from deeplin.papers.catalogue import FIGURES, PRESETS
-from deeplin.papers.errata import ERRATA
 
-ROOT = Path(__file__).parents[2]
-
-
-def test_a_change_is_found_whatever_its_direction():
-    known = {"a/x": "holds", "a/y": "fails"}
-    assert recorded.changes({"a/x": "holds", "a/y": "fails"}, known) == []
-    assert recorded.changes({"a/y": "holds"}, known) == [("a/y", "fails", "holds")]
-    assert recorded.changes({"a/z": "holds"}, known) == [("a/z", "not recorded", "holds")]
-
-
-def test_the_tally_counts_every_verdict():
-    found = ["holds"] * 3 + ["holds in part"] * 2 + ["fails"]
-    assert recorded.tally(found) == "3 of 6 claims hold, 2 in part, 1 fails"
-    assert recorded.tally(["holds"]) == "1 of 1 claims hold"
-
-
-def test_a_chaotic_claim_has_every_verdict_that_was_seen(tmp_path):
-    recorded.record("quick", {"a/x": "holds", "a/y": "fails"}, tmp_path)
-    recorded.record("quick", {"a/x": "fails"}, tmp_path, also=True)
-    recorded.record("quick", {"a/x": "holds in part", "a/y": "fails"}, tmp_path, also=True)
-    known = json.loads((tmp_path / "quick.json").read_text())
-    assert known == {"a/x": "fails or holds in part or holds", "a/y": "fails"}
-    assert recorded.changes({"a/x": "holds", "a/y": "fails"}, known) == []
-    assert recorded.changes({"a/y": "holds"}, known) == [("a/y", "fails", "holds")]
-    assert recorded.tally(known.values()) == "0 of 2 claims hold, 2 fail"
+OUTCOMES = [
+    {
+        "quotes": [
+            {"name": "a", "verdict": "reproduced", "value": "1", "panel": "FM-1a"},
+            {"name": "b", "verdict": "differs", "value": "2", "panel": "FM-1b"},
+            {"name": "c", "verdict": "undecided", "value": "3", "panel": "FM-1b"},
+        ],
+        "panels": [
+            {"name": "FM-1a", "ours": False, "questions": []},
+            {"name": "FM-1b", "ours": False, "questions": []},
+            {"name": "FM-1x", "ours": True, "questions": [{"name": "q", "answer": "Yes."}]},
+        ],
+        "theorems": {"statements": 49, "runs": 5, "violated": 0},
+        "data": [{"study": "s", "seconds": 12.345}],
+    }
+]
 
 
-def test_recording_keeps_what_was_not_judged(tmp_path):
-    recorded.record("quick", {"a/x": "holds"}, tmp_path)
-    recorded.record("quick", {"a/y": "fails"}, tmp_path)
-    assert json.loads((tmp_path / "quick.json").read_text()) == {"a/x": "holds", "a/y": "fails"}
+def test_three_lines_sum_up_a_run():
+    assert recorded.summary(recorded.collect(OUTCOMES)) == (
+        "Panels: 1 of 2 reproduced (differs: FM-1b).",
+        "Quotes: 1 reproduced, 1 differs, 1 undecided.",
+        "Theorems: 49 statements checked on 5 runs, none violated.",
+    )
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_recorded_claims_are_about_panels_that_exist(preset):
-    panels = {panel.name for figure in FIGURES for panel in figure.panels}
-    known = recorded.read(preset)
-    assert {claim.split("/")[0] for claim in known} <= panels
-    verdicts = {verdict for found in known.values() for verdict in found.split(recorded.OR)}
-    assert verdicts <= {"holds", "holds in part", "fails"}
+def test_a_violated_theorem_is_counted():
+    assert recorded.theorem_count({"statements": 2, "runs": 1, "violated": 1}).endswith("1 violated")
 
 
-def test_times_of_studies_are_kept(tmp_path):
-    outcomes = [{"data": [{"study": "a", "seconds": 1.234}, {"study": "b", "seconds": 98.7}]}]
-    recorded.record_seconds("paper", [{"data": [{"study": "a", "seconds": 7.0}]}], tmp_path)
-    recorded.record_seconds("quick", outcomes, tmp_path)
-    kept = json.loads((tmp_path / "seconds.json").read_text())
-    assert kept == {"paper": {"a": 7.0}, "quick": {"a": 1.2, "b": 99.0}}
-    studies = {study.name for figure in FIGURES for study in figure.studies}
-    assert all(set(recorded.seconds(preset)) <= studies for preset in PRESETS)
+def test_what_is_recorded_sums_up_to_the_same_lines(tmp_path):
+    path = tmp_path / "recorded.json"
+    found = recorded.collect(OUTCOMES)
+    recorded.record("quick", found, path)
+    kept = json.loads(path.read_text())["quick"]
+    assert recorded.summary(kept) == recorded.summary(found)
+    assert kept["questions"] == {"FM-1x/q": "Yes."}
+    assert kept["seconds"] == {"s": 12.0}
 
 
-def test_explanations_have_ids_of_their_own():
-    ids = [erratum.identifier for erratum in ERRATA]
-    assert not set(ids) & set(recorded.EXPLANATIONS)
-    assert all(len(text) > 40 for text in recorded.EXPLANATIONS.values())
+def test_recording_keeps_what_was_not_computed_now(tmp_path):
+    path = tmp_path / "recorded.json"
+    recorded.record("quick", {"quotes": {"old": {"verdict": "reproduced", "value": ""}}}, path)
+    recorded.record("paper", recorded.collect(OUTCOMES), path)
+    recorded.record("quick", recorded.collect(OUTCOMES), path)
+    kept = json.loads(path.read_text())
+    assert set(kept["quick"]["quotes"]) == {"old", "a", "b", "c"}
+    assert set(kept["paper"]["quotes"]) == {"a", "b", "c"}
 
 
-def test_the_readme_has_the_recorded_counts():
-    """Made by `python docs/record.py report`."""
-    sys.path.insert(0, str(ROOT / "docs"))
-    try:
-        import record
-    finally:
-        sys.path.pop(0)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert text.split(record.START)[1].split(record.END)[0] == record.table()
+@pytest.mark.parametrize(
+    ("known", "found", "count"),
+    [
+        ("reproduced", "differs", 1),
+        ("differs", "reproduced", 1),
+        ("reproduced", "undecided", 0),
+        ("undecided", "differs", 0),
+        ("differs", "differs", 0),
+    ],
+)
+def test_only_opposite_verdicts_contradict(monkeypatch, known, found, count):
+    kept = {"quick": {"quotes": {"a": {"verdict": known, "value": ""}}}}
+    monkeypatch.setattr(recorded, "everything", lambda: kept)
+    assert len(recorded.changes({"a": {"verdict": found}}, "quick")) == count
+    assert recorded.changes({"new": {"verdict": found}}, "quick") == []
 
 
-def test_every_kept_failure_is_understood():
-    known = {erratum.identifier for erratum in ERRATA} | set(recorded.EXPLANATIONS)
-    with (ROOT / "docs" / "reproduction" / "claims.csv").open(encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    assert len(rows) > 50
-    for row in rows:
-        assert row["verdict"] == "holds" or row["known"] in known, row["name"]
+def test_the_full_protocol_is_shown_before_the_quick_one(monkeypatch):
+    kept = {p: {"quotes": {"a": {"verdict": p, "value": ""}}} for p in ("quick", "paper")}
+    monkeypatch.setattr(recorded, "everything", lambda: kept)
+    assert recorded.quote("a")["verdict"] == "paper"
+    assert recorded.quote("a", "quick")["verdict"] == "quick"
+    assert recorded.quote("b") == {}

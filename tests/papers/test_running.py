@@ -1,21 +1,21 @@
 """Running studies: once for all figures, resumably, with failures told."""
 
-from functools import partial
-
 import pytest
 import toy_figures
 from toy_figures import COMPUTED, study
 
 from deeplin.errors import InputError
-from deeplin.papers.catalogue import Claim, Figure, Panel, reproduce
+from deeplin.papers.catalogue import Figure, Panel, reproduce
+from deeplin.papers.question import Question
+from deeplin.papers.quote import Quote, exactly
 
 
-def small_numbers(config, table, upper):
-    return [Claim("numbers are small", table["number"].max(), upper=upper)]
+def largest(config, table):
+    return [Question("largest", "Which number is the largest?", str(table["number"].max()))]
 
 
-def figure(name, toy, upper=10.0):
-    return toy_figures.figure(name, toy, partial(small_numbers, upper=upper))
+def figure(name, toy):
+    return toy_figures.figure(name, toy, largest)
 
 
 @pytest.fixture(autouse=True)
@@ -27,13 +27,13 @@ def test_a_shared_study_is_computed_once(tmp_path):
     shared = study()
     results = list(reproduce([figure("A", shared), figure("B", shared)], tmp_path))
     assert COMPUTED == [1, 2]
-    assert [result.verdict for result in results] == ["holds", "holds"]
+    assert [r.panels[0].questions[0].answer for r in results] == ["2", "2"]
 
 
 def test_a_second_call_computes_nothing_and_says_the_same(tmp_path):
     first, second = (next(reproduce([figure("A", study())], tmp_path)) for _ in range(2))
     assert COMPUTED == [1, 2]
-    assert first.claims == second.claims
+    assert first.panels[0].questions == second.panels[0].questions
     assert first.panels[0].data.seconds == second.panels[0].data.seconds
 
 
@@ -47,30 +47,34 @@ def test_presets_and_seeds_do_not_meet(tmp_path):
     assert set(tables[2]["seed"]) == {7}
 
 
-def test_a_claim_that_fails_is_told(tmp_path):
-    (result,) = reproduce([figure("A", study(), upper=1.5)], tmp_path)
-    assert result.verdict == "fails"
-    assert [claim.verdict for claim in result.claims] == ["fails"]
+@pytest.mark.parametrize(("upper", "verdict"), [(10.0, "reproduced"), (1.5, "differs")])
+def test_quotes_about_a_panel_are_judged_with_it(tmp_path, upper, verdict):
+    def small(config, table, other):
+        return [exactly("", table["number"].max() + len(other), upper=2 + upper)]
+
+    toy, other = study(), study("other")
+    quote = Quote("q", "FM", "here", "Numbers are small.", "Ours.", "Aa", (toy, other), small)
+    (result,) = reproduce([figure("A", toy)], tmp_path, quotes=[quote])
+    assert [q["verdict"] for q in result.quotes] == [verdict]
 
 
 def test_a_unit_that_breaks_spoils_its_figure_and_no_other(tmp_path):
     bad, good = figure("A", study("bad", broken=True)), figure("B", study("good"))
     first, second = reproduce([bad, good], tmp_path, workers=2)
-    assert first.verdict == "not computed"
     assert first.panels == ()
     assert set(first.failures) == {"bad: RuntimeError: this unit breaks"}
-    assert second.verdict == "holds"
+    assert second.failures == ()
 
 
 def test_a_panel_may_compare_with_another_study(tmp_path):
     first, second = study("first"), study("second")
 
-    def claims(config, table, other):
-        return [Claim("as many rows", len(table) - len(other), lower=0.0, upper=0.0)]
+    def rows(config, table, other):
+        return [Question("rows", "How many rows?", f"{len(table)} and {len(other)}.")]
 
-    panel = Panel("Aa", "Squares.", first, toy_figures.plot, claims, beside=second)
+    panel = Panel("Aa", "Squares.", first, toy_figures.plot, rows, beside=second)
     (result,) = reproduce([Figure("A", "t", (panel,), "p", "r")], tmp_path)
-    assert result.verdict == "holds"
+    assert result.panels[0].questions[0].answer == "2 and 2."
     assert len(COMPUTED) == 4
 
 

@@ -41,11 +41,11 @@ def batches():
         ("Larger batches", "mean_square", 0.5),
     ],
 )
-def test_claims_about_batches_can_fail(fragment, column, factor, check_broken, batches):
+def test_answers_about_batches_follow_the_data(fragment, column, factor, check_changed, batches):
     bad = batches.copy()
     where = bad["batch_size"] == (4 if column == "median" else 20)
     bad.loc[where & (bad["data_seed"] == LAST), column] *= factor
-    check_broken(x_batch.claims, fragment, BATCHES, batches, bad)
+    check_changed(x_batch.questions, BATCHES, batches, bad)
 
 
 @pytest.fixture
@@ -67,10 +67,12 @@ def decays():
         ("As λ → 0", "measured", "share < 0.5", 1.1),
     ],
 )
-def test_claims_about_weight_decay_can_fail(fragment, column, chosen, factor, check_broken, decays):
+def test_answers_about_weight_decay_follow_the_data(
+    fragment, column, chosen, factor, check_changed, decays
+):
     bad = decays.copy()
     bad.loc[decays.query(f"data_seed == {LAST} and {chosen}").index, column] *= factor
-    check_broken(x_decay.claims, fragment, DECAYS, decays, bad)
+    check_changed(x_decay.questions, DECAYS, decays, bad)
 
 
 @pytest.fixture
@@ -91,10 +93,10 @@ def outputs():
         ("Together", "last_alone", 0.1),
     ],
 )
-def test_claims_about_outputs_can_fail(fragment, column, factor, check_broken, outputs):
+def test_answers_about_outputs_follow_the_data(fragment, column, factor, check_changed, outputs):
     bad = outputs.copy()
     bad.loc[2, column] *= factor
-    check_broken(x_outputs.claims, fragment, OUTPUTS, outputs, bad)
+    check_changed(x_outputs.questions, OUTPUTS, outputs, bad)
 
 
 @pytest.fixture
@@ -112,21 +114,21 @@ def pairs():
         ("far larger rate", lambda t: t[["first", "second"]].max(axis=1) < 2),
     ],
 )
-def test_claims_about_pairs_of_rates_can_fail(fragment, settled, check_broken, pairs):
+def test_answers_about_pairs_of_rates_follow_the_data(fragment, settled, check_changed, pairs):
     bad = pairs.assign(settled=pairs["settled"].where(pairs["data_seed"] != LAST, settled(pairs)))
-    check_broken(x_layers.pair_claims, fragment, PAIRS, pairs, bad)
+    check_changed(x_layers.pair_questions, PAIRS, pairs, bad)
 
 
 @pytest.mark.parametrize(
     ("fragment", "column"),
     [("geometric mean of the rates", "geometric"), ("arithmetic mean does not", "arithmetic")],
 )
-def test_claims_about_the_spread_of_rates_can_fail(fragment, column, check_broken):
+def test_answers_about_the_spread_of_rates_follow_the_data(fragment, column, check_changed):
     good = grid(data_seed=SETS, spread=SPREADS.spreads, draw=range(2))
     good = good.assign(geometric=1.0, largest=1.0, arithmetic=good["spread"])
     broken = good["spread"] ** 0.1 if column == "arithmetic" else good["spread"]
     bad = good.assign(**{column: good[column].where(good["data_seed"] != LAST, broken)})
-    check_broken(x_layers.spread_claims, fragment, SPREADS, good, bad)
+    check_changed(x_layers.spread_questions, SPREADS, good, bad)
 
 
 def test_the_search_finds_a_known_border():

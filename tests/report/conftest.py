@@ -3,41 +3,49 @@
 import pytest
 from toy_figures import figure, study
 
-from deeplin.papers.catalogue import Claim, reproduce
+from deeplin.papers.catalogue import reproduce
+from deeplin.papers.question import Question
+from deeplin.papers.quote import LeftOut, Quote, exactly
 from deeplin.papers.report import write_figure, write_page
+
+LEFT_OUT = (LeftOut("FM", "Section 1", "Squares are drawn.", "It says what is drawn."),)
+
+
+def toy_quote(name, panel, toy, value, upper, why=""):
+    text = f"The {name} squares are small."
+    return Quote(
+        name, "FM", "Figure 0", text, "Ours: at most two.", panel, (toy,),
+        lambda config, table: [exactly("largest", value, upper=upper)], why,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")
 def toy_figures():
-    """One figure whose claims hold, one with a claim that fails."""
+    """Two figures on one study, the first with a question."""
     shared = study()
-    good = figure("TOY-1", shared, [Claim("It holds", 1.0, upper=2.0, name="good")])
-    bad = figure(
-        "TOY-2",
-        shared,
-        [
-            Claim("It holds too", 1e-12, upper=1e-6, name="good", reason="As printed."),
-            Claim(
-                "It fails",
-                3.0,
-                upper=2.0,
-                name="bad",
-                explanation="Wider than it should be.",
-                known="E-9",
-            ),
-        ],
-    )
-    return good, bad
+    asked = [Question("size", "How large is it?", "Two, ± 0.1.")]
+    return figure("TOY-1", shared, asked), figure("TOY-2", shared)
 
 
 @pytest.fixture(scope="session")
-def toy_results(toy_figures, tmp_path_factory):
-    return list(reproduce(toy_figures, tmp_path_factory.mktemp("results")))
+def toy_quotes(toy_figures):
+    """Of the first figure one that is reproduced, of the second one and one that differs."""
+    toy = toy_figures[0].studies[0]
+    return (
+        toy_quote("first", "TOY-1a", toy, 1.0, 2.0),
+        toy_quote("second", "TOY-2a", toy, 1e-12, 1e-6),
+        toy_quote("third", "TOY-2a", toy, 3.0, 2.0, why="Wider than it should be (E-9)."),
+    )
+
+
+@pytest.fixture(scope="session")
+def toy_results(toy_figures, toy_quotes, tmp_path_factory):
+    return list(reproduce(toy_figures, tmp_path_factory.mktemp("results"), quotes=toy_quotes))
 
 
 @pytest.fixture
 def broken_result(tmp_path):
-    broken = figure("TOY-1", study(broken=True), [])
+    broken = figure("TOY-1", study(broken=True))
     return next(reproduce([broken], tmp_path / "results"))
 
 
@@ -47,5 +55,5 @@ def report(toy_results, tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     for result in toy_results:
         write_figure(result, folder)
-    write_page(folder, ["TOY-1", "TOY-2"])
+    write_page(folder, ["TOY-1", "TOY-2"], LEFT_OUT)
     return folder

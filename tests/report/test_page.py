@@ -8,14 +8,16 @@ import pandas as pd
 import pytest
 from markupsafe import escape
 
+from conftest import LEFT_OUT
+
 from deeplin.errors import InputError
 from deeplin.papers import recorded
-from deeplin.papers.errata import ERRATA
+from deeplin.papers.errata import ENTRIES
 from deeplin.papers.report import (
-    compared,
     duration,
     inline_svg,
     render,
+    repeated_svg,
     write_figure,
     write_page,
 )
@@ -39,15 +41,15 @@ class Reader(HTMLParser):
             self.ids.append(found["id"])
         if tag == "a":
             self.links.append(found["href"])
-        if tag in ("script", "link", "img", "iframe", "object"):
+        if tag in ("link", "img", "iframe", "object") or (tag == "script" and "src" in found):
             self.loaded.append(tag)
 
 
-def test_a_report_holds_figures_claims_data_and_command(report):
+def test_a_report_holds_figures_quotes_data_and_command(report):
     text = (report / "index.html").read_text(encoding="utf-8")
     reader = Reader(text)
     assert len(reader.ids) == len(set(reader.ids))
-    assert {"TOY-1", "TOY-2", "verdicts", "errata"} <= set(reader.ids)
+    assert {"TOY-1", "TOY-2", "summary", "differs", "reproduces", "questions"} <= set(reader.ids)
     assert reader.loaded == []
     for link in reader.links:
         if link.startswith("https:"):
@@ -60,10 +62,15 @@ def test_a_report_holds_figures_claims_data_and_command(report):
         else:
             assert (report / link).is_file()
     assert "deeplin reproduce TOY-1 --preset quick --seed 0" in text
-    assert "2 of 3 claims hold, 1 fails" in text
-    assert "3 not as recorded" in text  # nothing of the toy is recorded
-    assert 'href="#E-9"' in text
-    assert "Wider than it should be" in text  # the explanation of the claim that fails
+    for line in (
+        "Panels: 1 of 2 reproduced (differs: TOY-2a).",
+        "Quotes: 2 reproduced, 1 differs, 0 undecided.",
+        "Theorems: none checked here.",
+    ):
+        assert line in text
+    assert "Wider than it should be (E-9)." in text  # why the third differs
+    assert "How large is it?" in text
+    assert "It says what is drawn." in text  # why a sentence is left out
 
 
 def test_a_page_asks_nothing_of_the_network(report):
@@ -75,16 +82,13 @@ def test_a_page_asks_nothing_of_the_network(report):
     assert "url(http" not in text
 
 
-def test_presets_are_compared(report, monkeypatch):
-    recordings = {"quick": {}, "paper": {"TOY-2a/good": "holds", "TOY-2a/bad": "holds in part"}}
-    monkeypatch.setattr(recorded, "read", recordings.__getitem__)
-    outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
-    expected = (
-        "quick: 1 of 2 claims hold, 1 fails; the full protocol: 1 of 2 claims hold, 1 in part"
-    )
-    assert compared(outcome) == expected
-    recordings["paper"].clear()
-    assert compared(outcome).endswith("the full protocol: not recorded")
+def test_a_quick_report_shows_what_is_recorded_of_the_full_protocol(report, monkeypatch):
+    known = {"paper": {"quotes": {"first": {"verdict": "reproduced", "value": "1"}}}}
+    monkeypatch.setattr(recorded, "everything", lambda: known)
+    text = write_page(report, ["TOY-1", "TOY-2"]).read_text(encoding="utf-8")
+    assert "Quotes: 1 reproduced, 0 differ, 0 undecided." in text
+    monkeypatch.undo()
+    write_page(report, ["TOY-1", "TOY-2"], LEFT_OUT)
 
 
 def test_references_name_people_title_place_and_year():
@@ -122,14 +126,14 @@ def test_a_report_grows_figure_by_figure(toy_results, tmp_path):
 
 def test_an_outcome_is_plain_json(report):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
-    assert outcome["verdict"] == "holds in part"
+    assert [quote["verdict"] for quote in outcome["quotes"]] == ["reproduced", "differs"]
     assert outcome["data"][0]["config"]["seed"] == 0
     assert outcome["seconds"] > 0
 
 
 def test_a_figure_that_could_not_be_computed_is_told(broken_result, tmp_path):
     outcome = write_figure(broken_result, tmp_path)
-    assert outcome["verdict"] == "not computed"
+    assert outcome["panels"] == []
     text = write_page(tmp_path, ["TOY-1"]).read_text(encoding="utf-8")
     assert "could not be computed" in text
     assert "RuntimeError: this unit breaks" in text
@@ -139,19 +143,13 @@ def test_text_is_escaped(report):
     outcome = json.loads((report / "TOY-1" / "outcome.json").read_text(encoding="utf-8"))
     outcome["title"] = "<script>alert(1)</script>"
     for panel in outcome["panels"]:
-        panel["picture"] = ""
-    assert "<script>" not in render([outcome])
+        panel["picture"] = panel["again"] = ""
+    assert "<script>alert" not in render([outcome])
 
 
-def test_the_worst_part_is_named_and_reports_from_before_it_was_are_shown(report):
-    outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
-    for panel in outcome["panels"]:
-        panel["picture"] = ""
-    first = outcome["panels"][0]["claims"][0]
-    first["worst"] = "worst of 3: data set 12"
-    assert first["worst"] in render([outcome])
-    del first["worst"]
-    assert first["shown"] in render([outcome])
+def test_a_picture_is_shown_again_by_reference():
+    svg = repeated_svg('<svg viewBox="0 0 1 2"><g id="A.figure_1"/></svg>', "A")
+    assert svg == '<svg role="img" aria-label="Panel A" viewBox="0 0 1 2"><use href="#A.figure_1"/></svg>'
 
 
 def test_pictures_inside_the_page_have_their_own_ids_and_follow_its_colours():
@@ -182,6 +180,6 @@ def test_durations_are_for_people(seconds, text):
 
 def test_the_report_lists_every_erratum():
     text = render([])
-    for erratum in ERRATA:
+    for erratum in ENTRIES:
         assert f'id="{erratum.identifier}"' in text
         assert str(escape(erratum.finding)) in text

@@ -10,13 +10,17 @@ from deeplin.papers import catalogue as figures
 from deeplin.papers import recorded
 from deeplin.papers.report import ending, figure_lines, write_figure
 
-KNOWN = {"TOY-1a/good": "holds", "TOY-2a/good": "holds", "TOY-2a/bad": "fails"}
+KNOWN = {
+    name: {"verdict": verdict, "value": ""}
+    for name, verdict in (("first", "reproduced"), ("second", "reproduced"), ("third", "differs"))
+}
 
 
 @pytest.fixture
-def command(toy_figures, tmp_path, monkeypatch, capsys):
+def command(toy_figures, toy_quotes, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "FIGURES", toy_figures)
-    monkeypatch.setattr(recorded, "read", lambda preset: KNOWN)
+    monkeypatch.setattr(figures, "QUOTES", toy_quotes)
+    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": KNOWN}})
     # the cache of compiled code must stay out of the home folder
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -28,64 +32,75 @@ def command(toy_figures, tmp_path, monkeypatch, capsys):
     return run
 
 
-def test_it_exits_0_when_every_verdict_is_the_recorded_one_and_writes_the_report(command, tmp_path):
+def test_a_line_for_the_figure_the_three_lines_and_the_report(command, tmp_path):
     code, printed = command("TOY-1")
     assert code == 0
     assert (tmp_path / "report" / "index.html").is_file()
-    first, count, opened = printed.out.splitlines()
-    assert first.startswith("TOY-1      ✓ 1 of 1 claims hold (")
-    assert count == "1 of 1 claims hold; every verdict is the recorded one."
+    first, *summary, opened = printed.out.splitlines()
+    assert first.startswith("TOY-1       quotes: 1 reproduced; 1 question answered (")
+    assert summary == [
+        "Panels: 1 of 1 reproduced.",
+        "Quotes: 1 reproduced, 0 differ, 0 undecided.",
+        "Theorems: none checked here.",
+    ]
     assert opened.endswith(f"open {tmp_path / 'report' / 'index.html'}")
     assert printed.err.startswith("deeplin: reproducing")  # before anything is computed
 
 
-def test_a_known_failure_is_shown_and_does_not_end_in_failure(command):
+def test_a_known_difference_is_explained_and_does_not_end_in_failure(command):
     code, printed = command()
     assert code == 0
-    assert "2 of 3 claims hold, 1 fails; every verdict is the recorded one" in printed.out
-    failing = "✗ TOY-2a: It fails. Measured 3, limit at most 2. Known: E-9."
-    assert [line.strip() for line in printed.out.splitlines() if "It " in line] == [failing]
+    assert "Quotes: 2 reproduced, 1 differs, 0 undecided." in printed.out
+    text = " ".join(printed.out.split())
+    assert (
+        "– Figure 0: “The third squares are small.” Measured: largest: 3 (at most 2). Wider than it "
+        "should be (E-9)." in text
+    )
 
 
-@pytest.mark.parametrize("claim", ["TOY-1a/good", "TOY-2a/bad"])
-def test_it_exits_1_when_a_verdict_changed_for_better_or_worse(command, monkeypatch, claim):
-    other = {"holds": "fails", "fails": "holds"}[KNOWN[claim]]
-    monkeypatch.setattr(recorded, "read", lambda preset: {**KNOWN, claim: other})
+@pytest.mark.parametrize("name", ["first", "third"])
+def test_it_exits_1_when_a_verdict_contradicts_the_record(command, monkeypatch, name):
+    other = {"reproduced": "differs", "differs": "reproduced"}[KNOWN[name]["verdict"]]
+    known = KNOWN | {name: {"verdict": other, "value": ""}}
+    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
     code, printed = command()
     assert code == 1
-    assert f"{claim}: recorded {other}, found {KNOWN[claim]}. It " in printed.out
+    assert f"“{name}” was recorded as {other}" in printed.out
 
 
-def test_a_claim_that_was_never_recorded_is_a_change(command, monkeypatch):
-    monkeypatch.setattr(recorded, "read", lambda preset: {})
-    assert command("TOY-1")[0] == 1
+@pytest.mark.parametrize("known", [{}, {"first": {"verdict": "undecided", "value": ""}}])
+def test_what_was_not_decided_before_is_no_contradiction(command, monkeypatch, known):
+    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
+    assert command("TOY-1")[0] == 0
 
 
 @pytest.mark.parametrize("width", [80, 120])
 def test_text_is_broken_between_words(report, width):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
-    claim = outcome["panels"][0]["claims"][1]
-    claim["sentence"] = " ".join(f"word{number}" for number in range(100))
-    change = recorded.Change("TOY-2a/bad", "holds", "fails")
+    quote = outcome["quotes"][1]
+    quote["why"] = " ".join(f"word{number}" for number in range(100))
+    change = recorded.Change("third", "reproduced", "differs")
     end = ending([outcome], [change], Path("report/index.html"), width)
-    for text in (figure_lines(outcome, width), end):
-        assert max(map(len, text.splitlines())) <= width
-        assert claim["sentence"] in " ".join(text.split())
+    assert "differs here" in end
+    text = figure_lines(outcome, width)
+    assert max(map(len, text.splitlines())) <= width
+    assert quote["why"] in " ".join(text.split())
 
 
 def test_a_figure_that_could_not_be_computed_says_why(broken_result, tmp_path):
     text = figure_lines(write_figure(broken_result, tmp_path), 80)
-    assert text.startswith("TOY-1      ✗ not computed (")
+    assert text.startswith("TOY-1       not computed (")
     assert "this unit breaks" in text
 
 
 def test_verdicts_come_as_json(command):
     code, printed = command("--json", "--workers", "2")
-    first, second = json.loads(printed.out)
+    found = json.loads(printed.out)
     assert code == 0
-    assert (first["name"], first["verdict"]) == ("TOY-1", "holds")
-    assert [claim["verdict"] for claim in second["claims"]] == ["holds", "fails"]
-    assert second["claims"][0]["panel"] == "TOY-2a"
+    assert found["summary"][1] == "Quotes: 2 reproduced, 1 differs, 0 undecided."
+    first, second = found["figures"]
+    assert first["questions"][0]["answer"] == "Two, ± 0.1."
+    assert [quote["verdict"] for quote in second["quotes"]] == ["reproduced", "differs"]
 
 
 @pytest.mark.parametrize(

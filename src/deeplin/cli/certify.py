@@ -86,9 +86,16 @@ def cite(
     identifiers: Annotated[
         list[str] | None, typer.Argument(help="Ids such as FM-2 or X-2; none means the library.")
     ] = None,
+    check: Annotated[
+        Path | None,
+        typer.Option(help="Folder with texts of the papers: does every quote stand in them?"),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of BibTeX.")] = False,
 ) -> None:
     """Print the BibTeX entry behind a figure, a statement or the library itself."""
+    if check is not None:
+        _check_quotes(check)
+        return
     wanted = identifiers or ["deeplin"]
     sources = [(identifier, source_of(identifier)) for identifier in wanted]
     if as_json:
@@ -96,3 +103,19 @@ def cite(
         return
     for identifier, source in sources:
         typer.echo(bibtex(source, "" if identifier == "deeplin" else f"cited for {identifier}"))
+
+
+def _check_quotes(folder: Path) -> None:
+    """Say which quoted sentences do not stand in the texts of a folder; exit 1 if any."""
+    from deeplin.papers.catalogue import LEFT_OUT, QUOTES
+    from deeplin.papers.quote import missing
+
+    sentences = [*QUOTES, *LEFT_OUT]
+    lost = missing(sentences, folder)
+    for quote in lost:
+        typer.echo(f"Not found: {quote.paper}, {quote.place}: “{quote.text}”")
+    typer.echo(
+        f"{len(sentences) - len(lost)} of {len(sentences)} quoted sentences stand in {folder}."
+    )
+    if lost:
+        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`deeplin reproduce`: run figures, judge their claims, write the report."""
+"""`deeplin reproduce`: run figures, judge what the papers say about them, write the report."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def reproduce(
         Path, typer.Option(help="Folder for results/ (to go on from) and report/index.html.")
     ] = Path("."),
     workers: Annotated[int, typer.Option(help="Studies computed at a time.")] = 1,
-    seed: Annotated[int, seed_option("Seed of the initial weights.")] = 0,
+    seed: Annotated[int, seed_option("Seed of the initial weights; 0: the FM authors' own.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
-    """Reproduce figures of the papers and the talk; exit 1 when a verdict is not the recorded one.
+    """Reproduce figures of the papers and the talk; exit 1 when a verdict contradicts the record.
 
     Interrupt it when you like: the same command goes on where it stopped.
     """
@@ -40,13 +40,14 @@ def reproduce(
 
     chosen = catalogue.select(catalogue.FIGURES, figures)
     report = out / "report"
-    board = Board("reproduce", recorded.seconds(preset))
+    board = Board("reproduce", recorded.read(preset, "seconds"))
     results = catalogue.reproduce(
         chosen,
         out / "results",
         preset=preset,
         seed=seed,
         workers=workers,
+        quotes=catalogue.QUOTES,
         progress=board.part,
     )
     outcomes = []
@@ -55,24 +56,33 @@ def reproduce(
     with prompt_interrupt(stopped), board:
         for result in results:
             outcomes.append(write_figure(result, report))
-            write_page(report, [figure.name for figure in catalogue.FIGURES])
+            write_page(report, [f.name for f in catalogue.FIGURES], catalogue.LEFT_OUT)
             if not as_json:
                 board.say(figure_lines(outcomes[-1], text_width()))
-    changes = recorded.changes(recorded.verdicts(outcomes), recorded.read(preset))
+    found = recorded.collect(outcomes)
+    changes = recorded.changes(found["quotes"], preset) if seed == 0 else []
     if as_json:
-        typer.echo(json.dumps([_summary(outcome) for outcome in outcomes], ensure_ascii=False))
+        lines = {"summary": recorded.summary(found)}
+        figures_found = [_shortened(outcome) for outcome in outcomes]
+        typer.echo(json.dumps(lines | {"figures": figures_found}, ensure_ascii=False))
     else:
         typer.echo(ending(outcomes, changes, report / "index.html", text_width()))
     if changes or any(outcome["failures"] for outcome in outcomes):
         raise typer.Exit(1)
 
 
-def _summary(outcome: dict[str, Any]) -> dict[str, Any]:
-    """The verdicts of a figure without its pictures and protocol."""
-    claims = [
-        {"panel": panel["name"], **claim}
-        for panel in outcome["panels"]
-        for claim in panel["claims"]
-    ]
-    kept = ("name", "title", "preset", "seed", "verdict", "failures", "seconds", "command")
-    return {**{key: outcome[key] for key in kept}, "claims": claims}
+def _shortened(outcome: dict[str, Any]) -> dict[str, Any]:
+    """Verdicts and answers of a figure without its pictures and protocol."""
+    kept = (
+        "name",
+        "title",
+        "preset",
+        "seed",
+        "quotes",
+        "theorems",
+        "failures",
+        "seconds",
+        "command",
+    )
+    questions = [q for panel in outcome["panels"] for q in panel["questions"]]
+    return {**{key: outcome[key] for key in kept}, "questions": questions}

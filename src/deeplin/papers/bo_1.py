@@ -15,26 +15,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import UnstableStep, simulate_wide
+from deeplin.papers.bo_logs import OUTPUTS, SAMPLES, STEP, compared, expected_law, published
 from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import data_seed
-from deeplin.papers.statistics import curve
+from deeplin.papers.statistics import curve, mean_interval
 from deeplin.papers.style import INK, bars, legend_below, look
-from deeplin.papers.wide_claims import (
-    OUTPUTS,
-    PUBLISHED_DISTANCES,
-    SAMPLES,
-    dimension_claims,
-    expected_distance,
-    first_layer_claims,
-    last_layer_claims,
-    width,
-)
 from deeplin.problems import Population
 from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import Experiment, Unit, run_keys
 
-STEP = 1e-4
-"""Step of descent, on the mean squared error over the n·q entries."""
+STABLE = 1500
+"""Below this dimension the authors' step is stable for every draw; beyond it see E-11."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +71,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
     problems = [data[k].problem for k in runs["repetition"]]
     populations = [population_of(data[k]) for k in runs["repetition"]]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UnstableStep)  # told by the status of each row
+        warnings.simplefilter("ignore", UnstableStep)  # the status of each row says it
         wide = simulate_wide(
             problems,
             width=width(d),
@@ -95,6 +87,8 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
         "risk": np.asarray(wide.risk),
         "distance": wide.distance,
         "beside": np.sum(wide.theta_perp**2, axis=(1, 2)),
+        "added": np.asarray(wide.added_risk),
+        "cross": np.asarray(wide.cross_term),
     }
     pairs = zip(populations, problems, strict=True)
     return runs.assign(
@@ -116,20 +110,162 @@ def population_of(data: Synthetic) -> Population:
 
 WIDE_SWEEP = Experiment("wide-sweep", WideSweep, units, run_unit, grid=("dimensions", "flow_from"))
 
+
+def width(dimension: int) -> int:
+    """m = 10(d + q)."""
+    return 10 * (dimension + OUTPUTS)
+
+
+def expected_distance(alpha: Any, dimension: Any) -> Any:
+    """α²(d−n)mq: the squared distance to Θ_min that a random first layer leaves (β = 1)."""
+    return alpha**2 * (dimension - SAMPLES) * width(dimension) * OUTPUTS
+
+
+def faithful(table: Table) -> Any:
+    """Runs that follow gradient flow: stable descent, and flow where descent is not stable."""
+    return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
+
+
+def compared_with_logs(table: Table, figure: str) -> pd.DataFrame:
+    """Each cell that the authors logged and we ran by descent, with z of the difference of means."""
+    ours = table[table["dynamics"] == "descent"]
+    ours = ours.assign(**{name: ours[name].round(9) for name in ("alpha", "beta")})
+    found = ours.groupby(["dimension", "alpha", "beta"])[["distance", "risk"]]
+    means, spreads, runs = found.mean(), found.std(), found.size()
+    logs = published()
+    logs = logs[logs["figure"] == figure]
+    logs = logs.assign(**{name: logs[name].round(9) for name in ("alpha", "beta")})
+    logs = logs.set_index(["dimension", "alpha", "beta"])
+    cells = logs.index.intersection(means.index)
+    rows = {}
+    for name in ("distance", "risk"):
+        theirs = logs.loc[cells, [f"{name}_mean", f"{name}_sd"]].to_numpy().T
+        error = (
+            theirs[1] ** 2 / logs.loc[cells, "runs"] + spreads.loc[cells, name] ** 2 / runs[cells]
+        )
+        rows[name] = (means.loc[cells, name] - theirs[0]) / np.sqrt(error)
+    return pd.DataFrame(rows, index=cells)
+
+
+def log_questions(config: WideSweep, table: Table, *, figure: str) -> list[Question]:
+    """Whether our cells are those of the authors' logs."""
+    z = compared_with_logs(table, figure)
+    stable = z[z.index.get_level_values("dimension") < STABLE]
+    law = compared()
+    law = law[(law["figure"] == figure) & law["stable"]]
+    # at the zero scale both are what the loss target leaves: no draw of weights to compare
+    some = (stable.reset_index()[["alpha", "beta"]].min(axis=1) > 0).to_numpy()
+    stable = stable[some]
+    return [
+        Question(
+            "authors' logs",
+            "Are our runs distributed as the authors' logged ones?",
+            f"In {len(stable)} cells with a stable step the means differ by z of mean "
+            f"{number(stable['distance'].mean())} and sd {number(stable['distance'].std())} for the "
+            f"squared distance, {number(stable['risk'].mean())} and {number(stable['risk'].std())} "
+            "for the risk (0 and 1 for runs of the same law; cells share draws, so their z are "
+            "related).",
+        ),
+        Question(
+            "law",
+            "Does the law without simulation (X-25 to X-29) give the authors' logged distances?",
+            f"In {len(law)} cells of this figure with α > 0 and a stable step: z of mean "
+            f"{number(law['z'].mean())} and sd {number(law['z'].std())}.",
+        ),
+        *cross_questions(table),
+        *flow_questions(config, table),
+    ]
+
+
+def cross_questions(table: Table) -> list[Question]:
+    """How often a random start lowers the risk (BO: "in rare cases")."""
+    runs = faithful(table)
+    runs = runs[runs["beside"] > 1e-6 * runs["interpolant_norm"] ** 2].dropna(subset=["cross"])
+    relative = runs["cross"] / runs["interpolant_risk"]
+    mean, half = mean_interval(relative.groupby([runs["dimension"], runs["repetition"]]).mean())
+    helped = (runs["added"] + runs["cross"] < 0).mean()
+    return [
+        Question(
+            "cross term",
+            "Does a random start ever lower the risk, by the cross term of Θ* and Θ_⊥?",
+            f"In {percent(helped)} of {len(runs)} runs the cross term outweighs what Θ_⊥ adds; its "
+            f"mean is {number(mean)} ± {number(half)} of the risk of Θ_min (0 by X-25).",
+        )
+    ]
+
+
+def flow_questions(config: WideSweep, table: Table) -> list[Question]:
+    """Where the authors' step stands for gradient flow (E-11), and the law of the distance."""
+    scale = "alpha" if len(config.alphas) > 1 else "beta"
+    runs: Any = table[table[scale] == table[scale].max()]
+    draws = runs.set_index(["dimension", "repetition", "dynamics"])["distance"].unstack()
+    found = []
+    if "flow" in draws:
+        both = draws.dropna().groupby("dimension").mean()
+        found.append(
+            Question(
+                "descent and flow",
+                "Does the step 1e-4 stand for gradient flow at large d?",
+                f"The squared distance of descent over that of the flow is "
+                f"{each('d = {}', both['descent'] / both['flow'])} (E-11: there the step is past "
+                "the stability limit for some draws or all).",
+            )
+        )
+    if scale == "alpha":
+        runs = faithful(table.query("alpha > 0"))
+        ratio = runs["beside"] / expected_distance(runs["alpha"], runs["dimension"])
+        means = ratio.groupby([runs["dimension"], runs["alpha"]]).mean()
+        found.append(
+            Question(
+                "law of the distance",
+                "How large is what the first layer leaves outside the data?",
+                f"‖Θ_⊥‖² is {extent(means)} times α²(d−n)mq where training follows the flow.",
+            )
+        )
+    return found
+
+
+def plot_published(ax: Axes, table: Table, figure: str, by: str, column: str, lines: str) -> None:
+    """The authors' logged means with 95% intervals, and the law that needs no simulation (X-29)."""
+    logs = published()
+    logs = logs[(logs["figure"] == figure) & logs["dimension"].isin(table["dimension"].unique())]
+    variance = logs["alpha" if "top" in figure else "beta"] ** 2
+    for index, (_, cell) in enumerate(logs.assign(variance=variance).groupby(lines)):
+        half = 1.96 * cell[f"{column}_sd"] / np.sqrt(cell["runs"])
+        style = {"linestyle": "", "marker": "x", "markersize": 6, "zorder": 4, "elinewidth": 0.8}
+        colour = look(index)["color"]
+        ax.errorbar(cell[by], cell[f"{column}_mean"], half, color=colour, label="_", **style)
+        cells = cell[["dimension", "alpha", "beta", "width"]].to_dict("records")
+        law = pd.DataFrame([expected_law(**one) for one in cells], index=cell.index)
+        height = law["law_distance"]
+        if column == "risk":
+            height = cell["risk_min_norm_mean"] + law["law_added_risk"]
+        ax.plot(cell[by], height.where(height > 0), ":", color=colour, linewidth=1, label="_")
+    ax.plot([], [], "x", color=INK, label="authors' logs")
+    ax.plot([], [], ":", color=INK, linewidth=1, label="law (X-29)")
+
+
 FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
 """Told apart by its open markers, which the legend names once."""
 
 
-def plot_risk_against_variance(config: WideSweep, table: Table, ax: Axes, *, scale: str) -> None:
-    """Excess risk against α² or β², one curve for each d, with that of Θ_min (BO-1)."""
+def plot_against_variance(
+    config: WideSweep, table: Table, ax: Axes, *, scale: str, column: str
+) -> None:
+    """Excess risk or squared distance to Θ_min against α² or β², one curve for each d (BO-1)."""
     for index, dimension in enumerate(config.dimensions):
         runs: Any = table[table["dimension"] == dimension]
         squared = runs.assign(variance=runs[scale] ** 2)
-        _dynamics(ax, squared, "variance", "risk", index, f"$d = {dimension}$")
-        level = runs.drop_duplicates("repetition")["interpolant_risk"].mean()
-        ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
-    ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
-    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk")
+        _dynamics(ax, squared, "variance", column, index, f"$d = {dimension}$")
+        if column == "risk":
+            level = runs.drop_duplicates("repetition")["interpolant_risk"].mean()
+            ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
+    if column == "risk":
+        ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
+    figure = "BO-1-top" if scale == "alpha" else "BO-1-bottom"
+    plot_published(ax, table, figure, "variance", column, "dimension")
+    label = "Excess risk" if column == "risk" else r"$\|\Theta - \Theta_{\min}\|_F^2$"
+    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel=label)
     ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     _legend(ax, table)
 
@@ -142,20 +278,15 @@ def plot_risk_against_dimension(config: WideSweep, table: Table, ax: Axes) -> No
     # wide and pale: the curves of small α lie on it
     style = {"color": INK, "linewidth": 6, "alpha": 0.2, "zorder": 1}
     ax.plot(points["dimension"], points["mean"], label="minimum norm", **style)
+    plot_published(ax, table, "BO-3", "dimension", "risk", "alpha")
     ax.set(ylabel="Excess risk")
     _legend(ax, table)
 
 
 def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
-    """Squared distance to Θ_min against d, with α²(d−n)mq (BO-3 right)."""
+    """Squared distance to Θ_min against d, with the law (BO-3 right)."""
     _against_dimension(config, table, ax, "distance")
-    for alpha in config.alphas:
-        if alpha > 0:
-            expected = [expected_distance(alpha, d) for d in config.dimensions]
-            ax.plot(config.dimensions, expected, "k:", linewidth=1, zorder=1)
-    ax.plot([], [], "k:", linewidth=1, label=r"$\alpha^2(d-n)mq$")
-    _, dimension, published, _ = PUBLISHED_DISTANCES["alpha"]
-    ax.plot([dimension], [published], "k*", markersize=9, zorder=4, label="published")
+    plot_published(ax, table, "BO-3", "dimension", "distance", "alpha")
     ax.set_yscale("log")
     ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
     _legend(ax, table)
@@ -199,28 +330,39 @@ LAST_LAYER = Study(
     quick=WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
 )
 
+UNSTABLE = (
+    "At d = 2000 the authors' step is unstable; the open markers show gradient flow. Crosses: the "
+    "authors' logs."
+)
+
+
+def _column(row: str, study: Study, scale: str) -> tuple[Panel, Panel]:
+    """Excess risk and squared distance against the variance of one layer."""
+    layer = "first layer (β = 1)" if scale == "alpha" else "last layer (α = 1)"
+    letter = "α²" if scale == "alpha" else "β²"
+    plot = partial(plot_against_variance, scale=scale)
+    return (
+        Panel(
+            f"BO-1-{row}",
+            f"Excess risk against the variance {letter} of the {layer}. Dashed: the minimum-norm "
+            f"interpolant. {UNSTABLE}",
+            study,
+            partial(plot, column="risk"),
+            partial(log_questions, figure=f"BO-1-{row}"),
+        ),
+        Panel(
+            f"BO-1-{row}-right",
+            f"Squared distance to the minimum-norm interpolant against {letter}. {UNSTABLE}",
+            study,
+            partial(plot, column="distance"),
+        ),
+    )
+
+
 BO_1 = Figure(
     "BO-1",
-    "Wide linear networks: excess risk and the scale of the first and last layer",
-    (
-        Panel(
-            "BO-1-top",
-            "Excess risk against the variance α² of the first layer (β = 1). Dashed: the "
-            "minimum-norm interpolant. At d = 2000 the authors' step is unstable; the open markers "
-            "show gradient flow.",
-            FIRST_LAYER,
-            partial(plot_risk_against_variance, scale="alpha"),
-            first_layer_claims,
-        ),
-        Panel(
-            "BO-1-bottom",
-            "The same against the variance β² of the last layer (α = 1). At β = 0 the network "
-            "starts at the zero function, yet does not end at the minimum-norm interpolant.",
-            LAST_LAYER,
-            partial(plot_risk_against_variance, scale="beta"),
-            last_layer_claims,
-        ),
-    ),
+    "Wide linear networks: excess risk and distance against the scale of the first and last layer",
+    (*_column("top", FIRST_LAYER, "alpha"), *_column("bottom", LAST_LAYER, "beta")),
     printed="n = 100, q = 3, Σ diagonal with 10 eigenvalues 1 and d − 10 eigenvalues 0.01, unit "
     "Θ*, noise N(0, 1), L = 3, width 10(d + q), identity in the middle; gradient descent with step "
     "1e-4 on the squared loss until it is below 1e-7; mean of 20 runs.",
@@ -253,11 +395,11 @@ BO_3 = Figure(
         ),
         Panel(
             "BO-3-distance",
-            "Squared distance to the minimum-norm interpolant. Dotted: α²(d−n)mq. What is left at "
+            "Squared distance to the minimum-norm interpolant. Dotted: the law (X-29). What is left at "
             "α = 0 is what the loss target leaves untrained.",
             DIMENSION,
             plot_distance_against_dimension,
-            dimension_claims,
+            partial(log_questions, figure="BO-3"),
         ),
     ),
     printed=BO_1.printed + " d from 200 to 2000 in steps of 200; α = 0, 1e-4, 1e-3; β = 1.",

@@ -17,14 +17,13 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.networks import Network, landscape
 from deeplin.papers.bo_1 import SCALES
-from deeplin.papers.bo_2_printed import OUTPUTS, asymmetry_claim, effect, unit_layers
+from deeplin.papers.bo_2_printed import OUTPUTS, effect, unit_layers
 from deeplin.papers.bo_2_printed import PANEL as PRINTED
-from deeplin.papers.claims import POSITIVE, Claim, number
 from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.question import Question, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import curve, mean_interval
 from deeplin.papers.style import QUIET, bars, look
-from deeplin.papers.wide_claims import LETTER
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import Synthetic, relu_teacher
 from deeplin.sweep import Experiment, Unit
@@ -147,93 +146,36 @@ def plot_risk(config: ReluSweep, table: Table, ax: Axes, *, scale: str) -> None:
     dead = runs[runs["steps"] == 0]
     if len(dead):
         value = dead[scale].iloc[0]
-        words = f"{LETTER[scale]} = {number(value)}: no gradient, never trained (E-10)"
+        letter = "α" if scale == "alpha" else "β"
+        note = f"{letter} = {number(value)}: no gradient, never trained (E-10)"
         point, shift = (value**2, dead["risk"].mean()), (12, -16)
-        ax.annotate(words, point, shift, textcoords="offset points", fontsize="small")
+        ax.annotate(note, point, shift, textcoords="offset points", fontsize="small")
     ax.axhline(zero, color=QUIET, linestyle=":", label="zero predictor")
     ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel="Excess risk", ylim=(0, None))
     ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
     ax.legend(loc="lower right")
 
 
-def first_layer_claims(config: ReluSweep, table: Table, last: Table) -> list[Claim]:
-    """The risk grows with α, strongly and more than with β, among networks that were trained."""
+def first_layer_questions(config: ReluSweep, table: Table) -> list[Question]:
+    """How large the effect of α is, and what the drawn point at α = 0 is."""
     runs = main_runs(config, table)
-    ours = effect(runs, "alpha")
-    mean, half = mean_interval(ours.to_numpy())
+    mean, half = mean_interval(effect(runs, "alpha").to_numpy())
     dead = runs[runs["alpha"] == 0]
-    drawn = runs.loc[runs["alpha"] == runs["alpha"].max(), "risk"].mean() / dead["risk"].mean()
+    top = runs.loc[runs["alpha"] == runs["alpha"].max(), "risk"].mean()
     return [
-        Claim(
-            "The excess risk increases when we increase α: relative increase among trained "
-            "networks (α > 0), lower end of its paired 95% interval",
-            mean - half,
-            lower=POSITIVE,
-            name="grows with α",
-            known="K-15",
-            reason="A paired interval over the data sets that excludes no increase.",
-            explanation=f"{number(mean)} ± {number(half)} over {len(ours)} data sets. The drawn "
-            f"ratio of the largest α to α = 0, {number(drawn)}, compares with an untrained one.",
+        Question(
+            "size of the effect",
+            "How large is the effect of α among networks that train?",
+            f"From the smallest α above 0 to the largest the risk grows by {number(mean)} ± "
+            f"{number(half)} of itself. The drawn ratio of the largest α to α = 0, "
+            f"{number(top / dead['risk'].mean())}, compares with a network that never moves "
+            f"({dead['steps'].max()} steps: all its gradients vanish, E-10).",
         ),
-        Claim(
-            "The effect of α is strong: the same, upper end",
-            mean + half,
-            lower=0.2,
-            name="strong effect of α",
-            reason="A fifth of the risk, what the printed figure shows as an increase.",
-            known="K-12",
-        ),
-        asymmetry_claim(ours, effect(main_runs(config, last), "beta")),
-        Claim(
-            "The network at α = 0 is trained, as it is drawn: largest number of its steps",
-            dead["steps"].max(),
-            lower=1,
-            name="α = 0 is trained",
-            reason="One step.",
-            explanation="All its gradients vanish; it is the zero predictor, which here has the "
-            "smallest risk of all.",
-            known="E-10",
-        ),
-        *step_claims(config, table),
-        training_claim(runs),
+        *step_questions(config, table),
     ]
 
 
-def last_layer_claims(config: ReluSweep, table: Table) -> list[Claim]:
-    """The risk hardly depends on β."""
-    runs = main_runs(config, table)
-    mean, half = mean_interval(effect(runs, "beta").to_numpy())
-    return [
-        Claim(
-            "The excess risk is largely unaffected by β, from the smallest nonzero value to the "
-            f"largest: relative change with its paired 95% interval {number(half)} added",
-            abs(mean) + half,
-            upper=0.02,
-            name="unaffected by β",
-            reason="An equivalence test with a margin of a fiftieth.",
-        ),
-        *step_claims(config, table),
-        training_claim(runs),
-    ]
-
-
-def training_claim(runs: Table) -> Claim:
-    """Training stops far from interpolation (E-10)."""
-    losses = runs.loc[runs["steps"] > 0, "loss"]
-    return Claim(
-        "Networks are trained until the training loss is below 1e-7: smallest loss reached "
-        "(sum over the outputs)",
-        losses.min(),
-        upper=1e-7,
-        name="trained to interpolation",
-        reason="The printed number.",
-        explanation="The authors' logs end at 2.1 to 3.3 after 10⁵ steps; ours are between "
-        f"{number(losses.min())} and {number(losses.max())}.",
-        known="E-10",
-    )
-
-
-def step_claims(config: ReluSweep, table: Table) -> list[Claim]:
+def step_questions(config: ReluSweep, table: Table) -> list[Question]:
     """With a larger step over the same time, the difference to true descent is measured."""
     if config.learning_rate == AUTHORS_STEP:
         return []
@@ -241,13 +183,11 @@ def step_claims(config: ReluSweep, table: Table) -> list[Claim]:
     true = table.query("learning_rate == @AUTHORS_STEP").set_index(keys)["risk"]
     ours = main_runs(config, table).set_index(keys)["risk"].reindex(true.index)
     return [
-        Claim(
-            f"Quick preset: the step {number(config.learning_rate)} stands for 1e-4 over the same "
-            "time: largest relative difference of the risk to true descent",
-            (ours / true - 1).abs().max(),
-            upper=0.05,
-            name="larger step",
-            reason="Half of the interval of a mean over four data sets.",
+        Question(
+            "larger step",
+            f"What does the quick preset's step {number(config.learning_rate)} change?",
+            f"The risk by {number((ours / true - 1).abs().max())} of itself, relative to true "
+            "descent over the same time.",
         )
     ]
 
@@ -277,15 +217,14 @@ BO_2 = Figure(
             "is dead and stays the zero predictor.",
             FIRST_LAYER,
             partial(plot_risk, scale="alpha"),
-            first_layer_claims,
-            beside=LAST_LAYER,
+            first_layer_questions,
         ),
         Panel(
             "BO-2-right",
             "The same against the variance β² of the last layer (α = 1).",
             LAST_LAYER,
             partial(plot_risk, scale="beta"),
-            last_layer_claims,
+            step_questions,
         ),
         PRINTED,
     ),

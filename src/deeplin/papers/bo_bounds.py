@@ -14,22 +14,23 @@ from deeplin.papers.bo_terms import (
     DEPTHS,
     OUTPUTS,
     RATES,
-    depth_claims,
+    depth_questions,
     draw,
     last_layer,
     plot_depth,
     plot_rates,
-    rate_claims,
+    rate_questions,
     train,
     weight_keys,
 )
-from deeplin.papers.claims import Claim, number, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.statistics import TREND_LEVEL, slope_interval, trend
+from deeplin.papers.question import Question, each, extent, number
+from deeplin.papers.statistics import slope_interval
 from deeplin.papers.style import QUIET, legend_beside, look, plain_numbers
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic
 from deeplin.theory import conditional_variance, interpolation_bound, risk_split, spike_bound
+from deeplin.theory.benign_overfitting import noise_cost_bound
 
 DEPTH = 3
 
@@ -71,6 +72,7 @@ def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
                 "xi_bound": bound.xi,
                 "spike_bound": spike_bound(population, n),
                 "expected_variance": conditional_variance(source.problem, population),
+                "lower_variance": OUTPUTS * noise_cost_bound(source.problem, population),
                 "measured_variance": _over_noise(config, source, population, keys[k], k),
                 "variance_error": _variance_error(config, source.problem, population),
             }
@@ -108,59 +110,41 @@ def _variance_error(config: Benign, problem: Problem, population: Population) ->
     return float(np.sqrt(2 * np.sum(C**2) / (OUTPUTS * (config.noises - 1))) / np.trace(C))
 
 
-def _possible_growth(ratio, samples) -> float:
-    """Factor over the range of n along the upper end of the 95% interval of the exponent."""
-    slope, half = slope_interval(np.log(samples), np.log(ratio))
-    return float((samples.max() / samples.min()) ** (slope + half))
-
-
-def benign_claims(config: Benign, table: Table) -> list[Claim]:
-    """Each term below its bound with one constant, the variance that of Θ_min, the risk to 0."""
+def benign_questions(config: Benign, table: Table) -> list[Question]:
+    """Which constant suffices, the variance over the noise, and how fast the risk falls."""
+    bound = table["bias_bound"] + table["variance_bound"] + table["xi_bound"]
     ratios = {
         "bias": table["bias"] / table["bias_bound"],
         "variance": table["noise"] / table["variance_bound"],
         "Ξ": table["xi"] / table["xi_bound"],
-        "total": table["risk"]
-        / (table["bias_bound"] + table["variance_bound"] + table["xi_bound"]),
+        "total": table["risk"] / bound,
         "BO-C3.4": table["risk"] / table["spike_bound"],
     }
-    asked = table.dropna(subset=["measured_variance"]).set_index(["samples", "repetition"])
+    asked = table.dropna(subset=["measured_variance"])
     apart = (asked["measured_variance"] / asked["expected_variance"] - 1) / asked["variance_error"]
+    slope, half = slope_interval(np.log(table["samples"]), np.log(table["risk"]))
     return [
-        Claim(
-            "Every term of BO-T3.1 and BO-C3.4 holds with one constant for all n: largest of the "
-            "measured term over its bound with c = 1",
-            {name: ratio.max() for name, ratio in ratios.items()},
-            upper=1.0,
-            name="terms with c = 1",
-            reason="c = 1; the statements have some c, and this one suffices.",
+        Question(
+            "constants",
+            "Which constant c do the bounds of BO-T3.1 and BO-C3.4 need on these runs?",
+            f"The smallest that serves all n: {each('{}', {k: r.max() for k, r in ratios.items()})}.",
         ),
-        Claim(
-            "The constants do not grow with n: factor by which each may grow over the range, along "
-            "the upper end of the 95% interval of its exponent",
-            {name: _possible_growth(ratio, table["samples"]) for name, ratio in ratios.items()},
-            upper=2.0,
-            name="constants stay",
-            reason="An equivalence test: a factor of two, where the bounds fall by more.",
+        Question(
+            "variance over the noise",
+            "Is the conditional variance that of the minimum-norm interpolant, σ²q·Tr(C)?",
+            f"Over {config.noises} draws of the noise the empirical covariance is {extent(apart)} "
+            f"standard errors from it ({len(asked)} data sets).",
         ),
-        Claim(
-            "The conditional variance is that of the minimum-norm interpolant, σ²q·Tr(C), whatever "
-            f"the network: empirical covariance over {config.noises} draws of the noise, distance "
-            "in standard errors",
-            parts("n = {}, data set {}", apart.abs()),
-            upper=3.0,
-            name="variance over the noise",
-            reason="Three standard errors, which follow from C for Gaussian noise.",
-            explanation=f"One standard error is {number(asked['variance_error'].min())} to "
-            f"{number(asked['variance_error'].max())} of the variance.",
+        Question(
+            "lower bound",
+            "How tight is the lower bound on the variance (X-32)?",
+            f"It is {extent(table['lower_variance'] / table['expected_variance'])} of the "
+            "conditional variance, tighter the larger n.",
         ),
-        Claim(
-            "The excess risk approaches zero as k/n, εd/n and n/d do: p-value of Kendall's "
-            "one-sided test that it falls with n",
-            trend(-table["risk"].to_numpy(), table["samples"].to_numpy()),
-            upper=TREND_LEVEL,
-            name="benign",
-            reason=f"Level {TREND_LEVEL}.",
+        Question(
+            "benign",
+            "How does the risk fall as k/n, εd/n and n/d do (d = n^1.5)?",
+            f"Like n to the power {number(slope)} ± {number(half)}.",
         ),
     ]
 
@@ -180,6 +164,8 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
         ax.plot(means.index, means[column], label=label, **look(index), **wide)
         style: dict[str, Any] = look(index) | {"marker": None}
         ax.plot(means.index, means[bound], ":", **style)
+    style = look(2) | {"marker": None, "linewidth": 1}
+    ax.plot(means.index, means["lower_variance"], "--", label="variance, at least (X-32)", **style)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
     ax.loglog()
     plain_numbers(ax.xaxis)
@@ -200,7 +186,7 @@ BENIGN = Study(
 
 BO_BOUNDS = Figure(
     "BO-bounds",
-    "Beyond the paper: the bounds on the measured risk, and Ξ against depth",
+    "The bounds on the measured risk, and Ξ against depth",
     (
         Panel(
             "BO-bounds-risk",
@@ -208,8 +194,9 @@ BO_BOUNDS = Figure(
             "c = 1 (dotted), where k/n, εd/n and n/d fall.",
             BENIGN,
             plot_benign,
-            benign_claims,
+            benign_questions,
             size=(5.8, 3.5),
+            ours=True,
         ),
         Panel(
             "BO-bounds-rates",
@@ -217,8 +204,9 @@ BO_BOUNDS = Figure(
             "show little (dots: data sets).",
             RATES,
             plot_rates,
-            rate_claims,
+            rate_questions,
             size=(5.8, 3.5),
+            ours=True,
         ),
         Panel(
             "BO-bounds-depth",
@@ -226,8 +214,9 @@ BO_BOUNDS = Figure(
             "printed and corrected (E-19), c = 1.",
             DEPTHS,
             plot_depth,
-            depth_claims,
+            depth_questions,
             size=(5.8, 3.5),
+            ours=True,
         ),
     ),
     printed="Not in the paper, which draws no bound. Theorem 3.1, Theorem 3.2 and Corollary 3.4 "

@@ -14,8 +14,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.claims import Claim, number, parts
 from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import mean_interval, slope_interval
 from deeplin.papers.style import QUIET, legend_beside, look, plain_numbers
@@ -120,28 +120,19 @@ def run_rate(config: Rates, term: str, place: int) -> dict[str, Any]:
     }
 
 
-def rate_claims(config: Rates, table: Table) -> list[Claim]:
-    """Does the risk fall at least as fast as each term, and with one constant?"""
+def rate_questions(config: Rates, table: Table) -> list[Question]:
+    """How fast the risk falls with each term, and with which constant."""
     means = {term: runs.groupby("size")["risk"].mean() for term, runs in table.groupby("term")}
     found = {term: slope_interval(np.log(m.index), np.log(m)) for term, m in means.items()}
-    told = ", ".join(f"{term}: {number(b)} ± {number(h)}" for term, (b, h) in found.items())
+    told = ", ".join(f"{number(b)} ± {number(h)} ({term})" for term, (b, h) in found.items())
+    needed = {term: (risk / risk.index).max() for term, risk in means.items()}
     return [
-        Claim(
-            "The excess risk goes to zero with k/n, with n/d and with εd/n at the rate of BO-C3.4 "
-            "or faster: lower end of the 95% interval of the exponent of the term",
-            {term: slope - half for term, (slope, half) in found.items()},
-            lower=0.75,
-            name="rate of each term",
-            reason="Exponent 1 less a quarter, a factor of two over a range of sixteen.",
-            explanation=f"{told}; means over {config.repetitions} data sets.",
-        ),
-        Claim(
-            "One constant c serves every point: largest mean risk over the term",
-            {term: (risk / risk.index).max() for term, risk in means.items()},
-            upper=3.0,
-            name="one constant",
-            reason="log(q/δ) is 3 at q = 2 and δ = 0.1; the corollary leaves c open.",
-        ),
+        Question(
+            "rate of each term",
+            "How does the risk fall when one term of BO-C3.4 goes to zero?",
+            f"Like the term to the power {told}; the largest ratio to the term is "
+            f"{each('{}', needed)} (means over {config.repetitions} data sets).",
+        )
     ]
 
 
@@ -212,45 +203,25 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
     return rows
 
 
-def law(depth, power: int):
-    """L²(α + 1/L)^power, the factor of depth in the second term of BO-T3.2."""
-    return depth**2 * (ALPHA + 1 / depth) ** power
-
-
-def depth_claims(config: Depths, table: Table) -> list[Claim]:
-    """Which law of depth describes what Θ_⊥ gains, and do the bounds hold?"""
-    means = table.groupby("depth")["gained"].mean()
+def depth_questions(config: Depths, table: Table) -> list[Question]:
+    """How what Θ_⊥ gains grows with depth, and how far both bounds on Ξ are above it."""
     logs = np.log(table[["depth", "gained"]]).groupby(table["repetition"])
     slopes = [slope_interval(runs["depth"], runs["gained"])[0] for _, runs in logs]
     mean, half = mean_interval(np.array(slopes))
-    power = f"{number(mean)} ± {number(half)}"
-    claims = [
-        Claim(
-            f"What Θ_⊥ gains in training follows L²(α + 1/L){raised} of BO-T3.2 as {form}: largest "
-            "over smallest ratio to this law, over the depths",
-            max(ratios) / min(ratios),
-            upper=2.0,
-            name=f"{form} law of depth",
-            reason="A factor of two over the whole range of depths.",
-            explanation=f"It grows like L to the power {power} ({len(slopes)} data sets).",
-            known="K-16",
-        )
-        for exponent, raised, form in ((4, "⁴", "printed"), (2, "²", "corrected"))
-        for ratios in [means / law(means.index, exponent)]
+    loose = [(table[form] / table["xi"]) for form in ("printed", "corrected")]
+    return [
+        Question(
+            "growth with depth",
+            "How does what Θ_⊥ gains in training grow with depth?",
+            f"Like L to the power {number(mean)} ± {number(half)} ({len(slopes)} data sets).",
+        ),
+        Question(
+            "bounds on Ξ",
+            "How far above Ξ is the bound of BO-T3.2?",
+            f"{extent(loose[0])} times as printed and {extent(loose[1])} times as corrected (E-19), "
+            "with c = 1: they are bounds, not laws.",
+        ),
     ]
-    for form in ("printed", "corrected"):
-        needed = (table["xi"] / table[form]).groupby(table["depth"]).max()
-        claims.append(
-            Claim(
-                f"The bound on Ξ as {form} holds with one constant at every depth: smallest c",
-                parts("L = {}", needed),
-                upper=1.0,
-                name=f"{form} bound",
-                reason="With c = 1, which is more than enough; whether the printed one can fail is "
-                "open (E-19).",
-            )
-        )
-    return claims
 
 
 def plot_depth(config: Depths, table: Table, ax: Axes) -> None:

@@ -8,9 +8,10 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.papers.claims import Claim, number, on_data_sets, parts
 from deeplin.papers.figure import Table, grid_experiment
-from deeplin.papers.setting import DATA_SEED, Setting
+from deeplin.papers.question import Question, each, extent, number
+from deeplin.papers.setting import AUTHORS, Setting
+from deeplin.papers.statistics import mean_interval
 from deeplin.papers.style import INK, QUIET, legend_below, look
 from deeplin.sweep import run_key
 from deeplin.training import empirical_critical_rate
@@ -30,8 +31,8 @@ class CriticalRates:
     depths: tuple[int, ...]
     starts: int
     steps: tuple[int, ...]
-    """From few to many: how far the search gets depends on them (K-3)."""
-    data_seeds: tuple[int, ...] = (DATA_SEED,)
+    """From few to many: how far the search gets depends on them."""
+    data_seeds: tuple[int, ...] = (AUTHORS,)
     """The first is drawn in full."""
     seed: int = 0
 
@@ -110,70 +111,44 @@ def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
     legend_below(ax, ncols=2)
 
 
-def threshold_claims(config: CriticalRates, table: Table) -> list[Claim]:
-    """The measured threshold of every depth and data set agrees with 2/S_min."""
-    keys = ["start", "depth", "data_seed"]
-    long = table[table["steps"] == max(config.steps)].set_index(keys)
-    short = table[table["steps"] == min(config.steps)].set_index(keys)
-    ratio = long["measured"] / long["exact"]
-    highest = (long["high"] / long["exact"]).loc["residual"]
-    missing = (1 - ratio).loc["residual"] / (1 - short["measured"] / short["exact"]).loc["residual"]
-    slopes = {
-        seed: np.polyfit(np.log(rows["depth"]), np.log(rows["measured"]), 1)[0]
-        for seed, rows in table.groupby("data_seed")
-    }
-    drawn = ratio.loc["residual"].xs(config.data_seeds[0], level="data_seed")
-    printed = (table["printed"] / table["exact"]).max()
+def threshold_questions(config: CriticalRates, table: Table) -> list[Question]:
+    """How the measured threshold of every depth and data set compares with 2/S_min."""
+    few, many = min(config.steps), max(config.steps)
+    ratio = (table["measured"] / table["exact"]).groupby(
+        [table["steps"], table["start"], table["depth"]]
+    )
+    means = ratio.mean()
+    slopes = [
+        np.polyfit(np.log(rows["depth"]), np.log(rows["measured"]), 1)[0]
+        for _, rows in table.groupby("data_seed")
+    ]
+    slope, half = mean_interval(slopes)
+    sets = table["data_seed"].nunique()
+    printed = (table["printed"] / table["exact"]).groupby(table["depth"]).max() - 1
     return [
-        on_data_sets(
-            "Started next to the flattest minimiser, descent settles up to 2/S_min at every depth: "
-            "measured critical rate over the exact one",
-            ratio.loc["flattest"],
-            "depth {}",
-            lower=0.98,
-            upper=1.01,
-            name="flattest start",
-            reason="The bisection stops at 1%, and finitely many steps cost as much again.",
-            explanation="The printed approximation 1/(La) is up to "
-            f"{100 * (printed - 1):.1f}% above the exact value on these data, most at small depth.",
+        Question(
+            "flattest start",
+            "Up to which rate does descent settle from next to the flattest minimizer?",
+            f"Up to {extent(ratio.min()[many, 'flattest'])} of 2/S_min or more at every depth, and "
+            f"nowhere above {number(ratio.max()[many, 'flattest'].max())} (bisection to 1%; {sets} "
+            "data sets).",
         ),
-        on_data_sets(
-            "Started from residual initialisations the threshold of every depth agrees with "
-            "2/S_min: upper end of its 95% interval over the exact one",
-            highest,
-            "depth {}",
-            lower=1.0,
-            name="residual start",
-            reason="The interval must contain the exact value.",
-            explanation="Measured over exact on the data set of the figure: "
-            + ", ".join(number(value) for value in drawn)
-            + ".",
-            known="K-3",
+        Question(
+            "residual start",
+            "And from residual initializations?",
+            f"On average {each('depth {}', means[many, 'residual'])} of 2/S_min after {many} steps "
+            f"and {each('depth {}', means[few, 'residual'])} after {few}: close to the edge "
+            "descent settles ever more slowly, so the measured rate rises with the steps.",
         ),
-        on_data_sets(
-            f"What is missing there shrinks with the steps ({min(config.steps)} to "
-            f"{max(config.steps)}): its ratio",
-            missing,
-            "depth {}",
-            upper=0.9,
-            name="more steps",
-            reason="Four times the steps must close a tenth of the difference at least.",
+        Question(
+            "like 1/L",
+            "How does the critical rate fall with depth?",
+            f"Like L to the power {number(slope)} ± {number(half)}.",
         ),
-        on_data_sets(
-            "No start settles above 2/S_min: measured critical rate over the exact one",
-            ratio,
-            "{}, depth {}",
-            upper=1.01,
-            name="none above",
-            reason="The resolution of the bisection.",
-        ),
-        on_data_sets(
-            "The critical rate falls like 1/L: slope of its logarithm against that of the depth",
-            slopes,
-            lower=-1.05,
-            upper=-0.95,
-            name="like 1/L",
-            reason="The exact values of the figure have slope −0.99; 1% in each rate is 0.02.",
+        Question(
+            "printed approximation",
+            "How far is the printed 1/(La) above the exact 2/S_min?",
+            f"By {each('depth {}', 100 * printed)} percent at most.",
         ),
     ]
 
@@ -217,20 +192,17 @@ SCALE_CRITICAL = grid_experiment(
 )
 
 
-def critical_claims(config: ScaleCritical, table: Table) -> list[Claim]:
-    """The scale does not move the critical rate."""
-    counts = ", ".join(f"{row.settled} of {config.starts}" for row in table.itertuples())
+def critical_questions(config: ScaleCritical, table: Table) -> list[Question]:
+    """Whether the scale moves the critical rate."""
+    rows = table.set_index("scale")
+    counts = ", ".join(f"{int(row.settled)} of {config.starts}" for row in table.itertuples())
     return [
-        Claim(
-            "The critical rate does not depend on the scale: measured by bisection, over the exact "
-            "2/S_min",
-            parts("scale {}", table.set_index("scale")["ratio"]),
-            lower=0.95,
-            upper=1.01,
-            name="the same critical rate",
-            reason="The bisection stops at 1%; finitely many steps cost a few percent (K-3).",
-            explanation=f"Starts that settle at some rate: {counts}.",
-            known="K-1",
+        Question(
+            "scale",
+            "Does the scale move the largest rate at which a start settles?",
+            f"Measured over 2/S_min: {each('scale {}', rows['ratio'])}, after {config.steps} "
+            f"steps. Starts that settle at some rate: {counts}. What is missing to 1 is the steps "
+            "(it settles ever more slowly there) and starts that are thrown too far.",
         )
     ]
 

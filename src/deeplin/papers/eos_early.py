@@ -1,4 +1,4 @@
-"""Beyond the papers: early sharpening, and what of it the smallest layers explain."""
+"""early sharpening, and what of it the smallest layers explain."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.papers import eos_white
-from deeplin.papers.claims import Claim, number, on_data_sets
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.fm_1 import DATA_SEEDS
-from deeplin.papers.setting import DATA_SEED, Setting
+from deeplin.papers.question import Question, each, extent, number
+from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting, data_name
 from deeplin.papers.style import QUIET, legend_beside, look
 from deeplin.problems import Problem
 from deeplin.sweep import run_key
@@ -36,7 +35,7 @@ class EarlySharpening:
     scales: tuple[float, ...]
     spreads: tuple[float, ...]
     repetitions: int
-    data_seeds: tuple[int, ...] = (DATA_SEED,)
+    data_seeds: tuple[int, ...] = (AUTHORS,)
     """The first is drawn in full."""
     seed: int = 0
 
@@ -106,41 +105,32 @@ def shares(table: Table) -> Table:
     return found.assign(runs=rows.size(), growing=rows["grown"].sum())
 
 
-def claims(config: EarlySharpening, table: Table, white: Table) -> list[Claim]:
-    """Whether it is there, and what carries it; and the exact curve on white inputs."""
+def questions(config: EarlySharpening, table: Table, white: Table) -> list[Question]:
+    """Whether the sharpness grows early, what carries it, and the exact curve on white inputs."""
     found = shares(table)
+    grown = found["grown"].groupby(GROUPS).mean()
+    halves = {half: found[half].groupby(GROUPS).median() for half in ("small", "large")}
+    off = (white["sharpness"] / white["exact"] - 1).abs()
     return [
-        on_data_sets(
-            "While the gap halves the sharpness grows: share of runs in which it does",
-            found["grown"],
-            START,
-            lower=0.9,
-            name="sharpens early",
-            reason="Nine of ten starts. The second scale was added after a trial of the first.",
-            explanation=f"{found['runs'].sum()} runs whose gap halved.",
-            known="K-20",
+        Question(
+            "sharpens early",
+            "Does the sharpness grow while the gap halves?",
+            f"In {each(START, grown)} of the runs, on average over {len(config.data_seeds)} data "
+            f"sets ({found['runs'].sum()} runs whose gap halved).",
         ),
-        on_data_sets(
-            "The smaller half of the layers explains it: median share of the growth of log S with "
-            "only these as trained and the others as at the start",
-            found["small"],
-            START,
-            lower=0.8,
-            name="small layers",
-            reason="A half would be no explanation; four fifths is most of it.",
-            explanation=f"{found['growing'].sum()} runs in which it grows.",
-            known="K-21",
+        Question(
+            "which layers",
+            "Which layers carry it?",
+            "Median share of the growth of log S with only the smaller half of the layers as "
+            f"trained: {each(START, halves['small'])}; with only the larger half: "
+            f"{each(START, halves['large'])}. The shares of two halves do not add up.",
         ),
-        on_data_sets(
-            "The larger half explains little: the same with only these as trained",
-            found["large"],
-            START,
-            upper=0.2,
-            name="large layers",
-            reason="One fifth, the rest of the above.",
-            known="K-21",
+        Question(
+            "exact curve",
+            "Does descent follow the exact curve of sharpness on white inputs (X-13)?",
+            f"Within {extent(off.groupby(white['share']).max())} of it. A rotation and a change of "
+            "units carry every such problem with one output into this one.",
         ),
-        eos_white.curve_claim(white),
     ]
 
 
@@ -171,14 +161,13 @@ def _on_data_sets(config: EarlySharpening, table: Table, ax: Axes, **columns: An
         for column, style in columns.items():
             ax.plot(place, rows[column], **look(index, linestyle="none", label=label) | style)
             label = None
-    ax.set_xticks([*places.values()], [str(seed) for seed in places])
+    ax.set_xticks([*places.values()], [data_name(seed) for seed in places])
     ax.set(xlabel="Data set (seed)")
 
 
 def plot_growing(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Share of the runs that sharpen, on every data set."""
     _on_data_sets(config, table, ax, grown={})
-    ax.axhline(0.9, color=QUIET, linestyle=":", linewidth=1)
     ax.set(ylabel="Share of runs that sharpen", ylim=(0, 1.05))
     legend_beside(ax)
 
@@ -186,8 +175,6 @@ def plot_growing(config: EarlySharpening, table: Table, ax: Axes) -> None:
 def plot_halves(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Median shares of the growth that each half of the layers explains, on every data set."""
     _on_data_sets(config, table, ax, small={}, large={"markerfacecolor": "none"})
-    for limit in (0.2, 0.8):
-        ax.axhline(limit, color=QUIET, linestyle=":", linewidth=1)
     for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
         ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
     ax.set(ylabel="Median share of the growth")
@@ -200,13 +187,13 @@ SETTING = Setting(depth=4)
 STUDY = Study(
     "edge-early",
     EARLY,
-    paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, (DATA_SEED, *DATA_SEEDS)),
-    quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, (DATA_SEED, *DATA_SEEDS[:2])),
+    paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, (AUTHORS, *DATA_SEEDS)),
+    quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, (AUTHORS, *DATA_SEEDS[:2])),
 )
 
 EOS_EARLY = Figure(
     "EOS-early",
-    "Beyond the papers: early sharpening and the smallest layers",
+    "early sharpening and the smallest layers",
     (
         Panel(
             "EOS-early",
@@ -214,26 +201,28 @@ EOS_EARLY = Figure(
             "of the layers are as trained and the others as at the start; on one data set.",
             STUDY,
             plot_shares,
-            claims,
+            questions,
             size=(6.8, 3.5),
             beside=eos_white.STUDY,
+            ours=True,
         ),
         Panel(
             "EOS-early-data-sets",
             "On how many of the starts the sharpness grows while the gap halves, on every data set "
-            "(eleven, three in the quick preset). Line: the limit of the claim.",
+            "(eleven, three in the quick preset).",
             STUDY,
             plot_growing,
             size=(6.8, 3.0),
+            ours=True,
         ),
         Panel(
             "EOS-early-halves",
             "Median share of that growth with only the smaller half of the layers as trained "
-            "(filled) and with only the larger half (open), on every data set. Lines: the limits "
-            "of the claims.",
+            "(filled) and with only the larger half (open), on every data set.",
             STUDY,
             plot_halves,
             size=(6.8, 3.5),
+            ours=True,
         ),
         Panel(
             "EOS-early-white",
@@ -242,10 +231,11 @@ EOS_EARLY = Figure(
             eos_white.STUDY,
             eos_white.plot,
             size=(4.8, 3.6),
+            ours=True,
         ),
     ),
     printed="An open question of the talk: why the sharpness grows early in training.",
     as_run="n = 50, d = 5, depth 4, Gaussian starts of scale 0.2 and 0.35 whose layers are made up "
     "to four times as large as one another in random order, descent at 0.02 of the critical rate. "
-    "Judged on eleven data sets (three in the quick preset), from the same starts.",
+    "Asked of eleven data sets (three in the quick preset), from the same starts.",
 )

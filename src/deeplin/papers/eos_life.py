@@ -1,4 +1,4 @@
-"""Beyond the papers: the life of one run below, at and above the critical learning rate."""
+"""the life of one run below, at and above the critical learning rate."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.papers.claims import Claim, on_data_sets
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.fm_1 import DATA_SEEDS
-from deeplin.papers.setting import DATA_SEED, Setting
+from deeplin.papers.question import Question, each, extent
+from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, reference_line
 from deeplin.theory import network_orbit
 
@@ -36,7 +35,7 @@ class Life:
     repetition: int
     steps: int
     central_steps: int
-    data_seeds: tuple[int, ...] = (DATA_SEED,)
+    data_seeds: tuple[int, ...] = (AUTHORS,)
     """The first is drawn in full."""
     seed: int = 0
 
@@ -87,75 +86,44 @@ def _central_error(run: Table) -> float:
     return float((pairs / known["central"] - 1).abs().iloc[SETTLING:].median())
 
 
-def claims(config: Life, table: Table) -> list[Claim]:
-    """The stages of a life, on every data set."""
+def questions(config: Life, table: Table) -> list[Question]:
+    """The stages of a run, over the data sets."""
     first, rate = "eigenvalue1", "{} the critical rate"
-    above = _of(table, lambda run: run.iloc[-1], "above").values()
-    found = sum(bool(last["orbit_found"]) for last in above)
-    modes = sorted({int(last["modes"]) for last in above})
+
+    def by_place(value: Any, summary: Any = np.max) -> dict[str, float]:
+        found = _of(table, value)
+        return {
+            p: float(summary([v for (q, _), v in found.items() if q == p])) for p in PLACES.values()
+        }
+
+    early = by_place(lambda run: run[first].iloc[1:EARLY].max() / run[first].iloc[0], np.min)
+    ends = by_place(lambda run: run["flow"].iloc[-1] / max(1.0, run["minimal"].iloc[-1]))
+    above = _of(table, _orbit_error, "above").values()
+    multiplier = _of(table, lambda run: run["multiplier"].iloc[-1], "above").values()
     return [
-        on_data_sets(
-            f"It begins with sharpening: largest sharpness in {EARLY} steps over that of the start",
-            _of(table, lambda run: run[first].iloc[1:EARLY].max() / run[first].iloc[0]),
-            rate,
-            lower=1.0,
-            name="sharpens",
-            reason="More than at the start.",
-            known="K-31",
+        Question(
+            "sharpens",
+            f"Does the sharpness rise in the first {EARLY} steps?",
+            f"The largest over that of the start is at least {each(rate, early)}: where the flow "
+            "would end hardly sharper than the start there is nothing to gain.",
         ),
-        on_data_sets(
-            "Below the critical rate descent settles below the edge: sharpness at the end over 2/η",
-            _of(table, lambda run: run[first].iloc[-1], "below"),
-            rate,
-            upper=1 + 1e-6,
-            name="settles",
-            reason="A minimiser sharper than 2/η repels.",
+        Question(
+            "where it ends",
+            "Does descent lower where the flow would end until that is stable, or as flat as can be?",
+            f"The flow's sharpness at the end over the larger of 2/η and S_min is at most "
+            f"{each(rate, ends)}.",
         ),
-        on_data_sets(
-            "Descent lowers where the flow would end until that is stable, or as flat as can be: "
-            "flow sharpness at the end over the larger of 2/η and S_min",
-            _of(table, lambda run: run["flow"].iloc[-1] / max(1.0, run["minimal"].iloc[-1])),
-            rate,
-            upper=1.02,
-            name="flow ends stable",
-            reason="At the critical rate it settles ever more slowly: a fiftieth is left.",
+        Question(
+            "central flow",
+            "How well does the central flow follow the sharpness averaged over two steps?",
+            f"Within {each(rate, by_place(_central_error))} in the median of its steps from step "
+            f"{SETTLING} on: above the critical rate descent swings too widely for it.",
         ),
-        on_data_sets(
-            "Above the critical rate it circles the flattest minimiser: |flow sharpness/S_min − 1|",
-            _of(table, lambda run: abs(run["flow"] / run["minimal"] - 1).iloc[-1], "above"),
-            rate,
-            upper=0.02,
-            name="around the flattest",
-            reason="A fiftieth, as for the other rates.",
-        ),
-        on_data_sets(
-            "The central flow follows the sharpness averaged over two steps: median relative "
-            f"difference from step {SETTLING} on",
-            _of(table, _central_error),
-            rate,
-            upper=0.1,
-            name="central flow",
-            reason="A tenth: the model leaves out terms of fourth order in the oscillation.",
-            known="K-19",
-        ),
-        on_data_sets(
-            "Above the critical rate it ends on an orbit of period two: |mean gap of the last two "
-            "steps over that of the orbit − 1|",
-            _of(table, _orbit_error, "above"),
-            rate,
-            upper=0.01,
-            name="ends on the orbit",
-            reason="What is left after these steps at a multiplier of 0.98.",
-            explanation=f"Modes that oscillate: {', '.join(map(str, modes))}; Newton's method "
-            f"found the orbit on {found} of {len(above)} data sets.",
-        ),
-        on_data_sets(
-            "That orbit is stable: largest multiplier of two steps",
-            _of(table, lambda run: run["multiplier"].iloc[-1], "above"),
-            rate,
-            upper=1.0,
-            name="stable orbit",
-            reason="Errors beside the orbit must not grow.",
+        Question(
+            "orbit",
+            "Does a run above the critical rate end on an orbit of period two?",
+            f"The mean gap of its last two steps is within {extent(above)} of that of the orbit, "
+            f"whose largest multiplier of two steps is {extent(multiplier)}.",
         ),
     ]
 
@@ -194,13 +162,13 @@ LIFE = grid_experiment("life", Life, run_cell, AXES, steps="steps")
 STUDY = Study(
     "edge-life",
     LIFE,
-    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, (DATA_SEED, *DATA_SEEDS)),
-    quick=Life(Setting(depth=3), 0.3, 3, 300, 30, (DATA_SEED, *DATA_SEEDS[:2])),
+    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, (AUTHORS, *DATA_SEEDS)),
+    quick=Life(Setting(depth=3), 0.3, 3, 300, 30, (AUTHORS, *DATA_SEEDS[:2])),
 )
 
 EOS_LIFE = Figure(
     "EOS-life",
-    "Beyond the papers: the life of a run below, at and above the critical rate",
+    "A run below, at and above the critical rate",
     tuple(
         Panel(
             f"EOS-life-{place}",
@@ -210,13 +178,14 @@ EOS_LIFE = Figure(
             "sets (two in the quick preset).",
             STUDY,
             partial(plot, factor),
-            claims if place == "below" else lambda config, table: (),
+            questions if place == "below" else lambda config, table: (),
             size=(4.8, 4.2),
+            ours=True,
         )
         for factor, place in PLACES.items()
     ),
     printed="Not drawn in the papers, which show the sharpness of single runs (FM-1c, FM-1d).",
     as_run="n = 50, d = 5, depth 3, one Gaussian start of scale 0.3; the same start at three "
-    "rates. The central flow is integrated for the first steps only. Judged on eleven data sets "
+    "rates. The central flow is integrated for the first steps only. Asked of eleven data sets "
     "(three in the quick preset), from the same start.",
 )

@@ -1,4 +1,4 @@
-"""Beyond the papers: how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other."""
+"""how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.claims import Claim, number, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside, look, reference_line
 from deeplin.problems import Problem
 from deeplin.theory import mode_orbits, network_orbit
@@ -82,48 +82,27 @@ def _crossings(config: ModeOrbits, table: Table) -> dict[str, float]:
     return found
 
 
-def claims(config: ModeOrbits, table: Table) -> list[Claim]:
+def questions(config: ModeOrbits, table: Table) -> list[Question]:
     """Thresholds, amplitudes and stability."""
     moving = table[table["exact"] > 0]
-    apart = (moving["amplitude"] / moving["exact"] - 1).abs()
+    apart = (moving["amplitude"] / moving["exact"] - 1).abs().max()
     by_rate = table.groupby("rate").first()
     alone, several = by_rate[by_rate["expected"] == 1], by_rate[by_rate["expected"] > 1]
-    listed = ", ".join(f"{threshold:.7f}" for threshold in config.thresholds)
+    lost = alone.index[alone["multiplier"] > 1].min()
     return [
-        Claim(
-            f"The modes begin to oscillate at {listed} (2/(Lσ^(2−2/L)), X-12): where descent does, "
-            "over that",
-            _crossings(config, table),
-            lower=1 - MARGIN,
-            upper=1 + MARGIN,
-            name="thresholds",
-            reason="The nearest rates tried are a thousandth away on either side.",
+        Question(
+            "thresholds",
+            "Where do the modes begin to oscillate (Ghosh et al. 2025)?",
+            f"At {each('{}', _crossings(config, table))} of 2/(Lσ^(2−2/L)) (X-12); the nearest "
+            f"rates tried are {number(MARGIN)} away. The amplitudes are those of X-12 within "
+            f"{number(apart)}.",
         ),
-        Claim(
-            "The orbit of the network has the amplitudes of X-12: largest relative difference",
-            parts("σ = {}", apart.groupby(moving["target"]).max()),
-            upper=1e-8,
-            name="amplitudes",
-            reason="Newton's residual of 1e-12 over the slowest multiplier, 1e-3 from one.",
-        ),
-        Claim(
-            "While one mode oscillates the orbit is stable in the whole network: largest "
-            "multiplier of two steps, from the first threshold to the second",
-            parts("η = {}", alone["multiplier"]),
-            upper=1.0,
-            name="one mode is stable",
-            reason="Errors beside the orbit must not grow.",
-            explanation="X-12 judges a mode by itself; here every direction of the weights counts.",
-            known="K-18",
-        ),
-        Claim(
-            "When several modes oscillate at once the orbit is stable as well: largest multiplier",
-            parts("{} modes", several.groupby("expected")["multiplier"].min()),
-            upper=1.0,
-            name="several modes are stable",
-            reason="Errors beside the orbit must not grow; the most stable orbit of each kind. "
-            "Asked after one such orbit was seen to be unstable.",
-            known="K-18",
+        Question(
+            "stability",
+            "Is the orbit stable in the whole network, too?",
+            f"While one mode oscillates the largest multiplier of two steps is "
+            f"{extent(alone['multiplier'])}, above 1 from η = {number(float(lost))} on; with several "
+            f"it is {extent(several['multiplier'])}: errors that mix two modes of like size grow.",
         ),
     ]
 
@@ -170,15 +149,16 @@ STUDY = Study(
 
 EOS_ORBITS = Figure(
     "EOS-orbits",
-    "Beyond the papers: period-two orbits above the critical rate",
+    "period-two orbits above the critical rate",
     (
         Panel(
             "EOS-orbits",
             "Amplitude of each mode on the orbit of the network (marks) and by X-12 (lines).",
             STUDY,
             plot_amplitudes,
-            claims,
+            questions,
             size=(6.0, 3.5),
+            ours=True,
         ),
         Panel(
             "EOS-orbits-stability",
@@ -186,6 +166,7 @@ EOS_ORBITS = Figure(
             STUDY,
             plot_multipliers,
             size=(5.2, 3.8),
+            ours=True,
         ),
     ),
     printed="Not drawn in the papers: target diag(10, 9.5, 9), depth 3, loss ½‖·‖², a published "

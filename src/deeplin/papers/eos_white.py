@@ -11,8 +11,8 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.claims import Claim, number, parts
 from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.question import number
 from deeplin.papers.style import COLOURS, look, reference_line
 from deeplin.problems import Problem
 from deeplin.theory import balanced_mode
@@ -61,22 +61,6 @@ def run_cell(config: White, share: float, problem: Problem | None = None) -> dic
         "sharpness": np.asarray(sharpness(problem, Network(run.trajectory.weights)).value),
         "exact": np.asarray(sharpness(problem, Network([np.stack(w) for w in layers])).value),
     }
-
-
-def curve_claim(white: Table) -> Claim:
-    """Descent follows the exact curve."""
-    off = (white["sharpness"] / white["exact"] - 1).abs()
-    return Claim(
-        "On white inputs descent follows the exact curve of sharpness of a balanced mode "
-        "(X-13): largest relative difference",
-        parts("from {} of the target", off.groupby(white["share"]).max()),
-        upper=0.05,
-        name="exact curve",
-        reason="The step is a hundredth of the largest inverse sharpness; while the product "
-        "grows tenfold its error grows with it.",
-        explanation="One data set stands for all: a rotation and a change of units carry every "
-        "problem with white inputs and one output into this one.",
-    )
 
 
 def plot(config: White, white: Table, ax: Axes) -> None:

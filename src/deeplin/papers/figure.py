@@ -1,4 +1,4 @@
-"""What a figure is: panels, each with its study, plot and claims; how it is run and judged."""
+"""What a figure is: panels, each with its study, plot and questions; how it is run and judged."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.errors import InputError, seed_number, whole_number
-from deeplin.papers.claims import FAILS, HOLDS, IN_PART, Claim
+from deeplin.papers.question import Question
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
 from deeplin.sweep.config import digest
+
+if TYPE_CHECKING:
+    from deeplin.papers.quote import Quote
 
 PRESETS = ("quick", "paper")
 Table: TypeAlias = Any
@@ -48,19 +51,23 @@ class Study:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """One pair of axes: `plot(config, table, ax)` and `claims(config, table)` on one study."""
+    """One pair of axes: `plot(config, table, ax)` and `questions(config, table)` on one study."""
 
     name: str
     """As the paper calls it, for example FM-1a."""
     caption: str
     study: Study
     plot: Callable[[Any, Table, Axes], None]
-    claims: Callable[..., Sequence[Claim]] = lambda config, table: ()
-    """`claims(config, table)`; with `beside` its table comes third."""
+    questions: Callable[..., Sequence[Question]] = lambda config, table: ()
+    """What the project asks of the same table; with `beside` its table comes third."""
     size: tuple[float, float] = (4.8, 3.5)
     """Width and height in inches."""
     beside: Study | None = None
-    """Another study that the claims compare with."""
+    """Another study that the questions compare with."""
+    ours: bool = False
+    """Not a panel of a paper."""
+    theorems: Callable[[Any, Table], dict[str, int]] | None = None
+    """Counts the statements that the table's certificates checked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,11 +161,11 @@ class StudyResult:
 
 @dataclass(frozen=True)
 class PanelResult:
-    """A panel with its data and judged claims."""
+    """A panel with its data and the answers to its questions."""
 
     panel: Panel
     data: StudyResult
-    claims: tuple[Claim, ...]
+    questions: tuple[Question, ...]
 
 
 @dataclass(frozen=True)
@@ -169,22 +176,11 @@ class FigureResult:
     preset: str
     seed: int
     panels: tuple[PanelResult, ...]
+    quotes: tuple[dict[str, Any], ...]
+    """The judged sentences about its panels (`Quote.judge`)."""
     failures: tuple[str, ...]
     """Errors of units that could not be computed; such a figure has no panels."""
     judging_seconds: float
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """The claims of all panels."""
-        return tuple(claim for panel in self.panels for claim in panel.claims)
-
-    @property
-    def verdict(self) -> str:
-        """`holds` or `fails` if every claim does, else `holds in part`; or `not computed`."""
-        if self.failures:
-            return "not computed"
-        verdicts = {claim.verdict for claim in self.claims}
-        return HOLDS if verdicts <= {HOLDS} else (FAILS if verdicts == {FAILS} else IN_PART)
 
 
 def reproduce(
@@ -194,13 +190,15 @@ def reproduce(
     preset: str = "quick",
     seed: int = 0,
     workers: int = 1,
+    quotes: Sequence[Quote] = (),
     progress: Callable[[str], Progress] = lambda title: Progress(),
 ) -> Iterator[FigureResult]:
     """Compute what the folder `results` lacks and yield each figure as it is finished.
 
     A study that several figures share is computed once; `workers` studies are computed at a time,
     in threads: compiling and compiled code let them run side by side, and a process of its own
-    would spend more time starting than a quick study takes. Interrupt and call again to go on.
+    would spend more time starting than a quick study takes. `quotes` about the figures' panels are
+    judged with them. Interrupt and call again to go on.
 
     ```python
     from deeplin.papers.catalogue import FIGURES, reproduce
@@ -210,7 +208,15 @@ def reproduce(
     if preset not in PRESETS:
         raise InputError(f"preset is {preset!r}; pass one of {', '.join(PRESETS)}.")
     seed_number(seed)
-    studies = dict.fromkeys(study for figure in figures for study in figure.studies)
+    about = {
+        figure: [quote for quote in quotes if quote.panel in {p.name for p in figure.panels}]
+        for figure in figures
+    }
+    needed = {
+        figure: [*figure.studies, *(study for quote in about[figure] for study in quote.studies)]
+        for figure in figures
+    }
+    studies = dict.fromkeys(study for figure in figures for study in needed[figure])
     pool = ThreadPoolExecutor(whole_number("workers", workers))
     try:
         finished = {
@@ -218,7 +224,8 @@ def reproduce(
             for study in studies
         }
         for figure in figures:
-            yield _judge(figure, preset, seed, {s: finished[s].result() for s in figure.studies})
+            results_of = {study: finished[study].result() for study in needed[figure]}
+            yield _judge(figure, about[figure], preset, seed, results_of)
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 
@@ -239,15 +246,23 @@ def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress
 
 
 def _judge(
-    figure: Figure, preset: str, seed: int, finished: Mapping[Study, StudyResult]
+    figure: Figure,
+    quotes: Sequence[Quote],
+    preset: str,
+    seed: int,
+    finished: Mapping[Study, StudyResult],
 ) -> FigureResult:
     started = time.perf_counter()
-    failures = tuple(text for study in figure.studies for text in finished[study].failures)
-    panels = []
+    failures = tuple(text for result in finished.values() for text in result.failures)
+    panels, judged = [], []
     for panel in () if failures else figure.panels:
         data = finished[panel.study]
         beside = [] if panel.beside is None else [finished[panel.beside].table]
-        claims = tuple(panel.claims(data.config, data.table, *beside))
-        panels.append(PanelResult(panel, data, claims))
+        questions = tuple(panel.questions(data.config, data.table, *beside))
+        panels.append(PanelResult(panel, data, questions))
+    for quote in () if failures else quotes:
+        first, *_ = data = [finished[study] for study in quote.studies]
+        tables = [result.table for result in data]
+        judged.append(quote.judge(first.config, *tables, preset=preset))
     seconds = time.perf_counter() - started
-    return FigureResult(figure, preset, seed, tuple(panels), failures, seconds)
+    return FigureResult(figure, preset, seed, tuple(panels), tuple(judged), failures, seconds)

@@ -1,25 +1,24 @@
-"""FM-1 and FM-3: a deep linear network from Gaussian initialisations of many scales.
+"""FM-1 and FM-3: a deep linear network from Gaussian initializations of many scales.
 
-FM-4 and FM-5 are the same from residual initialisations.
+FM-4 and FM-5 are the same from residual initializations.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
-import numpy as np
-
-from deeplin.papers import critical_rates, scale_claims, scale_sweep, trajectories
-from deeplin.papers.claims import Claim
+from deeplin.papers import critical_rates, scale_sweep, trajectories
 from deeplin.papers.critical_rates import ScaleCritical
-from deeplin.papers.figure import Figure, Panel, Study, Table
-from deeplin.papers.scale_sweep import DataSets, ScaleSweep, scale_study
+from deeplin.papers.figure import Figure, Panel, Study
+from deeplin.papers.marion_chizat_starts import RATES, SWEEPS
+from deeplin.papers.scale_sweep import DataSets, scale_study
 from deeplin.papers.setting import DATA_SEEDS, Setting
 from deeplin.papers.trajectories import Followed, Trajectories
 
 STABLE, EDGE = {"learning_rate": 0.02}, {"learning_rate": 0.1}
 """The trainings of panels c and d."""
+SHOWN_BELOW = 0.09
+"""Panels b show the learning rates below this."""
 
 
 def studies(
@@ -32,17 +31,18 @@ def studies(
 ) -> tuple[Study, Study, Study]:
     """What stands beside a sweep over scales, each with its scales of the start.
 
-    Single trainings, the critical rate, and the sentences on other data sets (there of both
-    presets), at rates relative to the critical one of each.
+    Single trainings, the critical rate, and other data sets at rates relative to the critical one
+    of each.
     """
     many, few = everywhere
     rates, steps = (0.05, 0.2, 0.65, 0.9, 1.3), 10_000
+    figure = name.upper()
     return (
         Study(
             f"{name}-training",
             trajectories.TRAJECTORIES,
-            paper=Trajectories(setting, scale, followed, 20),
-            quick=Trajectories(setting, scale, followed, 4),
+            paper=Trajectories(setting, figure, scale, followed, 20),
+            quick=Trajectories(setting, figure, scale, followed, 4),
         ),
         Study(
             f"{name}-critical",
@@ -63,63 +63,73 @@ def scale_panels(
     name: str,
     captions: tuple[str, str, str, str],
     studies: tuple[Study, Study, Study, Study],
-    sharpness_judge: Callable,
     *,
     upper_bound: bool = False,
-    beside: Study | None = None,
 ) -> tuple[Panel, ...]:
-    """Panels a to d of a sweep over scales, and two beyond the paper (FM-1, FM-4)."""
+    """Panels a to d of a sweep over scales, and two of our own (FM-1, FM-4)."""
     sweep, training, critical, everywhere = studies
-    sharpness = partial(scale_sweep.plot_sharpness, below=0.09, upper_bound=upper_bound)
+    sharpness = partial(scale_sweep.plot_sharpness, below=SHOWN_BELOW, upper_bound=upper_bound)
     along = partial(trajectories.plot_training, upper_bound=upper_bound)
-    stable, edge = trajectories.stable_claims, trajectories.edge_of_stability_claims
+    stable, edge = trajectories.stable_questions, trajectories.edge_questions
     a, b, c, d = captions
     return (
-        Panel(f"{name}a", a, sweep, scale_sweep.plot_distance, scale_claims.distance_claims),
-        Panel(
-            f"{name}a-critical",
-            "Beyond the paper: the critical rate from three scales, by bisection for every start, "
-            "relative to the exact 2/S_min.",
-            critical,
-            critical_rates.plot_critical,
-            critical_rates.critical_claims,
-        ),
-        Panel(f"{name}b", b, sweep, sharpness, sharpness_judge, beside=beside),
+        Panel(f"{name}a", a, sweep, scale_sweep.plot_distance),
+        Panel(f"{name}b", b, sweep, sharpness),
         Panel(f"{name}c", c, training, partial(along, **STABLE), partial(stable, **STABLE)),
         Panel(f"{name}d", d, training, partial(along, **EDGE, subsample=5), partial(edge, **EDGE)),
         Panel(
+            f"{name}a-critical",
+            "The critical rate from three scales, by bisection for every start, relative to the "
+            "exact 2/S_min.",
+            critical,
+            critical_rates.plot_critical,
+            critical_rates.critical_questions,
+            ours=True,
+        ),
+        Panel(
             f"{name}-data-sets",
-            "Beyond the paper: the same sentences on other data sets. Dashed: 2/η of each rate; "
-            "dotted: S_min.",
+            "Robustness: other data sets of the same recipe. Dashed: 2/η of each rate; dotted: "
+            "S_min.",
             everywhere,
             scale_sweep.plot_data_sets,
-            scale_claims.general_claims,
+            scale_sweep.data_set_questions,
             size=(5.8, 3.9),
+            ours=True,
         ),
     )
 
 
-def divergence_figure(name: str, start: str, sweep: Study, printed: str, as_run: str) -> Figure:
+def divergence_figure(
+    name: str, start: str, sweep: Study, everywhere: Study, printed: str, as_run: str
+) -> Figure:
     """The same sweep seen as how often runs diverge (FM-3, FM-5)."""
-    caption = "Share of runs that diverge, with Wilson's 95% interval."
-    drawn, claims = scale_sweep.plot_divergence, scale_claims.divergence_claims
-    title = f"Probability of divergence, {start} initialisation"
-    return Figure(name, title, (Panel(name, caption, sweep, drawn, claims),), printed, as_run)
+    panels = (
+        Panel(
+            name,
+            "Share of runs that diverge, with Wilson's 95% interval.",
+            sweep,
+            scale_sweep.plot_divergence,
+            scale_sweep.divergence_questions,
+        ),
+        Panel(
+            f"{name}-data-sets",
+            "Robustness: the same on other data sets, each a line.",
+            everywhere,
+            scale_sweep.plot_divergence_on_data_sets,
+            ours=True,
+        ),
+    )
+    return Figure(
+        name, f"Probability of divergence, {start} initialization", panels, printed, as_run
+    )
 
 
 GAUSSIAN, RESIDUAL = Setting(initialization="gaussian"), Setting(initialization="residual")
-SCALES = tuple(np.linspace(0.25, 0.6, 10).tolist())
+SCALES = SWEEPS["FM-1"].scales
 SWEEP = scale_study(
     "fm-1-scales",
     GAUSSIAN,
-    SCALES,
-    paper=(
-        (0.005, 40_000, 20),
-        (0.02, 10_000, 20),
-        (0.07, 4_000, 20),
-        (0.1, 4_000, 20),
-        (0.2, 2_000, 80),
-    ),
+    "FM-1",
     quick=(
         (0.005, 20_000, 8),
         (0.02, 5_000, 8),
@@ -136,38 +146,37 @@ TRAINING, CRITICAL, EVERYWHERE = studies(
 
 FM_1 = Figure(
     "FM-1",
-    "Deep linear network, Gaussian initialisation",
+    "Deep linear network, Gaussian initialization",
     (
         *scale_panels(
             "FM-1",
             (
-                "Squared distance of the trained network to the empirical risk minimiser. Training "
-                "succeeds below a critical learning rate that does not depend on the scale.",
-                "Sharpness at initialisation and after training. Dashed: 2/η. Dotted: the exact "
+                "Squared distance of the trained network to the empirical risk minimizer (median "
+                "and quartiles of the runs that do not diverge).",
+                "Sharpness at initialization and after training. Dashed: 2/η. Dotted: the exact "
                 "S_min with the printed lower bound 2La just below it, and the upper bound 8LΛ.",
-                "One training with η = 0.02 from scale 0.35: it does not meet the edge of "
-                "stability.",
-                "The same with η = 0.1: it enters the edge of stability (every fifth step, as in "
-                "the paper).",
+                "The authors' training with η = 0.02 from scale 0.35. Light: in float32 with 20 "
+                "power iterations, as they ran it.",
+                "The same with η = 0.1 (every fifth step, as in the paper).",
             ),
             (SWEEP, TRAINING, CRITICAL, EVERYWHERE),
-            partial(scale_claims.sharpness_claims, below=0.09, upper_bound=True),
             upper_bound=True,
         ),
         Panel(
             "FM-1-conservation",
-            "Beyond the paper: what gradient flow conserves (FM-L1), along 1c, 1d and a run with "
-            "η = 0.002.",
+            "What gradient flow conserves (FM-L1), along 1c, 1d and a run with η = 0.002.",
             TRAINING,
             trajectories.plot_conservation,
-            trajectories.conservation_claims,
+            trajectories.conservation_questions,
+            ours=True,
         ),
         Panel(
             "FM-1-alignment",
-            "Beyond the paper: alignment of neighbouring layers (FM-L2) along the same runs.",
+            "Alignment of neighbouring layers (FM-L2) along the same runs.",
             TRAINING,
             trajectories.plot_alignment,
-            trajectories.alignment_claims,
+            trajectories.alignment_questions,
+            ours=True,
         ),
     ),
     printed="n = 50, d = 5, L = 10; weights d×d, the last 1×d; the scale is the standard deviation "
@@ -175,33 +184,30 @@ FM_1 = Figure(
     "10 000×20 (0.02), 4 000×20 (0.07), 4 000×20 (0.1), 2 000×80 (0.2). Sharpness by 20 power "
     "iterations. 1c and 1d: one randomly chosen run of 450 steps from scale 0.35, subsampled five "
     "times.",
-    as_run="The authors ran float32, took the sharpness up to 4 steps before the end, and plotted "
-    "the mean over the d = 5 coordinates under the name ‖w − w*‖² (E-9). Here: float64, sharpness "
-    "at the last step, exact at minimisers (X-1) and certified elsewhere, the true squared norm, "
-    "and the same initial weights for every learning rate. Their data set is not published; ours "
-    "(seed 9 of the same recipe) also has its critical rate between 0.1 and 0.2.",
+    as_run="The authors' own data and starts, drawn again from their keys. They ran float32, took "
+    "the sharpness up to 4 steps before the end, and plotted the mean over the d = 5 coordinates "
+    "under the name ‖w − w*‖² (E-9). Here: float64 from their float32 draws, sharpness at the last "
+    "step, exact at minimizers (X-1) and certified elsewhere, and the true squared norm. The quick "
+    "preset takes their first repetitions and, at the three slowest rates, fewer steps. Other "
+    "seeds than 0 draw other starts.",
 )
 
 FM_3 = divergence_figure(
     "FM-3",
     "Gaussian",
     SWEEP,
+    EVERYWHERE,
     printed="The runs of Figures 1a and 1b. Where the probability is one, Figure 1 has no point; "
     "where it is between 0 and 1, means are over the runs that do not diverge.",
     as_run="The same runs. A run counts as diverged when its risk is no longer finite, or exceeds "
     "10¹⁰ times the larger of its initial risk and the risk of the zero map.",
 )
 
-RESIDUAL_SCALES = tuple(np.linspace(0.0, 1.7, 10).tolist())
-RATES = (0.005, 0.02, 0.07, 0.1, 0.2)
+RESIDUAL_SCALES = SWEEPS["FM-4"].scales
 RESIDUAL_SWEEP = scale_study(
-    "fm-4-scales",
-    RESIDUAL,
-    RESIDUAL_SCALES,
-    paper=[(rate, 4_000, 20) for rate in RATES],
-    quick=[(rate, 4_000, 8) for rate in RATES],
+    "fm-4-scales", RESIDUAL, "FM-4", quick=[(rate, 4_000, 8) for rate in RATES]
 )
-RESIDUAL_BESIDE = studies(
+RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE = studies(
     "fm-4",
     RESIDUAL,
     0.5,
@@ -210,42 +216,33 @@ RESIDUAL_BESIDE = studies(
     ((0.25, 0.5, 1.0), (0.25, 1.0)),
 )
 
-
-def residual_claims(config: ScaleSweep, table: Table, gaussian: Table) -> list[Claim]:
-    """Those of a scale sweep, and the comparison with Gaussian starts."""
-    claims = scale_claims.sharpness_claims(config, table, below=0.09)
-    return [*claims, scale_claims.conditioning_claim(table, gaussian)]
-
-
 FM_4 = Figure(
     "FM-4",
-    "Deep linear network, residual initialisation",
+    "Deep linear network, residual initialization",
     scale_panels(
         "FM-4",
         (
-            "Squared distance of the trained network to the empirical risk minimiser.",
-            "Sharpness at initialisation and after training. Dashed: 2/η. Dotted: the exact S_min "
+            "Squared distance of the trained network to the empirical risk minimizer.",
+            "Sharpness at initialization and after training. Dashed: 2/η. Dotted: the exact S_min "
             "with the printed lower bound just below it.",
-            "One training with η = 0.02 from s = 0.5: it does not meet the edge of stability. "
-            "Squared distances below 1e-15 are rounding.",
-            "The same with η = 0.1: it enters the edge of stability (every fifth step).",
+            "The authors' training with η = 0.02 from s = 0.5. Squared distances below 1e-15 are "
+            "rounding. Light: in float32, as they ran it.",
+            "The same with η = 0.1 (every fifth step).",
         ),
-        (RESIDUAL_SWEEP, *RESIDUAL_BESIDE),
-        residual_claims,
-        beside=SWEEP,
+        (RESIDUAL_SWEEP, RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE),
     ),
     printed="W_k = I + s/√(Ld) N_k with s from 0 to 1.7 (10 values), p a random unit vector that "
     "is not trained; otherwise the setting of Figure 1. 4 000 steps and 20 repetitions for each "
     "learning rate. 4c and 4d: one run of 400 steps from s = 0.5.",
-    as_run="As for FM-1: float64, true squared norm, exact or certified sharpness at the end. "
-    "One read-out p for all runs. At s = 0 every repetition starts from the identity, so its "
-    "intervals have no width.",
+    as_run="As for FM-1, with the authors' own starts and read-out p. At s = 0 every repetition "
+    "starts from the identity, so its intervals have no width.",
 )
 
 FM_5 = divergence_figure(
     "FM-5",
     "residual",
     RESIDUAL_SWEEP,
+    RESIDUAL_EVERYWHERE,
     printed="The runs of Figures 4a and 4b.",
     as_run="The same runs, with the criterion of FM-3.",
 )

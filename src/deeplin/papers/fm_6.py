@@ -9,23 +9,22 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.papers.claims import POSITIVE, Claim, number, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table
-from deeplin.papers.scale_claims import sharpness_claims
+from deeplin.papers.marion_chizat_starts import SWEEPS
+from deeplin.papers.question import Question, each
 from deeplin.papers.scale_sweep import DATA_SETS, DataSets, ScaleSweep, plot_sharpness, scale_study
 from deeplin.papers.setting import DATA_SEEDS, Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside, look
 
 UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
-SCALES = tuple(np.linspace(0.1, 0.36, 9).tolist())
+SCALES = SWEEPS["FM-6"].scales
 SLOWEST = 0.001
 """The learning rate of panel b."""
 
 SWEEP = scale_study(
     "fm-6-scales",
     UNDERDETERMINED,
-    SCALES,
-    paper=((SLOWEST, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20)),
+    "FM-6",
     quick=((SLOWEST, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)),
 )
 EVERYWHERE = Study(
@@ -68,72 +67,21 @@ def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
     ax.legend(loc="lower right")
 
 
-def generalization_claims(config: ScaleSweep, table: Table) -> list[Claim]:
-    """Sharper minima generalise worse here."""
-    points, line = fit(slowest(table))
-    ours = {
-        "slope": (line.slope, line.stderr),
-        "intercept": (line.intercept, line.intercept_stderr),
-    }
-    apart = {
-        name: abs(ours[name][0] - value) / np.hypot(ours[name][1], error)
-        for name, (value, error) in PUBLISHED.items()
-    }
-    slope, intercept = (f"{number(value)} ± {number(error)}" for value, error in ours.values())
-    return [
-        Claim(
-            "The generalisation gap grows with the sharpness: lower end of the 95% interval of the "
-            f"slope (fit: {slope}, intercept {intercept})",
-            line.slope - stats.t.ppf(0.975, len(points) - 2) * line.stderr,
-            lower=POSITIVE,
-            name="positive slope",
-            reason="An interval that excludes no relation.",
-            explanation=f"{len(points)} runs.",
-        ),
-        Claim(
-            "The two are strongly related: correlation of their logarithms",
-            line.rvalue,
-            lower=0.5,
-            name="correlation",
-            reason="More than a quarter of the variance.",
-        ),
-        Claim(
-            "Slope 0.42 ± 0.01 and intercept −0.96 ± 0.03, as published: difference to ours in "
-            "standard errors",
-            apart,
-            upper=2.0,
-            name="published fit",
-            reason="Two standard errors of the difference; their data set is not published.",
-            explanation=f"Published 0.42 ± 0.01 and −0.96 ± 0.03; ours {slope} and {intercept}.",
-            known="K-7",
-        ),
-    ]
-
-
-def relation_claims(config: DataSets, table: Table) -> list[Claim]:
-    """Sharper minima generalise worse, on each data set."""
+def relation_questions(config: DataSets, table: Table) -> list[Question]:
+    """Whether sharper minima generalize worse on other data sets, too."""
     settled = table[table["status"] != "diverged"]
-    lines = {seed: fit(runs)[1] for seed, runs in settled.groupby("data_seed")}
+    lines = {int(s): fit(runs)[1] for s, runs in settled.groupby("data_seed")}
+    found = {seed: line for seed, line in lines.items() if line}
     quantile = stats.t.ppf(0.975, len(settled) / len(lines) - 2)
-    lows = {s: line.slope - quantile * line.stderr if line else np.nan for s, line in lines.items()}
+    clear = sum(line.slope > quantile * line.stderr for line in found.values())
     return [
-        Claim(
-            "On every data set the generalisation gap grows with the sharpness: lower end of the "
-            "95% interval of the slope",
-            parts("data set {}", lows),
-            lower=POSITIVE,
-            name="slope on every data set",
-            reason="An interval that excludes no relation.",
-            known="K-7",
-        ),
-        Claim(
-            "On every data set the two are strongly related: correlation of their logarithms",
-            parts("data set {}", {s: line.rvalue if line else np.nan for s, line in lines.items()}),
-            lower=0.5,
-            name="correlation on every data set",
-            reason="The limit of FM-6b itself.",
-            known="K-7",
-        ),
+        Question(
+            "other data sets",
+            "Is the relation the same on other data sets?",
+            f"The slope is {each('data set {}', {s: f.slope for s, f in found.items()})}, the "
+            f"correlation {each('data set {}', {s: f.rvalue for s, f in found.items()})}: positive "
+            f"beyond its 95% interval on {clear} of {len(lines)}. Its strength depends on the data.",
+        )
     ]
 
 
@@ -167,29 +115,28 @@ FM_6 = Figure(
             "Dotted: the exact S_min with the printed lower bound just below it.",
             SWEEP,
             plot_sharpness,
-            sharpness_claims,
         ),
         Panel(
             "FM-6b",
             "Generalisation gap against sharpness after training, η = 0.001, one dot for each run.",
             SWEEP,
             plot_generalization,
-            generalization_claims,
         ),
         Panel(
             "FM-6-data-sets",
-            "Beyond the paper: the regression line on ten other data sets (quick: three), "
+            "Robustness: the regression line on ten other data sets (quick: three), "
             "η = 0.05 · 2/S_min.",
             EVERYWHERE,
             plot_relation,
-            relation_claims,
+            relation_questions,
             size=(5.8, 3.5),
+            ours=True,
         ),
     ),
     printed="n = 15, d = 20, L = 5, scale from 0.1 to 0.36 (9 values). Steps × repetitions: "
     "40 000×100 (η = 0.001), 10 000×20 (0.004), 4 000×20 (0.01). 6b: regression of the log10 of "
     "the generalisation gap on the log10 of the sharpness, slope 0.42 ± 0.01, intercept "
     "−0.96 ± 0.03.",
-    as_run="As for FM-1; the test set has n fresh points, scaled by the same factor as the "
+    as_run="As for FM-1, with the authors' own data and starts; the test set has n fresh points, scaled by the same factor as the "
     "training set.",
 )

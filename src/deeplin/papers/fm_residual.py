@@ -1,4 +1,4 @@
-"""Beyond the paper's figures: the theory of residual initialisation (FM Section 5), L to 1000."""
+"""Our own questions about residual initialization (FM Section 5), L to 1000."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.claims import Claim, number, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.question import Question, extent, number, percent
 from deeplin.papers.residual_products import (
     PRODUCTS,
     layers,
     plot_admissible,
     plot_products,
-    product_claims,
+    product_questions,
 )
-from deeplin.papers.setting import DATA_SEEDS, Setting
+from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval
 from deeplin.papers.style import QUIET, legend_below, look
 from deeplin.sweep import coordinate_words
@@ -81,8 +81,8 @@ RESIDUAL_THETA = grid_experiment(
 DISPLACEMENTS = Study(
     "fm-residual-theta",
     RESIDUAL_THETA,
-    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), DATA_SEEDS, 10),
-    quick=Displacements((5, 20, 100, 1000), DATA_SEEDS[:3], 4),
+    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), (AUTHORS, *DATA_SEEDS), 10),
+    quick=Displacements((5, 20, 100, 1000), (AUTHORS, *DATA_SEEDS[:2]), 4),
 )
 
 
@@ -93,70 +93,39 @@ def constants_of(config: Displacements) -> pd.DataFrame:
     return pd.DataFrame({L: c._asdict() for L, c in found.items() if c is not None}).T
 
 
-def displacement_claims(config: Displacements, table: Table) -> list[Claim]:
-    """FM-T4 and FM-C3: what they conclude, and whether their constants cover these runs."""
+def displacement_questions(config: Displacements, table: Table) -> list[Question]:
+    """How far outside the constants of FM-T4 training from residual starts converges."""
     by, limits = table["depth"], constants_of(config)
     slopes = [
         np.polyfit(np.log(runs["depth"]), np.log(runs["moved"]), 1)[0]
         for _, runs in table.groupby("data_seed")
     ]
     mean, half = mean_interval(slopes)
-    part = table[by.isin(limits.index)].groupby("depth")
-    far = part["moved"].max() / limits["radius"]
-    faster = part["rate"].min() / limits["rate"]
-    room = part["sharpness"].max() / (limits["sharpness_ratio"] * part["condition"].min())
-    return [
-        Claim(
-            "From a residual start the flow converges to a minimiser, at every depth (FM-T4): "
-            "share of the runs",
-            parts("L = {}", (table["status"] == "converged").groupby(by).mean()),
-            lower=1.0,
-            name="converges",
-            reason="All of them; the gap reaches rounding within the steps.",
-            explanation=f"{len(table)} runs on {table['data_seed'].nunique()} data sets.",
-        ),
-        Claim(
-            "The layers move by θ_k/L with ‖θ_k‖ bounded for all L: exponent of L in max_k‖θ_k‖_F, "
-            "with its 95% interval over the data sets added",
-            abs(mean) + half,
-            upper=0.05,
-            name="θ does not grow",
-            reason="An equivalence test: a factor of 1.3 between the ends of the range of depths "
-            "(set after a trial of four runs at two depths).",
-            explanation=f"{number(mean)} ± {number(half)}; largest norm "
-            f"{number(table['moved'].max())}.",
-            known="K-15",
-        ),
-        Claim(
-            "FM-T4 covers these runs with the constants of its proof: R(W(0)) − R_min over "
-            "C_4λ²‖p‖²/Λ, where FM-L3 is admissible",
-            parts("L = {}", part["gap"].max() / limits["gap"]),
-            upper=1.0,
-            name="start within C_4",
-            reason="The theorem's own hypothesis.",
-            explanation=f"‖θ_k‖ ends at up to {number(far.max())} times C_5, and the gap decays at "
-            f"least {number(faster.min())} times faster than μ.",
-            known="K-17",
-        ),
-        Claim(
-            "The gap decays at least at the rate μ of the proof: measured rate over μ",
-            parts("L = {}", faster),
-            lower=1.0,
-            name="rate",
-            reason="FM-L7; although these starts do not meet the hypothesis on C_4.",
-        ),
-        Claim(
-            "They end in flat minima (FM-C3), no flatter than S_min: smallest S/S_min, and what "
-            "is left below CΛ/λ (1 − its share)",
-            {"S ≥ S_min": table["sharpness"].min(), "S ≤ CS_minΛ/λ": 1 + float(1 - room.max())},
-            lower=1 - 1e-6,
-            name="flat minima",
-            reason="The corollary; 1e-6 is how far a converged run may be from its minimiser.",
-            explanation=f"S/S_min is between {number(table['sharpness'].min())} and "
-            f"{number(table['sharpness'].max())}; Λ/λ is at least "
-            f"{number(table['condition'].min())}.",
-        ),
+    converged = (table["status"] == "converged").mean()
+    found = [
+        Question(
+            "displacement",
+            "Do the layers move by θ_k/L with ‖θ_k‖ bounded, as FM-T4 says for close starts?",
+            f"{percent(converged)} of {len(table)} runs on {table['data_seed'].nunique()} data sets "
+            f"converge at depths {extent(config.depths)}. max_k‖θ_k‖ grows like L to the power "
+            f"{number(mean)} ± {number(half)} and is at most {number(table['moved'].max())}. They "
+            f"end at {extent(table['sharpness'])} of S_min.",
+        )
     ]
+    part = table[by.isin(limits.index)].groupby("depth")
+    if len(limits):
+        found.append(
+            Question(
+                "constants",
+                "How far are these runs from the constants of the proof?",
+                f"R(W(0)) − R_min is {extent(part['gap'].max() / limits['gap'])} times what the "
+                f"theorem allows, ‖θ_k‖ ends at up to {number((part['moved'].max() / limits['radius']).max())} times C_5, and the "
+                f"gap decays at least {number((part['rate'].min() / limits['rate']).min())} times "
+                "faster than μ: the theorem is a sufficient condition, and training converges far "
+                "outside it.",
+            )
+        )
+    return found
 
 
 def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
@@ -170,7 +139,7 @@ def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
 
 FM_RESIDUAL = Figure(
     "FM-residual",
-    "Beyond the paper: the theory of residual initialisation",
+    "The theory of residual initialization",
     (
         Panel(
             "FM-residual-products",
@@ -178,8 +147,9 @@ FM_RESIDUAL = Figure(
             "the bound of the lemma.",
             PRODUCTS,
             plot_products,
-            product_claims,
+            product_questions,
             size=(5.8, 3.5),
+            ours=True,
         ),
         Panel(
             "FM-residual-admissible",
@@ -187,13 +157,15 @@ FM_RESIDUAL = Figure(
             "the paper's figures.",
             PRODUCTS,
             plot_admissible,
+            ours=True,
         ),
         Panel(
             "FM-residual-theta",
             "How far training moves the layers, W_k = W_k(0) + θ_k/L, against depth.",
             DISPLACEMENTS,
             plot_displacement,
-            displacement_claims,
+            displacement_questions,
+            ours=True,
         ),
     ),
     printed="Not drawn in the paper: Lemma 3, Theorem 4, Corollary 3, with open constants.",

@@ -1,4 +1,4 @@
-"""A reproduction as people meet it: files, a page that needs no network, lines in the terminal."""
+"""A reproduction for people: files, a page that needs no network, lines in the terminal."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
-from deeplin.papers.errata import ERRATA
-from deeplin.papers.figure import PRESETS, FigureResult, PanelResult, StudyResult
+from deeplin.papers.errata import ERRATA, NOTES
+from deeplin.papers.figure import FigureResult, PanelResult, StudyResult
+from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
 from deeplin.sweep.config import to_plain
@@ -29,11 +30,10 @@ RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} |
     colour: f"var(--curve-{index})" for index, colour in enumerate(COLOURS)
 }
 """Colours of the pictures that follow the reader's choice of a light or dark screen."""
-MARKS = {"holds": "✓", "holds in part": "◐"}
 
 
 def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
-    """Write the pictures and data of a figure into the report's folder; returns its outcome.
+    """Write the pictures and data of a figure into the report's folder; return its outcome.
 
     The outcome is what `outcome.json` holds, and all that the page needs: a report can be made
     figure by figure, in any order, in any number of calls.
@@ -46,14 +46,17 @@ def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
         studies = {panel.data.study.name: panel.data for panel in result.panels}
         data = [_write_data(study, preset, report / "data") for study in studies.values()]
         panels = [_write_panel(panel, home) for panel in result.panels]
+        counts = [p.panel.theorems(p.data.config, p.data.table)
+                  for p in result.panels if p.panel.theorems is not None]  # fmt: skip
         drawn = result.judging_seconds + time.perf_counter() - started
         outcome = {
             **{name: getattr(figure, name) for name in ("name", "title", "printed", "as_run")},
             "preset": preset,
             "seed": seed,
-            "verdict": result.verdict,
             "failures": list(result.failures),
             "panels": panels,
+            "quotes": list(result.quotes),
+            "theorems": counts[0] if counts else {},
             "data": data,
             "command": f"deeplin reproduce {figure.name} --preset {preset} --seed {seed}",
             "seconds": sum(study["seconds"] for study in data) + drawn,
@@ -78,8 +81,9 @@ def _write_panel(result: PanelResult, home: Path) -> dict[str, Any]:
         "name": panel.name,
         "caption": panel.caption,
         "study": panel.study.name,
+        "ours": panel.ours,
         "files": {kind: f"{home.name}/{panel.name}.{kind}" for kind in ("svg", "png", "pdf")},
-        "claims": [claim.to_plain() for claim in result.claims],
+        "questions": [question._asdict() for question in result.questions],
     }
 
 
@@ -99,22 +103,28 @@ def _write_data(study: StudyResult, preset: str, folder: Path) -> dict[str, Any]
     }
 
 
-def write_page(report: Path, order: Sequence[str]) -> Path:
-    """Write `index.html` from the outcomes found in the folder, in the given order of figures."""
+def read_outcomes(report: Path, order: Sequence[str]) -> list[dict[str, Any]]:
+    """The outcomes that stand in a report's folder, in the given order of figures."""
     paths = [report / name / OUTCOME for name in order]
-    outcomes = [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.exists()]
+
+
+def write_page(report: Path, order: Sequence[str], left_out: Sequence[LeftOut] = ()) -> Path:
+    """Write `index.html` from the outcomes found in the folder, in the given order of figures."""
+    outcomes = read_outcomes(report, order)
     for outcome in outcomes:
         for panel in outcome["panels"]:
             svg = (report / panel["files"]["svg"]).read_text(encoding="utf-8")
             panel["picture"] = inline_svg(svg, panel["name"], panel["caption"])
+            panel["again"] = repeated_svg(panel["picture"], panel["name"])
     path = report / "index.html"
     with whole_file(path) as file:
-        file.write(render(outcomes).encode())
+        file.write(render(outcomes, left_out).encode())
     return path
 
 
-def render(outcomes: Sequence[dict[str, Any]]) -> str:
-    """The page as text; panels carry their `picture`."""
+def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ()) -> str:
+    """The page of these outcomes, whose panels carry their `picture`."""
     templates = Environment(
         loader=PackageLoader("deeplin.papers", "."),
         autoescape=True,
@@ -122,43 +132,34 @@ def render(outcomes: Sequence[dict[str, Any]]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {"duration": duration, "reference": reference, "compared": compared}
-    verdicts = recorded.verdicts(outcomes).values()
+    templates.filters |= {"duration": duration, "reference": reference}
+    quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
+    panels = {p["name"]: p | {"figure": o["name"]} for o in outcomes for p in o["panels"]}
     return templates.get_template("report.html").render(
         figures=outcomes,
+        quotes=quotes,
+        panels=panels,
+        left_out=left_out,
         errata=ERRATA,
-        summary=recorded.tally(verdicts),
-        all_hold=all(verdict == "holds" for verdict in verdicts),
+        notes=NOTES,
+        summary=recorded.summary(recorded.collect(outcomes)),
         changed=_changes(outcomes),
         curves=dict(enumerate(COLOURS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
-        known={preset: recorded.tally(recorded.read(preset).values()) for preset in PRESETS},
-        explanations=recorded.EXPLANATIONS,
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
+        full=recorded.summary(recorded.everything()["paper"])
+        if "paper" in recorded.everything() and any(o["preset"] == "quick" for o in outcomes)
+        else None,
     )
 
 
-def compared(outcome: Mapping[str, Any]) -> str:
-    """How many claims of a figure hold here, and what is recorded for the other presets."""
-    panels = {panel["name"] for panel in outcome["panels"]}
-    found = recorded.verdicts([outcome]).values()
-    here = f"{outcome['preset']}: {recorded.tally(found)}"
-    titles = {"quick": "the quick preset", "paper": "the full protocol"}
-    others = [
-        f"{titles[preset]}: {recorded.counted(preset, panels)}"
-        for preset in PRESETS
-        if preset != outcome["preset"]
-    ]
-    return "; ".join([here, *others])
-
-
 def _changes(outcomes: Sequence[dict[str, Any]]) -> list[recorded.Change]:
-    """Verdicts that are not the recorded ones of their preset."""
+    """Verdicts that contradict the recorded ones of their preset."""
     found = []
     for preset in {outcome["preset"] for outcome in outcomes}:
-        of_preset = [outcome for outcome in outcomes if outcome["preset"] == preset]
-        found += recorded.changes(recorded.verdicts(of_preset), recorded.read(preset))
+        mine = recorded.collect(o for o in outcomes if o["preset"] == preset and o["seed"] == 0)
+        found += recorded.changes(mine["quotes"], preset)
     return found
 
 
@@ -177,6 +178,13 @@ def inline_svg(svg: str, name: str, description: str) -> str:
     return body.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
 
 
+def repeated_svg(picture: str, name: str) -> str:
+    """The same picture once more in the page, by reference."""
+    box = re.search(r'viewBox="[^"]*"', picture)
+    label = f'aria-label="Panel {html.escape(name)}"'
+    return f'<svg role="img" {label} {box[0] if box else ""}><use href="#{name}.figure_1"/></svg>'
+
+
 def duration(seconds: float) -> str:
     """Seconds for people."""
     if seconds < 10:
@@ -189,15 +197,29 @@ def duration(seconds: float) -> str:
 
 
 def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
-    """One line, then each claim that fails, and each unit that could not be computed, in full."""
-    found = recorded.verdicts([outcome]).values()
-    what = recorded.tally(found) if outcome["panels"] else outcome["verdict"]
-    mark = MARKS.get(outcome["verdict"], "✗")
-    lines = [f"{outcome['name']:<10} {mark} {what} ({duration(outcome['seconds'])})"]
-    lines += [_item(failure, width) for failure in outcome["failures"]]
-    for panel in outcome["panels"]:
-        failing = [claim for claim in panel["claims"] if claim["verdict"] == "fails"]
-        lines += [_item(f"{panel['name']}: {_in_full(claim)}", width) for claim in failing]
+    """One line for a figure; below it each quote that differs, and why, in a sentence or two."""
+    counts = [
+        sum(q["verdict"] == verdict for q in outcome["quotes"]) for verdict in recorded.VERDICTS
+    ]
+    about = zip(
+        counts, ("reproduced", "differs" if counts[1] == 1 else "differ", "undecided"), strict=True
+    )
+    text = ", ".join(f"{count} {verdict}" for count, verdict in about if count)
+    answers = sum(len(panel["questions"]) for panel in outcome["panels"])
+    theorems = outcome["theorems"]
+    parts = [
+        f"quotes: {text}" if text else "",
+        recorded.theorem_count(theorems) if theorems else "",
+        f"{answers} question{'s' if answers > 1 else ''} answered" if answers else "",
+        "not computed" if outcome["failures"] else "",
+    ]
+    head = f"{outcome['name']:<12}{'; '.join(filter(None, parts))} ({duration(outcome['seconds'])})"
+    lines = [head, *(_item(failure, width) for failure in outcome["failures"])]
+    for quote in outcome["quotes"]:
+        if quote["verdict"] == "differs":
+            why = f" {quote['why']}" if quote["why"] else ""
+            text = f"{quote['place']}: “{quote['text']}” Measured: {quote['value']}.{why}"
+            lines.append(_item(text, width))
     return "\n".join(lines)
 
 
@@ -207,27 +229,16 @@ def ending(
     page: Path,
     width: int,
 ) -> str:
-    """The count, what is not as recorded, and what to open."""
-    count = recorded.tally(recorded.verdicts(outcomes).values())
-    if not changes:
-        lines = [f"{count}; every verdict is the recorded one."]
-    else:
-        lines = [f"{count}; {len(changes)} not as recorded:"]
-        claims = recorded.claims(outcomes)
-        for claim, known, found in changes:
-            told = f"{claim}: recorded {known}, found {found}. {_in_full(claims[claim])}"
-            lines.append(_item(told, width))
+    """The three summary lines, what contradicts the record, and what to open."""
+    lines = [*recorded.summary(recorded.collect(outcomes))]
+    for change in changes:
+        text = f"“{change.quote}” was recorded as {change.recorded} and {change.found} here."
+        lines.append(_item(text.replace("and reproduced", "and is reproduced"), width))
     return "\n".join([*lines, f"Everything with its pictures: open {page}"])
-
-
-def _in_full(claim: Mapping[str, Any]) -> str:
-    known = f" Known: {claim['known']}." if claim["known"] else ""
-    sentence = claim["sentence"].rstrip(".")
-    return f"{sentence}. Measured {claim['shown']}, limit {claim['tolerance']}.{known}"
 
 
 def _item(text: str, width: int) -> str:
     """Indented under its figure, broken between words."""
     return textwrap.fill(
-        text, width, initial_indent="  ✗ ", subsequent_indent="    ", break_on_hyphens=False
+        text, width, initial_indent="  – ", subsequent_indent="    ", break_on_hyphens=False
     )

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.papers.claims import Claim, number
 from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.statistics import share_interval
 from deeplin.papers.style import INK, QUIET, legend_beside, look
 from deeplin.sweep import coordinate_words
@@ -76,51 +76,34 @@ def bound_at(config: Products, scale: float, depth: int, u: np.ndarray) -> np.nd
     return np.exp(np.minimum(log_bound, 0.0))
 
 
-def product_claims(config: Products, table: Table) -> list[Claim]:
+def product_questions(config: Products, table: Table) -> list[Question]:
     """FM-L3 against Monte Carlo, and which networks of the paper it covers."""
-    excess, quantiles, needs = {}, {}, []
+    excess, factors = [], []
     for (s, L), runs in table.groupby(["scale", "depth"]):
         needed = runs["needed"].to_numpy()
         lows = [share_interval(int(np.sum(needed > u)), len(needed))[0] for u in LEVELS]
-        name = f"s = {s:g}, L = {int(L)}"
-        excess[name] = float(np.max(np.array(lows) - bound_at(config, s, int(L), LEVELS)))
-        quantiles[name] = float(np.quantile(needed, 0.99))
+        excess.append(np.max(np.array(lows) - bound_at(config, s, int(L), LEVELS)))
         constants = residual_constants(s, config.width, int(L))
         if constants is not None:
-            needs.append((name, quantiles[name], constants.u))
-    told = "; ".join(f"{name}: {number(q)} against {number(u)}" for name, q, u in needs)
+            factors.append(float(np.exp(constants.u - np.quantile(needed, 0.99))))
     depths = {
-        f"s = {s:g}": float(smallest_admissible_depth(s, config.width) or np.inf)
-        for s in PRINTED_SCALES
+        s: float(smallest_admissible_depth(s, config.width) or np.inf) for s in PRINTED_SCALES
     }
     return [
-        Claim(
-            "The bounds of FM-L3 on all products fail with at most the stated probability: lower "
-            "end of the 95% interval of the measured frequency less the bound, largest over u",
-            excess,
-            upper=0.0,
-            name="failure probability",
-            reason="The lemma; an interval wholly above the bound would contradict it.",
-            explanation=f"{config.draws} draws for each s and L.",
+        Question(
+            "failure probability",
+            "How often do the bounds of FM-L3 fail, beside the stated probability?",
+            f"Never more often: the 95% interval of the frequency is below the bound by "
+            f"{number(-max(excess))} or more at every u ({config.draws} draws for each s and L)."
+            if max(excess) <= 0
+            else f"More often by {number(max(excess))} at some u.",
         ),
-        Claim(
-            "The lemma is close to reality: factor exp(C̃_3 − u) by which its bounds exceed what "
-            "99 of 100 draws need, where an admissible C̃_3 exists",
-            {name: float(np.exp(u - q)) for name, q, u in needs},
-            upper=10.0,
-            name="tight",
-            reason="One order of magnitude; the paper leaves its constants open.",
-            explanation=f"u needed against the smallest admissible one: {told}.",
-            known="K-17",
-        ),
-        Claim(
-            "It covers the paper's own residual networks (d = 5, L = 10): smallest depth at which "
-            "FM-L3 has an admissible u",
-            depths,
-            upper=10.0,
-            name="admissible depth",
-            reason="The depth of FM-4; FM-2 goes to 40.",
-            known="K-17",
+        Question(
+            "looseness",
+            "How loose is FM-L3, and which residual networks of the paper does it cover?",
+            f"Its bounds are {extent(factors)} times what 99 of 100 draws need. It has an "
+            f"admissible u from depth {each('s = {}', depths)} on; the figures have depths 5 to "
+            "40. The proof takes a union over a net of 5^d points.",
         ),
     ]
 

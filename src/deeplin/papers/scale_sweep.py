@@ -20,9 +20,20 @@ from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, distance_to_optimum, landscape
 from deeplin.papers.figure import Study, Table, grid_experiment
-from deeplin.papers.setting import Setting
+from deeplin.papers.marion_chizat_starts import SWEEPS, sweep_starts
+from deeplin.papers.question import Question, each, extent, number, percent
+from deeplin.papers.setting import Setting, data_name
 from deeplin.papers.statistics import curve
-from deeplin.papers.style import INK, QUARTILES, QUIET, band, legend_below, look, reference_line
+from deeplin.papers.style import (
+    INK,
+    QUARTILES,
+    QUIET,
+    band,
+    legend_below,
+    look,
+    plain_numbers,
+    reference_line,
+)
 from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit
 
@@ -46,6 +57,8 @@ class ScaleSweep:
     setting: Setting
     scales: tuple[float, ...]
     rates: tuple[Rate, ...]
+    starts: str = ""
+    """The authors' sweep (`marion_chizat_starts`) whose starts are taken at seed 0."""
     seed: int = 0
 
 
@@ -59,22 +72,32 @@ def units(config: ScaleSweep) -> list[Unit]:
 
 
 def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
-    """The rows of one learning rate."""
-    return train(config.setting, config.seed, **unit.coordinates)
+    """The rows of one learning rate, from the authors' starts or from draws of the seed."""
+    cell = unit.coordinates
+    initial = None
+    if config.starts and config.seed == 0:
+        initial = sweep_starts(config.starts, cell["learning_rate"], cell["repetitions"])
+    return train(config.setting, config.seed, **cell, initial=initial)
 
 
 def train(
-    setting: Setting, seed: int, learning_rate: float, steps: int, repetitions: int, scales: Any
+    setting: Setting,
+    seed: int,
+    learning_rate: float,
+    steps: int,
+    repetitions: int,
+    scales: Any,
+    initial: Network | None = None,
 ) -> pd.DataFrame:
     """Train the batch; sharpness before and after, distance to w*, risk on training and test data.
 
-    The initial weights depend on scale and repetition but not on η, so that learning rates are
-    compared on the same networks.
+    Without `initial` weights they are drawn for each scale and repetition, the same for every η.
     """
     pairs = product(scales, range(repetitions))
     runs = [{"scale": scale, "repetition": repetition} for scale, repetition in pairs]
     data = setting.data
-    initial = setting.networks(seed, runs, np.array([run["scale"] for run in runs]))
+    if initial is None:
+        initial = setting.networks(seed, runs, np.array([run["scale"] for run in runs]))
     trained = gradient_descent(data.problem, initial, learning_rate, steps)
     settled = np.asarray(trained.status) != "diverged"
     # A diverged run takes part in no mean, so its sharpness is not needed: that of zero is cheap.
@@ -117,10 +140,12 @@ def _risk(problem: Problem, networks: Network) -> np.ndarray:
 SCALE_SWEEP = Experiment("scale-sweep", ScaleSweep, units, run_unit, grid=("scales", "rates"))
 
 
-def scale_study(name: str, setting: Setting, scales: tuple[float, ...], paper, quick) -> Study:
-    """The study of a sweep over scales; of each preset (η, steps, repetitions) for every rate."""
-    rates = (tuple(starmap(Rate, preset)) for preset in (paper, quick))
-    return Study(name, SCALE_SWEEP, *(ScaleSweep(setting, scales, them) for them in rates))
+def scale_study(name: str, setting: Setting, starts: str, quick: Any) -> Study:
+    """The study of one of the authors' sweeps; `quick` has (η, steps, repetitions) of each rate."""
+    protocol = SWEEPS[starts]
+    rates = (tuple(starmap(Rate, preset)) for preset in (protocol.rates, quick))
+    configs = (ScaleSweep(setting, protocol.scales, them, starts) for them in rates)
+    return Study(name, SCALE_SWEEP, *configs)
 
 
 @dataclass(frozen=True)
@@ -258,7 +283,67 @@ def plot_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
         if rate < 1:
             ax.axhline(1 / rate, color=style["color"], linestyle="--", linewidth=1, zorder=1)
     ax.axhline(1, color=INK, linestyle=":", linewidth=1)
-    ax.set_xticks(range(len(config.data_seeds)), [str(seed) for seed in config.data_seeds])
+    ax.set_xticks(range(len(config.data_seeds)), [data_name(seed) for seed in config.data_seeds])
     ax.set(xlabel="Data set (seed)", ylabel=r"Sharpness after training over $S_{\min}$")
     ax.set_yscale("log")
     ax.legend(loc="upper left", bbox_to_anchor=(0, -0.18), ncols=3)
+
+
+def plot_divergence_on_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
+    """Share of runs that diverge against η over 2/S_min, one line for each data set and scale."""
+    gone = (table["status"] == "diverged").groupby(
+        [table["scale"], table["data_seed"], table["relative_rate"]]
+    )
+    for index, (scale, shares) in enumerate(gone.mean().groupby("scale")):
+        lines = shares.droplevel("scale").unstack("data_seed")
+        style = look(index, linewidth=0.9, alpha=0.5, markersize=3)
+        ax.plot(
+            lines.index,
+            lines,
+            label=[f"scale {number(float(scale))}"] + [None] * (lines.shape[1] - 1),
+            **style,
+        )
+    ax.axvline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$")
+    ax.set(xlabel=r"Learning rate over $2/S_{\min}$", ylabel="Share of runs that diverge")
+    ax.set_xscale("log")
+    plain_numbers(ax.xaxis)
+    legend_below(ax)
+
+
+LEARNED = 0.01
+"""A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
+
+
+def data_set_questions(config: DataSets, table: Table) -> list[Question]:
+    """What FM says about its data set, asked of others of the same recipe."""
+    by, below = table["data_seed"], table["relative_rate"] < 1
+    kept = table["status"] != "diverged"
+    learned = (table["distance"] < LEARNED)[below & kept].groupby(by).mean()
+    settled = (table["status"] == "converged")[~below]
+    height = (table["sharpness"] * table["learning_rate"] / 2)[below & kept].groupby(by)
+    return [
+        Question(
+            "other data sets",
+            "Do these sentences depend on the data set?",
+            f"On {len(learned)} data sets of the same recipe {extent(learned)} of the runs that do "
+            f"not diverge below 2/S_min end at w*; above it {percent(settled.mean())} of "
+            f"{len(settled)} runs settle. The largest final sharpness of a run is "
+            f"{extent(height.max())} times 2/η: at the last step some oscillate above it.",
+        )
+    ]
+
+
+def divergence_questions(config: ScaleSweep, table: Table) -> list[Question]:
+    """Where the probability of divergence grows."""
+    gone = (table["status"] == "diverged").groupby([table["learning_rate"], table["scale"]])
+    shares = gone.mean().unstack("scale")
+    first = {rate: row.index[row > 0].min() for rate, row in shares.iterrows()}
+    return [
+        Question(
+            "where it begins",
+            "From which scale on do runs diverge?",
+            f"The smallest scale of a run that diverges: {each('η = {}', first)}. From there on "
+            "the probability grows with the scale; below it is 0, and where it has reached 1 it "
+            "stays there, so a trend at every rate and scale would be too much to ask.",
+        )
+    ]

@@ -9,18 +9,24 @@ from typing import Any, Literal
 
 import numpy as np
 
+from deeplin.errors import InputError
 from deeplin.networks import Network, initialize
 from deeplin.networks.initialize import start_by_name
-from deeplin.problems.synthetic import Synthetic, flat_minima
+from deeplin.papers.marion_chizat_starts import readout
+from deeplin.problems.synthetic import AUTHORS_DATA, Synthetic, flat_minima, marion_chizat
 from deeplin.sweep import coordinate_words, run_key, run_keys
 from deeplin.theory import MinimalSharpness, minimal_sharpness
 
-_drawn = cache(flat_minima)
-DATA_SEED = 9
-"""One data set for the whole FM suite. The authors' is not published; this one, like theirs, has
-its critical learning rate between the printed rates 0.1 and 0.2."""
+_drawn, _authors = cache(flat_minima), cache(marion_chizat)
+AUTHORS = -1
+"""Stands for the seed of the authors' own data set."""
 DATA_SEEDS = tuple(range(10, 20))
-"""Data sets of the same recipe, none of them the one of the figures."""
+"""Other data sets of the same recipe, for the robustness panels."""
+
+
+def data_name(seed: int) -> str:
+    """What a data set is called in a picture or an answer."""
+    return "the authors'" if seed == AUTHORS else str(seed)
 
 
 @dataclass(frozen=True)
@@ -33,18 +39,26 @@ class Setting:
     dimension: int = 5
     depth: int = 10
     noise: float = 1.0
-    data_seed: int = DATA_SEED
+    data_seed: int = AUTHORS
 
     @property
     def data(self) -> Synthetic:
         """The data set with its test set; drawn once for each process."""
+        if self.data_seed == AUTHORS:
+            shape = (self.samples, self.dimension, self.noise)
+            names = [name for name, row in AUTHORS_DATA.items() if row[1:] == shape]
+            if not names:
+                raise InputError(f"the FM authors have no data of shape {shape}; pass a data_seed.")
+            return _authors(names[0])  # pyright: ignore[reportArgumentType]
         size = {"samples": self.samples, "dimension": self.dimension}
         return _drawn(self.data_seed, **size, noise=self.noise)
 
     def readout(self, seed: int) -> np.ndarray | None:
-        """The fixed read-out of a residual network: a random unit vector, one for each seed."""
+        """The fixed unit read-out of a residual network: the authors' own at seed 0."""
         if self.initialization == "gaussian":
             return None
+        if seed == 0 and self.dimension == 5:
+            return readout("FM-4")
         return np.asarray(initialize.unit_readout(run_key(seed, part="readout"), self.dimension))
 
     def networks(self, seed: int, runs: Iterable[Mapping[str, Any]], scales: Any) -> Network:

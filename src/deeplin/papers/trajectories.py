@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.papers.claims import POSITIVE, Claim, number, parts
+from deeplin.networks import Network
 from deeplin.papers.figure import Table
+from deeplin.papers.marion_chizat_starts import training_start
+from deeplin.papers.question import Question, extent, number
 from deeplin.papers.scale_sweep import FLOOR, SAME
 from deeplin.papers.setting import Setting
 from deeplin.papers.statistics import mean_interval
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_below, look, plain_numbers
+from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit
 
 RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
+AUTHORS_RUN, AS_RUN = 0, -1
+"""The repetition that starts where the authors did; the same as they ran it, in float32."""
 
 
 @dataclass(frozen=True)
@@ -31,9 +39,14 @@ class Followed:
 
 @dataclass(frozen=True)
 class Trajectories:
-    """The same initial networks trained with each of the rates."""
+    """The same initial networks trained with each of the rates.
+
+    The first of the `repetitions` starts where the authors' run of `start` does; the others are
+    drawn from the seed.
+    """
 
     setting: Setting
+    start: str
     scale: float
     rates: tuple[Followed, ...]
     repetitions: int
@@ -47,35 +60,83 @@ def units(config: Trajectories) -> list[Unit]:
 
 
 def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
-    """One row for each record and repetition; alignment as its mean and minimum over the layers."""
-    runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
+    """One row for each record and repetition; alignment as its mean over the layers."""
+    runs = [{"scale": config.scale, "repetition": k} for k in range(1, config.repetitions)]
+    own = config.setting.networks(config.seed, runs, config.scale)
+    first = training_start(config.start)
+    pairs = zip(first.weights, own.weights, strict=True)
+    starts = Network([np.concatenate([w[None], v]) for w, v in pairs], first.readout)
+    problem = config.setting.data.problem
     trained = gradient_descent(
-        config.setting.data.problem,
-        config.setting.networks(config.seed, runs, config.scale),
-        **unit.coordinates,
-        record=RECORDED,
-        keep_weights=False,
+        problem, starts, **unit.coordinates, record=RECORDED, keep_weights=False
     )
     records = trained.records
     count = len(records["step"])
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {
-            "learning_rate": unit.coordinates["learning_rate"],
             "repetition": np.tile(np.arange(config.repetitions), count),
             "status": np.tile(np.asarray(trained.status), count),
             "step": np.repeat(records["step"], config.repetitions),
             "alignment": records["alignment"].mean(axis=-1).ravel(),
-            "least_alignment": records["alignment"].min(axis=-1).ravel(),
             **{name: records[name].ravel() for name in RECORDED if name != "alignment"},
         }
     )
+    rate, steps = (unit.coordinates[name] for name in ("learning_rate", "steps"))
+    rows = pd.concat([rows, as_run(problem, first, rate, steps)], ignore_index=True)
+    return rows.assign(learning_rate=rate)
 
 
 TRAJECTORIES = Experiment("trajectories", Trajectories, units, run_unit, grid=("rates",))
 
 
-SHOWN = 0
-"""The repetition that is drawn; the claims look at all of them."""
+def as_run(problem: Problem, start: Network, learning_rate: float, steps: int) -> pd.DataFrame:
+    """The authors' protocol: float32, automatic derivatives, 20 power iterations, every fifth step.
+
+    Their distance is the mean over the coordinates (E-9); here it is the sum, as printed.
+    """
+    X, y = (jnp.asarray(array, jnp.float32) for array in problem.require_data("the float32 run"))
+    optimum = jnp.asarray(problem.optimum, jnp.float32).reshape(-1)
+    readout = None if start.readout is None else jnp.asarray(start.readout, jnp.float32)
+
+    def product(weights: list) -> jax.Array:
+        w = weights[-1][0] if readout is None else readout @ weights[-1]
+        for weight in weights[-2::-1]:
+            w = w @ weight
+        return w
+
+    def risk(weights: list) -> jax.Array:
+        return jnp.mean((y.reshape(-1) - X @ product(weights)) ** 2)
+
+    def power(weights: list) -> jax.Array:
+        def iterate(vector, _):
+            image = jax.jvp(jax.grad(risk), (weights,), (vector,))[1]
+            size = jnp.sqrt(sum(jnp.sum(part**2) for part in image))
+            return jax.tree.map(lambda part: part / size, image), size
+
+        ones = jax.tree.map(jnp.ones_like, weights)
+        norm = jnp.sqrt(jnp.float32(sum(leaf.size for leaf in weights)))
+        first = jax.tree.map(lambda leaf: leaf / norm, ones)
+        return jax.lax.scan(iterate, first, length=20)[1][-1]
+
+    def step(weights, _):
+        seen = jnp.sum((product(weights) - optimum) ** 2), power(weights)
+        moved = jax.tree.map(
+            lambda w, g: w - jnp.float32(learning_rate) * g, weights, jax.grad(risk)(weights)
+        )
+        return moved, seen
+
+    weights = [jnp.asarray(weight, jnp.float32) for weight in start.weights]
+    _, (distance, sharpness) = jax.jit(partial(jax.lax.scan, step, length=steps + 1))(weights)
+    shown = np.arange(0, steps + 1, 5)
+    return pd.DataFrame(
+        {
+            "repetition": AS_RUN,
+            "status": "stopped",
+            "step": shown,
+            "distance": np.asarray(distance, float)[shown],
+            "sharpness": np.asarray(sharpness, float)[shown],
+        }
+    )
 
 
 def plot_training(
@@ -87,14 +148,21 @@ def plot_training(
     subsample: int = 1,
     upper_bound: bool = False,
 ) -> None:
-    """Squared distance (left axis) and sharpness (right axis) along one run (FM-1c, 1d, 4c, 4d)."""
+    """Squared distance (left axis) and sharpness (right axis) along the authors' run.
+
+    Light: as they ran it, in float32 with 20 power iterations.
+    """
     run = _shown(table, learning_rate).iloc[::subsample]
+    single = _shown(table, learning_rate, AS_RUN)
     right = ax.twinx()
     right.spines["right"].set_visible(True)
     distance, sharp = COLOURS[0], COLOURS[1]
     ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=distance)
     ax.margins(y=0.12)  # at its floor it would hide the line of S_min
     right.plot(run["step"], run["sharpness"], color=sharp)
+    light = {"alpha": 0.35, "linewidth": 3.5, "zorder": 0.5}
+    ax.plot(single["step"], single["distance"].clip(lower=FLOOR), color=distance, **light)
+    right.plot(single["step"], single["sharpness"], color=sharp, **light)
     flattest = config.setting.flattest
     level = {"linewidth": 1, "zorder": 1}
     edge = right.axhline(2 / learning_rate, color=sharp, linestyle="--", label=r"$2/\eta$", **level)
@@ -108,7 +176,8 @@ def plot_training(
         bound = config.setting.upper_bound
         style = {"color": QUIET, "linestyle": "-.", "label": r"$8L\Lambda$"}
         named.append(right.axhline(bound, **style, **level))
-    legend_below(ax, handles=named, ncols=3)
+    named += ax.plot([], [], color=QUIET, label="as run, float32", **light)
+    legend_below(ax, handles=named, ncols=len(named))
     ax.set(yscale="log", xlabel="Gradient steps")
     right.set_yscale("log")
     plain_numbers(right.yaxis)
@@ -140,115 +209,93 @@ def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> 
     ax.legend()
 
 
-def _shown(table: Table, learning_rate: float) -> Table:
-    return table[(table["learning_rate"] == learning_rate) & (table["repetition"] == SHOWN)]
+def _shown(table: Table, learning_rate: float, repetition: int = AUTHORS_RUN) -> Table:
+    return table[(table["learning_rate"] == learning_rate) & (table["repetition"] == repetition)]
 
 
-def stable_claims(config: Trajectories, table: Table, *, learning_rate: float) -> list[Claim]:
-    """A small rate does not meet the edge of stability and reaches w*."""
-    runs = table[table["learning_rate"] == learning_rate]
-    last = runs[runs["step"] == runs["step"].max()].set_index("repetition")
-    height = runs["sharpness"] * learning_rate / 2
-    late = height[runs["step"] >= 2 / 3 * runs["step"].max()].max()
+def own_starts(table: Table, learning_rate: float) -> Table:
+    """The float64 runs of all starts with their sharpness over 2/η as `height`."""
+    runs = table[(table["learning_rate"] == learning_rate) & (table["repetition"] != AS_RUN)]
+    return runs.assign(height=runs["sharpness"] * learning_rate / 2)
+
+
+def stable_questions(config: Trajectories, table: Table, *, learning_rate: float) -> list[Question]:
+    """Whether the other starts stay below the edge too, and what float32 changes."""
+    runs = own_starts(table, learning_rate)
+    top = runs.groupby("repetition")["height"].max()
     return [
-        Claim(
-            f"η = {number(learning_rate)} does not enter the edge of stability: largest sharpness "
-            "of a run at any step, in units of 2/η",
-            parts("run {}", height.groupby(runs["repetition"]).max()),
-            upper=1.0,
-            name="below the edge",
-            reason="The printed threshold, for the whole run.",
-            explanation=f"Over the last third of all runs the largest is {number(late)}.",
-            known="K-8",
+        Question(
+            "other starts",
+            "Is the authors' run typical of its scale?",
+            f"Of {len(top)} starts of this scale {int((top <= 1).sum())} never rise above 2/η; the "
+            f"largest sharpness of a run is {extent(top)} of it.",
         ),
-        Claim(
-            f"η = {number(learning_rate)} reaches w*: final squared distance of each run",
-            parts("run {}", last["distance"]),
-            upper=1e-6,
-            name="reaches w*",
-            reason="A millionth of ‖w*‖², first set before the runs; it stood at 1e-3 for a while.",
-            known="K-10",
-        ),
+        _precision_question(table, learning_rate),
     ]
 
 
-def edge_of_stability_claims(
-    config: Trajectories, table: Table, *, learning_rate: float
-) -> list[Claim]:
-    """A larger rate oscillates around 2/η."""
-    runs = table[(table["learning_rate"] == learning_rate) & (table["status"] != "diverged")]
-    height = runs.assign(height=runs["sharpness"] * learning_rate / 2)
-    late = height[height["step"] >= 2 / 3 * height["step"].max()]
-    # A run that settles at the edge stops crossing: count crossings over the whole run.
-    crossings = {
-        repetition: np.count_nonzero(np.diff(run["height"].to_numpy() > 1))
-        for repetition, run in height.groupby("repetition")
-    }
+def edge_questions(config: Trajectories, table: Table, *, learning_rate: float) -> list[Question]:
+    """How the other starts oscillate, and what float32 changes."""
+    runs = own_starts(table, learning_rate)
+    runs = runs[runs["status"] != "diverged"]
+    late = runs[runs["step"] >= 2 / 3 * runs["step"].max()].groupby("repetition")["height"]
+    mean, half = mean_interval(late.mean())
+    crossings = [
+        np.count_nonzero(np.diff(run["height"].to_numpy() > 1))
+        for _, run in runs.groupby("repetition")
+    ]
     return [
-        Claim(
-            f"η = {number(learning_rate)} enters the edge of stability: how often the sharpness of "
-            "a run crosses 2/η",
-            parts("run {}", crossings),
-            lower=10,
-            name="enters the edge",
-            reason="An oscillation, not a passage: ten crossings in 400 steps.",
+        Question(
+            "other starts",
+            "Is the authors' run typical of its scale?",
+            f"Over the last third the sharpness of {len(crossings)} starts averages "
+            f"{number(mean)} ± {number(half)} of 2/η; it crosses 2/η {extent(crossings)} times.",
         ),
-        Claim(
-            f"η = {number(learning_rate)} oscillates around it: mean of a run's sharpness over its "
-            "last third, in units of 2/η",
-            parts("run {}", late.groupby("repetition")["height"].mean()),
-            lower=0.9,
-            upper=1.1,
-            name="stays around 2/η",
-            reason="A tenth on either side.",
-        ),
+        _precision_question(table, learning_rate),
     ]
 
 
-def conservation_claims(config: Trajectories, table: Table) -> list[Claim]:
-    """What flow conserves descent moves in proportion to η, and strongly at the edge."""
+def _precision_question(table: Table, learning_rate: float) -> Question:
+    exact, single = (
+        _shown(table, learning_rate, which).set_index("step")["sharpness"]
+        for which in (AUTHORS_RUN, AS_RUN)
+    )
+    off = (single / exact.reindex(single.index) - 1).abs()
+    return Question(
+        "float32",
+        "What do float32 and 20 power iterations change?",
+        f"The sharpness by {number(float(off.median()))} in the median and {number(off.max())} at "
+        "most, relative to the exact value at the same step.",
+    )
+
+
+def conservation_questions(config: Trajectories, table: Table) -> list[Question]:
+    """What flow conserves and descent moves."""
     slow, middle, fast = sorted(rate.learning_rate for rate in config.rates)
     drift = table.groupby(["learning_rate", "repetition"])["conservation"].max()
+    near, far = drift[middle] / drift[slow] / (middle / slow), drift[fast] / drift[middle]
     return [
-        Claim(
-            "Flow conserves W_{k+1}ᵀW_{k+1} − W_kW_kᵀ (FM-L1); below the edge the drift of descent "
-            f"is proportional to η: drift at {number(middle)} over that at {number(slow)}, divided "
-            "by the ratio of the rates",
-            parts("run {}", drift[middle] / drift[slow] / (middle / slow)),
-            lower=0.8,
-            upper=1.25,
-            name="drift like η",
-            reason="A quarter, where the rates differ by ten; the next order is η².",
-        ),
-        Claim(
-            f"At the edge (η = {number(fast)}) descent leaves the conserved surface: drift "
-            f"relative to that at η = {number(middle)}, divided by the ratio of the rates",
-            parts("run {}", drift[fast] / drift[middle] / (fast / middle)),
-            lower=2.0,
-            name="drift at the edge",
-            reason="Twice what proportionality gives.",
-        ),
+        Question(
+            "drift",
+            "How far does descent move what the flow conserves (FM-L1)?",
+            f"Below the edge in proportion to η: the drift at η = {number(middle)} over that at "
+            f"{number(slow)} is {extent(near.dropna())} times the ratio of the rates. At the edge "
+            f"(η = {number(fast)}) it is {extent((far / (fast / middle)).dropna())} times that.",
+        )
     ]
 
 
-def alignment_claims(config: Trajectories, table: Table) -> list[Claim]:
-    """Neighbouring layers align during training."""
-    slow, middle, _ = sorted(rate.learning_rate for rate in config.rates)
-    growth = {}
-    for rate in (slow, middle):
-        runs = table[table["learning_rate"] == rate].set_index("repetition")
-        ends = [runs.loc[runs["step"] == step, "alignment"] for step in (0, runs["step"].max())]
-        mean, half = mean_interval((ends[1] - ends[0]).to_numpy())
-        growth[rate] = mean - half
+def alignment_questions(config: Trajectories, table: Table) -> list[Question]:
+    """Whether neighbouring layers align far from small initialization."""
+    slow, *_ = sorted(rate.learning_rate for rate in config.rates)
+    runs = own_starts(table, slow).set_index("repetition")
+    first, last = (runs.loc[runs["step"] == s, "alignment"] for s in (0, runs["step"].max()))
+    mean, half = mean_interval((last - first).to_numpy())
     return [
-        Claim(
-            "Layers align (FM-L2 c): growth of ⟨v_{k+1}, u_k⟩² over training, mean over layers, "
-            "lower end of its paired 95% interval",
-            parts("η = {}", growth),
-            lower=POSITIVE,
-            name="layers align",
-            reason="A paired interval that excludes no growth.",
-            explanation="The guarantee 1 − ε/σ² of FM-L2 c is about small initialisations and "
-            "says nothing at this scale, where ε is larger than σ²; alignment grows all the same.",
+        Question(
+            "alignment",
+            "Do layers align at this scale, where the guarantee of FM-L2 says nothing?",
+            f"Yes: ⟨v_(k+1), u_k⟩², averaged over the layers, grows by {number(mean)} ± "
+            f"{number(half)} over training (η = {number(slow)}, {len(first)} starts).",
         )
     ]

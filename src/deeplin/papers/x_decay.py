@@ -1,4 +1,4 @@
-"""Beyond the papers: the critical learning rate against weight decay, with its jump (X-9)."""
+"""the critical learning rate against weight decay, with its jump (X-9)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.claims import Claim, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, MARKERS, legend_below
-from deeplin.papers.x_search import AGREEMENT, DATA_SETS, LIGHT, gaps, rate_beside
+from deeplin.papers.x_search import DATA_SETS, LIGHT, gaps, rate_beside
 from deeplin.problems import Problem
 from deeplin.sweep import run_key
 from deeplin.theory import balanced_sharpness, critical_weight_decay, decayed_minimum
@@ -87,57 +87,28 @@ def _trained_collapse(problem: Problem, depth: int, config: Decays) -> float:
     return float(np.sqrt(low * high))
 
 
-def claims(config: Decays, table: Table) -> list[Claim]:
+def questions(config: Decays, table: Table) -> list[Question]:
     """X-9: the rate, the critical weight decay, the jump from depth 3 on, the limit λ → 0."""
     rates = table.pivot_table(index=["data_seed", "depth"], columns="share", values="measured")
     above = min(share for share in config.shares if share > 1)
     below = max(share for share in config.shares if share < 1)
-    jumps = rates[above] / rates[below]
-    two = jumps.index.get_level_values("depth") == 2
-    rows = table.set_index(["data_seed", "depth", "share"])
-    by_depth = table.set_index(["data_seed", "depth"])
-    least = by_depth[by_depth["share"] == min(config.shares)]
-    collapse = by_depth.dropna(subset=["measured_decay"])
-    each = "data set {}, L = {}"
+    jumps = (rates[above] / rates[below]).groupby("depth").mean()
+    least = table[table["share"] == min(config.shares)]
+    collapse = table.dropna(subset=["measured_decay"])
     return [
-        Claim(
-            "With weight decay descent settles up to 2/S_λ (X-9): measured rate over the exact one",
-            parts(each + ", λ = {} λ_c", rows["measured"] / rows["exact"]),
-            name="rate",
-            **AGREEMENT,
+        Question(
+            "rate",
+            "Up to which rate does descent settle with weight decay (X-9)?",
+            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest λ up "
+            f"to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
         ),
-        Claim(
-            "The zero network becomes the best one at λ_c: where training from w* stops being "
-            "better than zero, over the exact λ_c",
-            parts(each, collapse["measured_decay"] / collapse["critical_decay"]),
-            lower=0.99,
-            upper=1.01,
-            name="critical weight decay",
-            reason="One percent: the search stops at a tenth of it, training slows down there.",
-        ),
-        Claim(
-            "From depth 3 on the critical rate jumps at λ_c: measured rate just above over just "
-            "below",
-            parts(each, jumps[~two]),
-            lower=1.5,
-            name="jump",
-            reason="A smooth curve would change by about as much as λ, a few percent.",
-        ),
-        Claim(
-            "At depth 2 it does not: measured rate just above λ_c over just below",
-            parts(each, jumps[two]),
-            lower=0.9,
-            upper=1.1,
-            name="no jump at depth 2",
-            reason="As above: twice the change of λ.",
-        ),
-        Claim(
-            "As λ → 0 the rate tends to 2/S_bal (X-3): measured rate at the smallest λ over it",
-            parts(each, least["measured"] / least["balanced"]),
-            lower=0.95,
-            upper=1.05,
-            name="no decay",
-            reason="The smallest λ is a thousandth of λ_c; the search adds a percent.",
+        Question(
+            "jump",
+            "What happens at the critical weight decay λ_c?",
+            f"Training from w* stops being better than zero at "
+            f"{extent(collapse['measured_decay'] / collapse['critical_decay'])} of λ_c. There the "
+            f"critical rate jumps by a factor {each('depth {}', jumps)}: from depth 3 on the best "
+            "network becomes zero at once.",
         ),
     ]
 
@@ -183,13 +154,13 @@ FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
 MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
 X_DECAY = Figure(
     "X-decay",
-    "Beyond the papers: the critical learning rate against weight decay",
+    "the critical learning rate against weight decay",
     (
         Panel(
             "X-decay",
             "Critical learning rate with weight decay: exact (lines, X-9) and measured (points). "
             "At λ_c the best network becomes the zero network; from depth 3 on this is a jump. "
-            "Judged on ten data sets (quick: three); one is drawn in full, the others lightly.",
+            "On ten data sets (quick: three); one is drawn in full, the others lightly.",
             Study(
                 "users-decay",
                 DECAYS,
@@ -197,8 +168,9 @@ X_DECAY = Figure(
                 quick=Decays((2, 3, 4), FEW, steps=2_000, data_seeds=DATA_SETS[:3]),
             ),
             plot,
-            claims,
+            questions,
             size=(5.2, 4.0),
+            ours=True,
         ),
     ),
     printed="Not in the papers, which train without weight decay.",

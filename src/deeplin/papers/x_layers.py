@@ -1,4 +1,4 @@
-"""Beyond the papers: of layer-wise learning rates only the geometric mean decides (X-11)."""
+"""of layer-wise learning rates only the geometric mean decides (X-11)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.claims import Claim, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, legend_below, look, plain_numbers
-from deeplin.papers.x_search import AGREEMENT, CLOSE, DATA_SETS, LIGHT, gaps, rate_beside
+from deeplin.papers.x_search import CLOSE, DATA_SETS, LIGHT, gaps, rate_beside
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import minimal_sharpness
 
@@ -63,35 +63,20 @@ def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
     return {"first": first, "second": second, "settled": settled}
 
 
-def pair_claims(config: RatePairs, table: Table) -> list[Claim]:
-    """The border is where the geometric mean is 2/S_min, and nothing else."""
+def pair_questions(config: RatePairs, table: Table) -> list[Question]:
+    """Whether the border is where the geometric mean is 2/S_min, and nothing else."""
     mean = np.sqrt(table["first"] * table["second"])
-    settled, seeds = table["settled"], table["data_seed"]
-    largest = table[["first", "second"]].max(axis=1)
+    below, above = (table["settled"][part] for part in (mean < 1 / MARGIN, mean > MARGIN))
+    largest = table[["first", "second"]].max(axis=1)[table["settled"]].max()
     return [
-        Claim(
-            "Descent settles wherever √(η_1η_2) is below 2/S_min (X-11): share of such pairs",
-            parts("data set {}", settled[mean < 1 / MARGIN].groupby(seeds).mean()),
-            lower=1.0,
-            name="settles below",
-            reason="All of them; pairs within 2% of the border are not counted.",
-        ),
-        Claim(
-            "It settles nowhere above: share of such pairs that settle",
-            parts("data set {}", settled[mean > MARGIN].groupby(seeds).mean()),
-            upper=0.0,
-            name="none above",
-            reason="None; pairs within 2% of the border are not counted.",
-            known="K-30",
-        ),
-        Claim(
-            "A single layer may have a far larger rate: largest rate of a layer in a pair that "
-            "settles, over 2/S_min",
-            parts("data set {}", largest.where(settled).groupby(seeds).max()),
-            lower=4.0,
-            name="one large rate",
-            reason="A rule about the largest rate or the arithmetic mean would stop below 2.",
-        ),
+        Question(
+            "border",
+            "Which pairs of rates settle (X-11)?",
+            f"{percent(below.mean())} of {len(below)} pairs with a geometric mean below 2/S_min and "
+            f"{int(above.sum())} of {len(above)} above it (pairs within 2% of it left out; a run "
+            f"that wanders may pass by at the last step). The largest rate of a layer in a pair that "
+            f"settles is {number(largest)} times 2/S_min.",
+        )
     ]
 
 
@@ -154,30 +139,17 @@ def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
     return [row]
 
 
-def spread_claims(config: RateSpreads, table: Table) -> list[Claim]:
-    """The geometric mean is the same at every spread; the other means are not."""
-    by = table.groupby(["data_seed", "spread"])["geometric"]
+def spread_questions(config: RateSpreads, table: Table) -> list[Question]:
+    """Which mean of the rates decides."""
     widest = table[table["spread"] == max(config.spreads)]
+    means = {name: widest[name].mean() for name in ("arithmetic", "largest")}
     return [
-        Claim(
-            "Some minimiser is stable exactly when the geometric mean of the rates is at most "
-            f"2/S_min (X-11), depth {config.depth}: measured critical geometric mean over 2/S_min",
-            {
-                f"{name}, data set {data_seed}, spread {s:g}": value
-                for (data_seed, s), group in by
-                for name, value in (("least", group.min()), ("most", group.max()))
-            },
-            name="geometric mean",
-            **AGREEMENT,
-        ),
-        Claim(
-            "The arithmetic mean does not decide: its critical value over 2/S_min at the largest "
-            "spread",
-            parts("data set {}", widest["arithmetic"].groupby(widest["data_seed"]).min()),
-            lower=1.5,
-            name="not the arithmetic mean",
-            reason="It would be 1 if it did.",
-        ),
+        Question(
+            "which mean",
+            f"Which mean of random rates decides at depth {config.depth}?",
+            f"The geometric one: its critical value is {extent(table['geometric'])} of 2/S_min at "
+            f"every spread. At the largest spread the others average {each('{}', means)} of it.",
+        )
     ]
 
 
@@ -213,7 +185,7 @@ AXES = {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"}
 RATE_SPREADS = grid_experiment("rate-spreads", RateSpreads, run_spread, AXES)
 X_LAYERS = Figure(
     "X-layers",
-    "Beyond the papers: layer-wise learning rates, of which only the geometric mean decides",
+    "layer-wise learning rates, of which only the geometric mean decides",
     (
         Panel(
             "X-layers",
@@ -227,14 +199,15 @@ X_LAYERS = Figure(
                 quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
             ),
             plot_pairs,
-            pair_claims,
+            pair_questions,
             size=(4.6, 4.8),
+            ours=True,
         ),
         Panel(
             "X-layers-spread",
             "Random rates for four layers, all multiplied until descent no longer settles: the "
             "geometric mean at which that happens does not depend on how different they are; the "
-            "arithmetic mean and the largest rate do. Judged on ten data sets (quick: three); one "
+            "arithmetic mean and the largest rate do. On ten data sets (quick: three); one "
             "is drawn in full, the others lightly.",
             Study(
                 "users-layers-spread",
@@ -243,8 +216,9 @@ X_LAYERS = Figure(
                 quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),
             ),
             plot_spread,
-            spread_claims,
+            spread_questions,
             size=(5.2, 4.0),
+            ours=True,
         ),
     ),
     printed="Not in the papers, which have one rate for all layers.",

@@ -1,4 +1,4 @@
-"""Beyond the papers: the critical learning rate for 1 to 10 outputs on a real table (X-7)."""
+"""the critical learning rate for 1 to 10 outputs on a real table (X-7)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from matplotlib.axes import Axes
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.claims import Claim, parts
 from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.question import Question, extent, number
 from deeplin.papers.style import INK, legend_below, look
-from deeplin.papers.x_search import AGREEMENT, other_minimizers, rate_beside
+from deeplin.papers.x_search import other_minimizers, rate_beside
 from deeplin.problems import Problem
 from deeplin.sweep import run_key
 from deeplin.theory import minimal_sharpness
@@ -70,46 +70,25 @@ def run_cell(config: Outputs, outputs: int) -> list[dict[str, float]]:
     return [row]
 
 
-def claims(config: Outputs, table: Table) -> list[Claim]:
-    """X-7 on real data: the rate, who attains it, and what more outputs cost."""
-    table = table.sort_values("outputs")
-    rows, exact = table.set_index("outputs"), table["exact"].to_numpy()
+def questions(config: Outputs, table: Table) -> list[Question]:
+    """X-7 against descent and other minimizers, and what more outputs cost."""
+    rows = table.sort_values("outputs")
+    least, exact = rows["minimal_sharpness"], rows["exact"].to_numpy()
     return [
-        Claim(
-            "With q outputs descent settles up to 2/S_min (X-7): measured rate over the exact one",
-            parts("q = {}", rows["measured"] / rows["exact"]),
-            name="rate",
-            **AGREEMENT,
+        Question(
+            "rate",
+            "Up to which rate does descent settle with several outputs (X-7)?",
+            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining network has "
+            f"S_min within {number((rows['attained'] / least - 1).abs().max())}; the flattest of "
+            f"{config.minimizers} random minimizers has {extent(rows['flattest_other'] / least)} "
+            "of it.",
         ),
-        Claim(
-            "The network of X-7 attains S_min: |its sharpness over S_min − 1|",
-            parts("q = {}", (rows["attained"] / rows["minimal_sharpness"] - 1).abs()),
-            upper=1e-8,
-            name="attained",
-            reason="Rounding of an eigenvalue of size 10³ relative to its gap.",
-        ),
-        Claim(
-            f"No minimiser is flatter: least sharpness of {config.minimizers} others over S_min",
-            parts("q = {}", rows["flattest_other"] / rows["minimal_sharpness"]),
-            lower=1 - 1e-9,
-            name="none flatter",
-            reason="Rounding.",
-        ),
-        Claim(
-            "More outputs never bear a larger rate: largest ratio of the exact rates of "
-            "neighbouring q",
-            float(np.max(exact[1:] / exact[:-1])),
-            upper=1 + 1e-9,
-            name="falls with q",
-            reason="Θ*ᵀΘ* grows in the Loewner order.",
-        ),
-        Claim(
-            "Together the targets bear no more than each alone: exact rate over that of the last "
-            "target alone",
-            parts("q = {}", rows["exact"] / rows["last_alone"]),
-            upper=1 + 1e-9,
-            name="no more than alone",
-            reason="Rounding.",
+        Question(
+            "more outputs",
+            "What do more outputs cost?",
+            f"The exact rate falls from {number(exact[0])} to {number(exact[-1])}; all targets "
+            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the last one "
+            "alone.",
         ),
     ]
 
@@ -133,7 +112,7 @@ def plot(config: Outputs, table: Table, ax: Axes) -> None:
 OUTPUTS = grid_experiment("outputs", Outputs, run_cell, {"outputs": "outputs"})
 X_OUTPUTS = Figure(
     "X-outputs",
-    "Beyond the papers: the critical learning rate for 1 to 10 outputs on a real table",
+    "the critical learning rate for 1 to 10 outputs on a real table",
     (
         Panel(
             "X-outputs",
@@ -146,8 +125,9 @@ X_OUTPUTS = Figure(
                 quick=Outputs((1, 3, 10), steps=1_000, minimizers=2),
             ),
             plot,
-            claims,
+            questions,
             size=(5.2, 4.0),
+            ours=True,
         ),
     ),
     printed="Not in the papers, whose minimal sharpness is for one output.",

@@ -1,14 +1,18 @@
 """The synthetic data sets of both papers and the talk, each from one seed.
 
-Draws use NumPy in float64, so a seed gives the same data whatever precision JAX runs in.
+Draws use NumPy in float64, so a seed gives the same data whatever precision JAX runs in; the FM
+authors' own data (`marion_chizat`) are drawn as they drew them, in float32.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
@@ -66,6 +70,58 @@ def flat_minima(
         truth / norm,
         spectrum,
     )
+
+
+AUTHORS_DATA = {
+    "linear": (0, 50, 5, 1.0),
+    "underdetermined": (20, 15, 20, 1.0),
+    "nonlinear": (0, 50, 5, 0.0),
+}
+"""Place in the authors' chain of keys, samples, dimension and noise of their data sets."""
+
+
+def marion_chizat(name: Literal["linear", "underdetermined", "nonlinear"]) -> Synthetic:
+    """Draw a data set of the FM authors again, as their public code does.
+
+    `"linear"` is behind FM-1 to FM-5 (n = 50, d = 5), `"underdetermined"` behind FM-6 (n = 15,
+    d = 20) and `"nonlinear"` behind FM-7 (n = 50, d = 5, no noise). Drawn and scaled to ‖w*‖ = 1
+    in float32, as they did, then kept in float64; processors may differ in the last bits.
+
+    ```python
+    import deeplin as dl
+    problem = dl.problems.synthetic.marion_chizat("linear").problem
+    assert abs(problem.alignment - 0.932805) < 1e-6
+    ```
+    """
+    if name not in AUTHORS_DATA:
+        raise InputError(f"name is {name!r}; pass one of {', '.join(AUTHORS_DATA)}.")
+    place, n, d, noise = AUTHORS_DATA[name]
+    with jax.threefry_partitionable(False):
+        keys = [marion_chizat_key(k, marion_chizat_key(place)) for k in range(5)]
+        shapes = ((n, d), (n, d), (d,), (n,), (n,))
+        drawn = zip(keys, shapes, strict=True)
+        X, X_test, truth, *errors = (jax.random.normal(key, s, jnp.float32) for key, s in drawn)
+        y, y_test = (
+            inputs @ truth + jnp.float32(noise) * error
+            for inputs, error in zip((X, X_test), errors, strict=True)
+        )
+        norm = jnp.linalg.norm(jnp.linalg.lstsq(X, y)[0])
+        drawn = (X, y / norm, X_test, y_test / norm, truth / norm)
+    X, y, X_test, y_test, truth = (np.asarray(array, np.float64) for array in drawn)
+    test = Problem.from_data(X_test, y_test)
+    return Synthetic(Problem.from_data(X, y), test, truth, np.ones(d))
+
+
+def marion_chizat_key(place: int, first: Array | None = None) -> Array:
+    """The sub-key number `place` of the chain `key, sub = split(key)` from PRNGKey(0), or `first`.
+
+    In the older, non-partitionable form of the generator, which the authors used.
+    """
+    with jax.threefry_partitionable(False):
+        key = sub = jax.random.PRNGKey(0) if first is None else first
+        for _ in range(place + 1):
+            key, sub = jax.random.split(key)
+    return sub
 
 
 def from_spectrum(

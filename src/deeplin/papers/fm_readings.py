@@ -1,0 +1,354 @@
+"""How the sentences of FM and the Talk about experiments are measured (see `quotes.toml`).
+
+Limits stand here before the runs that they judge. Averages are over the runs that do
+not diverge, as FM, Appendix C says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from deeplin.papers import fm_1, fm_6
+from deeplin.papers.figure import Table
+from deeplin.papers.flow_and_descent import same_trajectory  # noqa: F401 (a reading, too)
+from deeplin.papers.fm_2 import DepthSweep
+from deeplin.papers.question import number
+from deeplin.papers.quote import Part, exactly, mean_of, share_of
+from deeplin.papers.scale_sweep import LEARNED, ScaleSweep
+from deeplin.papers.statistics import mean_interval, slope_interval
+from deeplin.papers.trajectories import AUTHORS_RUN, Trajectories, own_starts
+
+AROUND = {"lower": 0.9, "upper": 1.1}
+"""*Around*, *at*: within a tenth, where the thresholds 2/η differ by factors."""
+MOST = 0.95
+"""*Succeeds*, *fails*: nineteen of twenty, the printed repetitions of a cell."""
+LAST_ITERATE = 1.01
+"""Up to which a last iterate at the edge, which still oscillates, is not above 2/η."""
+FEW = 3
+"""A mean of fewer surviving runs is not judged."""
+
+
+def kept(table: Table) -> Table:
+    """The runs that do not diverge, with their sharpness over 2/η as `height` and `start`."""
+    runs = table[table["status"] != "diverged"]
+    edge = 2 / runs["learning_rate"]
+    return runs.assign(height=runs["sharpness"] / edge, start=runs["initial_sharpness"] / edge)
+
+
+def cells(runs: Table, *by: str) -> Iterator[tuple[str, Any]]:
+    """The groups of at least FEW runs, each with its name."""
+    letters = {"learning_rate": "η = {}", "scale": "scale {}", "depth": "depth {}"}
+    for key, group in runs.groupby(list(by)):
+        if len(group) >= FEW:
+            words = (
+                letters[name].format(number(value)) for name, value in zip(by, key, strict=True)
+            )
+            yield ", ".join(words), group
+
+
+def largest(runs: Table) -> Table:
+    """At each rate the runs of the largest scale that at least FEW of them survive."""
+    counts = runs.groupby(["learning_rate", "scale"]).size()
+    tops = counts[counts >= FEW].reset_index().groupby("learning_rate")["scale"].max()
+    return runs[runs["scale"] == runs["learning_rate"].map(tops)]
+
+
+def smallest(runs: Table) -> Table:
+    """The runs of the smallest scale."""
+    return runs[runs["scale"] == runs["scale"].min()]
+
+
+def shown(table: Table) -> Table:
+    """The rates of panel b."""
+    return table[table["learning_rate"] < fm_1.SHOWN_BELOW]
+
+
+def critical(config: ScaleSweep) -> float:
+    """2/S_min of the data and depth (X-2)."""
+    return config.setting.flattest.critical_learning_rate()
+
+
+def fails_above(config: ScaleSweep, table: Table) -> list[Part]:
+    """Share of all runs above the critical rate that do not settle at w*."""
+    above = table[table["learning_rate"] > critical(config)]
+    return [
+        share_of(name, group["status"] != "converged", lower=MOST)
+        for name, group in cells(above, "learning_rate", "scale")
+    ]
+
+
+def learns_below(config: ScaleSweep, table: Table) -> list[Part]:
+    """At each scale the share of surviving runs below the critical rate that end at w*."""
+    below = kept(table[table["learning_rate"] < critical(config)])
+    return [
+        share_of(name, group["distance"] < LEARNED, lower=MOST)
+        for name, group in cells(below, "scale")
+    ]
+
+
+def one_threshold(config: ScaleSweep, table: Table) -> list[Part]:
+    """At each scale, the largest rate up to which surviving runs learn, over 2/S_min."""
+    rates = sorted(rate.learning_rate for rate in config.rates)
+    under = max(rate for rate in rates if rate < critical(config))
+    over = min(rate for rate in rates if rate > critical(config))
+    found = []
+    for scale, group in kept(table).groupby("scale"):
+        tried = group.groupby("learning_rate")["distance"]
+        enough = tried.median()[tried.size() >= FEW]
+        if under in enough.index:
+            best = enough.index[enough < LEARNED].max()
+            limits = under / critical(config) * (1 - 1e-9), over / critical(config) * (1 - 1e-9)
+            found.append(exactly(f"scale {number(scale)}", best / critical(config), *limits))
+    return found
+
+
+def starts_above(config: ScaleSweep, table: Table) -> list[Part]:
+    """Where the largest scale starts, and from how high up a run still learns, over 2/η."""
+    runs = shown(table)
+    top = runs[runs["scale"] == runs["scale"].max()]
+    edge = 2 / top["learning_rate"]
+    high = (top["initial_sharpness"] / edge).groupby(top["learning_rate"]).median()
+    learned = kept(runs)
+    learned = learned[learned["distance"] < LEARNED].groupby("learning_rate")["start"].max()
+    return [
+        *(exactly(f"median start, η = {number(r)}", v, lower=2.0) for r, v in high.items()),
+        *(
+            exactly(f"highest that learns, η = {number(r)}", v, lower=1.0)
+            for r, v in learned.items()
+        ),
+    ]
+
+
+def near_minimum(config: ScaleSweep, table: Table) -> list[Part]:
+    """From the smallest scale, S/S_min at each rate, and the difference between two rates."""
+    least = config.setting.flattest.exact
+    small = smallest(kept(shown(table)))
+    close = [
+        mean_of(f"S/S_min, {name}", group["sharpness"] / least, upper=2.0)
+        for name, group in cells(small, "learning_rate")
+    ]
+    return close + same_at_every_rate(config, table)
+
+
+def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
+    """From the smallest scale, relative difference of the mean sharpness between two rates."""
+    small = smallest(kept(shown(table)))
+    groups = [(name, group["sharpness"]) for name, group in cells(small, "learning_rate")]
+    found = []
+    for (first, one), (second, other) in combinations(groups, 2):
+        apart = abs(one.mean() - other.mean())
+        halves = [mean_interval(values)[1] for values in (one, other)]
+        half, size = float(np.hypot(*halves)), (one.mean() + other.mean()) / 2
+        bounds = (apart / size, max(apart - half, 0) / size, (apart + half) / size)
+        found.append(Part(f"{first} and {second}", *bounds, upper=0.1, runs=len(one)))
+    return found
+
+
+def grows_with_scale(table: Table) -> list[Part]:
+    """Mean log of the sharpness after training: largest scale less the smallest, at each rate."""
+    found = []
+    for name, group in cells(kept(shown(table)), "learning_rate"):
+        ends = [
+            np.log(end["sharpness"].clip(lower=1e-12)) for end in (smallest(group), largest(group))
+        ]
+        (low, a), (high, b) = (mean_interval(end) for end in ends)
+        half = float(np.hypot(a, b))
+        found.append(Part(f"growth, {name}", high - low, high - low - half, high - low + half, 0.0))
+    return found
+
+
+def plateau(table: Table) -> list[Part]:
+    """Mean sharpness after training at the largest scale with surviving runs, over 2/η."""
+    return [
+        mean_of(f"plateau, {name}", group["height"], **AROUND)
+        for name, group in cells(largest(kept(shown(table))), "learning_rate")
+    ]
+
+
+def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
+    """Both of the above."""
+    return grows_with_scale(table) + plateau(table)
+
+
+def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
+    """The order of Figure 1b: grows with the scale, never far above 2/η, less at a larger rate."""
+    means = [
+        mean_of(f"over 2/η, {name}", group["height"], upper=1.1)
+        for name, group in cells(kept(shown(table)), "learning_rate", "scale")
+    ]
+    tops = largest(kept(shown(table))).groupby("learning_rate")["sharpness"].mean().sort_index()
+    falls = np.diff(tops.to_numpy())
+    order = exactly("sharpest at the slowest rate: largest step", falls.max(), upper=0.0)
+    return [*grows_with_scale(table), *means, order]
+
+
+def between_lines(config: ScaleSweep, table: Table) -> list[Part]:
+    """From the smallest scale, share of the runs between 2La and 8LΛ."""
+    low, high = config.setting.flattest.lower, config.setting.upper_bound
+    small = smallest(kept(shown(table)))
+    return [
+        share_of(name, group["sharpness"].between(low, high), lower=1.0)
+        for name, group in cells(small, "learning_rate")
+    ]
+
+
+def sharpens(config: ScaleSweep, table: Table) -> list[Part]:
+    """From the smallest scale, sharpness after training over that at initialization."""
+    small = smallest(kept(shown(table)))
+    ratio = small["sharpness"] / small["initial_sharpness"]
+    return [exactly("smallest ratio of a run", ratio.min(), lower=1.0)]
+
+
+def _authors_run(table: Table, learning_rate: float) -> Table:
+    runs = own_starts(table, learning_rate)
+    return runs[runs["repetition"] == AUTHORS_RUN]
+
+
+def below_edge(config: Trajectories, table: Table) -> list[Part]:
+    """Largest sharpness of the authors' run, over 2/η."""
+    run = _authors_run(table, 0.02)
+    return [exactly("largest", run["height"].max(), upper=1.0)]
+
+
+def at_edge(config: Trajectories, table: Table) -> list[Part]:
+    """Mean sharpness of the authors' run over its last third, over 2/η."""
+    run = _authors_run(table, 0.1)
+    late = run[run["step"] >= 2 / 3 * run["step"].max()]["height"]
+    return [exactly("mean of the last third", late.mean(), **AROUND)]
+
+
+STEP_OF_GRID = 10 ** (1.7 / 24)
+"""Between two of the 25 learning rates of FM-2."""
+
+
+def _authors_data(config: DepthSweep, table: Table) -> Table:
+    return table[table["data_seed"] == config.data_seeds[0]]
+
+
+def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
+    """Largest rate of the grid that learns, over the printed prediction."""
+    found = []
+    for depth, runs in _authors_data(config, table).groupby("depth"):
+        runs = runs[runs["status"] != "diverged"]
+        median = runs.groupby("learning_rate")["distance"].median()
+        best = median.index[median < LEARNED].max()
+        printed = config.at(int(depth)).flattest.printed_critical_learning_rate  # pyright: ignore
+        limits = STEP_OF_GRID**-2, STEP_OF_GRID
+        found.append(exactly(f"depth {depth}", best / printed, *limits))
+    return found
+
+
+def succeeds_below(config: DepthSweep, table: Table) -> list[Part]:
+    """Share of runs that learn a tenth below the dashed line, and that do not a tenth above."""
+    runs = _authors_data(config, table)
+    runs = runs.assign(relative=runs["learning_rate"] / config.critical(runs))
+    alive = runs[runs["status"] != "diverged"]
+    below, above = alive[alive["relative"] < 0.9], runs[runs["relative"] > 1.1]
+    return [
+        *(share_of(f"below, {n}", g["distance"] < LEARNED, MOST) for n, g in cells(below, "depth")),
+        *(
+            share_of(f"fails above, {n}", ~(g["distance"] < LEARNED), MOST)
+            for n, g in cells(above, "depth")
+        ),
+    ]
+
+
+def less_sensitive(config: ScaleSweep, residual: Table, gaussian: Table) -> list[Part]:
+    """Decades of the median initial sharpness over the scales: residual over Gaussian starts."""
+    spans = [
+        np.ptp(np.log10(table.groupby("scale")["initial_sharpness"].median()))
+        for table in (residual, gaussian)
+    ]
+    return [exactly("decades over decades", spans[0] / spans[1], upper=0.5)]
+
+
+def better_conditioned(config: ScaleSweep, residual: Table, gaussian: Table) -> list[Part]:
+    """Decades that hold 95% of the initial sharpnesses: Gaussian starts less residual ones."""
+    decades = [
+        np.ptp(np.log10(pd.Series(table["initial_sharpness"]).quantile([0.025, 0.975])))
+        for table in (gaussian, residual)
+    ]
+    return [exactly("decades fewer", decades[0] - decades[1], lower=1.0)]
+
+
+def may_diverge(config: ScaleSweep, table: Table) -> list[Part]:
+    """Share of the runs of the largest scale that diverge, all rates together."""
+    top = table[table["scale"] == table["scale"].max()]
+    return [share_of("largest scale", top["status"] == "diverged", lower=1e-9)]
+
+
+def correlates(config: ScaleSweep, table: Table) -> list[Part]:
+    """Slope of log10 gap on log10 sharpness, η = 0.001."""
+    points, _ = fm_6.fit(fm_6.slowest(table))
+    slope, half = slope_interval(points["sharpness"], points["gap"])
+    return [Part("slope", slope, slope - half, slope + half, 1e-12, runs=len(points))]
+
+
+def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
+    """Our slope and intercept against the printed ones, two of their standard errors apart."""
+    _, line = fm_6.fit(fm_6.slowest(table))
+    ours = {
+        "slope": (line.slope, line.stderr),
+        "intercept": (line.intercept, line.intercept_stderr),
+    }
+    found = []
+    for name, (value, error) in fm_6.PUBLISHED.items():
+        mine, own = ours[name]
+        # the same runs: our own error is none of the difference, unless these are fewer of them
+        half = 0.0 if len(fm_6.slowest(table)) > 800 else 1.96 * own
+        limits = value - 2 * error, value + 2 * error
+        found.append(Part(name, mine, mine - half, mine + half, *limits, len(fm_6.slowest(table))))
+    return found
+
+
+def gelu_plateau(config: ScaleSweep, table: Table) -> list[Part]:
+    """As in the linear case, for every rate that was run."""
+    return plateau(table)
+
+
+def gelu_small(config: ScaleSweep, table: Table) -> list[Part]:
+    """From the smallest scale: below 2/η, and within a factor of two of the linear bounds."""
+    low, high = config.setting.flattest.lower, config.setting.upper_bound
+    small = smallest(kept(shown(table)))
+    return [
+        part
+        for name, group in cells(small, "learning_rate")
+        for part in (
+            mean_of(f"over 2/η, {name}", group["height"], upper=1.0),
+            mean_of(f"sharpness, {name}", group["sharpness"], low / 2, 2 * high),
+        )
+    ]
+
+
+def reaches_edge(config: ScaleSweep, table: Table) -> list[Part]:
+    """Mean sharpness after training of every scale and rate, over 2/η."""
+    return [
+        mean_of(name, group["height"], lower=AROUND["lower"])
+        for name, group in cells(kept(shown(table)), "learning_rate", "scale")
+    ]
+
+
+def bounded_after_training(config: ScaleSweep, table: Table) -> list[Part]:
+    """Runs that settled: sharpness over 2La, and over 2/η."""
+    runs = table[table["status"] == "converged"]
+    height = runs["sharpness"] * runs["learning_rate"] / 2
+    return [
+        exactly(
+            "smallest over 2La", (runs["sharpness"] / config.setting.flattest.lower).min(), 1.0
+        ),
+        exactly("largest over 2/η", height.max(), upper=LAST_ITERATE),
+    ]
+
+
+def not_saturated(config: ScaleSweep, table: Table) -> list[Part]:
+    """From the smallest scale, mean sharpness after training over 2/η."""
+    small = smallest(kept(shown(table)))
+    return [
+        mean_of(name, group["height"], upper=AROUND["lower"])
+        for name, group in cells(small, "learning_rate")
+    ]
