@@ -350,8 +350,9 @@ def _headline(report: Mapping[str, Any]) -> str:
         f"{report['learning_rate']:.3g}."
     )
     if status == "diverged":
-        critical = f"above {report['critical_learning_rate']:.3g} nothing can settle"
-        return f"{text} Use a smaller learning rate ({critical})."
+        critical = report["critical_learning_rate"]
+        limit = "" if critical is None else f" (above {critical:.3g} nothing can settle)"
+        return f"{text} Use a smaller learning rate{limit}."
     return text
 
 
