@@ -105,7 +105,8 @@ def test_markdown_has_the_columns_of_its_head(certificate):
         ("FM, Theorem 2", ["FM-T2"]),
         ("fm theorem 2", ["FM-T2"]),
         ("BO, Lemma 4.5", ["BO-L4.5"]),
-        ("Assumption (A2)", ["FM-A2"]),
+        ("FM, Assumption (A2)", ["FM-A2"]),
+        ("Assumption A2", ["FM-A2", "BO-A2"]),
         ("fm-t2", ["FM-T2"]),
     ],
 )
