@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.papers.bo_logs import OUTPUTS, SAMPLES, STEP, compared, expected_law, published
-from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import curve, mean_interval

@@ -23,7 +23,7 @@ from deeplin.papers.bo_terms import (
     train,
     weight_keys,
 )
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.statistics import slope_interval
 from deeplin.papers.style import QUIET, legend_beside, look, plain_numbers

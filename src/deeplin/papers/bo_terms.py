@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.figures import Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import mean_interval, slope_interval

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, reference_line

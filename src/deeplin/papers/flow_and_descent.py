@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.networks import Network, initialize
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, number
 from deeplin.papers.quote import Part, mean_of
 from deeplin.papers.setting import Setting

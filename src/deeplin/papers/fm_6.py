@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table
 from deeplin.papers.marion_chizat_starts import SWEEPS
 from deeplin.papers.question import Question, each
 from deeplin.papers.scale_sweep import DATA_SETS, DataSets, ScaleSweep, plot_sharpness, scale_study

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from deeplin.papers.figure import Figure, Panel, Table
+from deeplin.papers.figures import Figure, Panel, Table
 from deeplin.papers.question import Question, each, number
 from deeplin.papers.scale_sweep import ScaleSweep, plot_sharpness, scale_study
 from deeplin.papers.setting import Setting

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from deeplin.papers import fm_1, fm_6
-from deeplin.papers.figure import Table
+from deeplin.papers.figures import Table
 from deeplin.papers.flow_and_descent import same_trajectory  # noqa: F401 (a reading, too)
 from deeplin.papers.fm_2 import DepthSweep
 from deeplin.papers.question import number

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import initialize
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.flow_and_descent import lowering
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting

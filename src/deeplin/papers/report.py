@@ -18,7 +18,7 @@ from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
 from deeplin.papers.errata import ERRATA, NOTES
-from deeplin.papers.figure import FigureResult, PanelResult, StudyResult
+from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
 from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Table
+from deeplin.papers.figures import Table
 from deeplin.papers.marion_chizat_starts import training_start
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.scale_sweep import FLOOR, SAME

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, MARKERS, legend_below

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.style import INK, legend_below, look
 from deeplin.papers.x_search import other_minimizers, rate_beside
