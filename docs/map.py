@@ -113,11 +113,11 @@ FIGURES = {
 HEAD = """# Map of statements
 
 Every statement that the library knows: what it says, the function that evaluates it on a run (a row
-of [`dl.certify`](concepts/certificates.md)), the closest test, and the figures in which it shows. FM
-is the paper on flat minima, BO the one on benign overfitting, X the
+of [`dl.certify`](concepts/certificates.md)), the closest test, and the figures in which it shows.
+FM is the paper on flat minima, BO the one on benign overfitting, X the
 [exact results](exact-results.md), E the [errata](errata.md). Every FM, Talk and X row is also
 evaluated on more than 200 random problems in `tests/certificates/test_random_problems.py`, every BO
-row in `tests/certificates/test_benign_certificates.py`. This page is written by `python docs/map.py`.
+row in `tests/certificates/test_benign_certificates.py`. `python docs/map.py` writes this page.
 
 | id | statement | reference | function | test | figures |
 |---|---|---|---|---|---|
