@@ -1,8 +1,8 @@
-"""`python docs/scale.py` prints what `docs/scale.md` tabulates: CPU time against size.
+"""Print what `docs/scale.md` tabulates: `python docs/scale.py`, CPU time against size.
 
-`python docs/scale.py descent`, `call`, `reading` or `sweep` prints one part of it; `sweep 100000
-0.001` is a sweep of that many units of so many seconds each. No part of `deeplin bench`: these are
-costs, not ratios.
+`python docs/scale.py descent`, `wide`, `call`, `reading` or `sweep` prints one part of it;
+`sweep 100000 0.001` is a sweep of that many units of so many seconds each. These are costs;
+`deeplin bench` measures ratios.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ VARIED = {
     "width": (5, 8, 16, 32, 64),
     "samples": (50, 5000),
 }
+WIDE = (50, 100, 300)
 TABLES = ((10_000, 10), (10_000, 100), (100_000, 100), (10_000, 1000))
 
 
@@ -102,6 +103,13 @@ def print_descent() -> None:
             print(f"{activation}, µs a network-step against {name}: {shown}", flush=True)
 
 
+def print_wide() -> None:
+    """One wide network on its own."""
+    for width in WIDE:
+        cost = descent(**BASE | {"batch": 1, "width": width})
+        print(f"one network of width {width}, µs a step: {cost:.1f}", flush=True)
+
+
 def print_call() -> None:
     """A call of one step of one network, d = 5, L = 10."""
     X = np.random.default_rng(0).normal(size=(50, 5))
@@ -143,6 +151,7 @@ def print_sweep(count: int = 10_000, seconds: float = 1e-3) -> None:
 
 PARTS: dict[str, Callable[..., None]] = {
     "descent": print_descent,
+    "wide": print_wide,
     "call": print_call,
     "reading": print_reading,
     "sweep": print_sweep,
