@@ -204,7 +204,7 @@ def test_what_does_not_apply_is_said(rng):
     with pytest.raises(dl.InputError, match="needs the data"):
         critical_learning_rate(moments, 2, batch_size=5)
     start = dl.Network([np.ones((2, 3)), np.ones((1, 2))])
-    with pytest.raises(dl.InputError, match="not at a minimiser"):
+    with pytest.raises(dl.InputError, match="not at a minimizer"):
         stochastic_sharpness(clean, start, 5)
     with pytest.raises(dl.InputError, match="shape"):
         stochastic_sharpness(clean, np.eye(2), 5)

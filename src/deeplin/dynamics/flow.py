@@ -379,7 +379,7 @@ def _message(flow: FlowStepper, state: State, end: float, index: int) -> str:
     if state.status[index] == Status.EXHAUSTED and steps < flow.limit:
         return f"{where}: a step failed at the smallest size; raise atol or pass finite weights."
     if end == HORIZON and time >= HORIZON:
-        return f"{where}: the gradient has vanished away from a minimiser; start elsewhere."
+        return f"{where}: the gradient has vanished away from a minimizer; start elsewhere."
     implicit = flow.solver.method == IMPLICIT
     goal = f"a gap of {flow.goal:g}" if end == HORIZON else f"the time {end:g}"
     stiff = "" if implicit else " if the end is stiff pass solver='implicit';"

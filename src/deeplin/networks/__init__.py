@@ -1,4 +1,4 @@
-"""Networks: weights, products, risk, gradients, initialisations, activations."""
+"""Networks: weights, products, risk, gradients, initializations, activations."""
 
 from deeplin.networks import batch_last, initialize, products
 from deeplin.networks.network import ACTIVATIONS, Network, host_arrays, stack

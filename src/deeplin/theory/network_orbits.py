@@ -78,7 +78,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     """The period-two orbit of gradient descent near a network, such as the end of a run.
 
     Newton's method on two steps of descent finds it to rounding from an iterate nearby, stable or
-    not. Where descent has settled it finds the minimiser, and `modes` is 0. Far from any orbit it
+    not. Where descent has settled it finds the minimizer, and `modes` is 0. Far from any orbit it
     may find none: `converged` and `residual` say so; train longer first.
 
     ```python
