@@ -36,7 +36,7 @@ class Moments:
         """Moments of one chunk whose last columns are the targets, about its own mean.
 
         Where the mean is the first row to rounding, that row is the better shift: a constant
-        column then has no scatter at all. The rows are centered in place: they are not needed again.
+        column then has no scatter at all. The rows are centered in place: they are not used again.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # refused later, by column
             mean, first = rows.mean(axis=0), rows[0]
