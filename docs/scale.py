@@ -39,7 +39,7 @@ def processor_seconds(call) -> float:
     """Least CPU time of all threads over some calls."""
     call()
     times = []
-    for _ in range(5):
+    for _ in range(3):
         began = time.process_time()
         call()
         times.append(time.process_time() - began)
@@ -55,7 +55,7 @@ def descent(samples: int, width: int, depth: int, batch: int, activation: str) -
     widths = (width,) * depth + (1,)
     nets = dl.initialize.gaussian(keys, widths, 0.5 / np.sqrt(width), activation=activation)
     work = samples if activation != "linear" else 1
-    steps = max(20, int(3e8 / (batch * depth * width**2 * (1 + work))))
+    steps = max(20, int(1e8 / (batch * depth * width**2 * (1 + work))))
     few, many = (
         processor_seconds(partial(dl.gradient_descent, problem, nets, 1e-4, count))
         for count in (steps, 4 * steps)
@@ -98,9 +98,11 @@ def print_descent() -> None:
         for name, values in VARIED.items():
             if activation == "gelu" and name in ("batch", "width"):
                 continue
-            costs = [descent(**BASE | {"activation": activation, name: v}) for v in values]
-            shown = ", ".join(f"{v}: {c:.2f}" for v, c in zip(values, costs, strict=True))
-            print(f"{activation}, µs a network-step against {name}: {shown}", flush=True)
+            print(f"{activation}, µs a network-step against {name}:", end="", flush=True)
+            for value in values:
+                cost = descent(**BASE | {"activation": activation, name: value})
+                print(f" {value}: {cost:.2g}", end="", flush=True)
+            print()
 
 
 def print_wide() -> None:

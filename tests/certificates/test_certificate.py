@@ -250,7 +250,7 @@ def test_a_batch_is_judged_as_its_members_are(problem):
         np.testing.assert_allclose(
             member[shown].to_numpy()[big], alone[shown].to_numpy()[big], rtol=1e-6
         )
-    assert run.status[2] == "diverged"  # and did not disturb its neighbours
+    assert run.status[2] == "diverged"  # and did not disturb its neighbors
 
 
 def test_certificate_becomes_json_and_prints(problem, flow_run):
@@ -283,7 +283,7 @@ def test_zero_signal_leaves_statements_silent_not_broken(rng):
 
 
 def _sharp_minimizer(problem):
-    """A minimiser with S = 3 · 2/η for η = 0.1, its gap at rounding, and the run that stayed."""
+    """A minimizer with S = 3 · 2/η for η = 0.1, its gap at rounding, and the run that stayed."""
     network = dl.initialize.rank_one(problem.optimum, 2)
     first, last = (np.asarray(weight) for weight in network.weights)
     S = dl.sharpness(problem, network).value
@@ -308,7 +308,7 @@ def _stayed(network, steps):
 
 
 @pytest.mark.parametrize(("steps", "verdict"), [(5, UNMET), (1000, VIOLATED)])
-def test_staying_at_a_sharp_minimiser_is_judged_from_the_run_itself(problem, steps, verdict):
+def test_staying_at_a_sharp_minimizer_is_judged_from_the_run_itself(problem, steps, verdict):
     """A few steps there prove nothing; after a thousand the instability must have shown."""
     row = certify(problem, _stayed(_sharp_minimizer(problem), steps), only="FM-crit").iloc[0]
     assert row.verdict == verdict
@@ -371,7 +371,9 @@ def test_a_detour_breaks_the_bound_on_the_path(problem):
 
 
 @pytest.mark.parametrize(("id", "part"), [("FM-L4", "1 − x"), ("FM-L4", "1 + x"), ("FM-L5", "")])
-def test_the_technical_lemmas_are_compared_with_room_on_both_sides(problem, network, id, part):
+def test_the_technical_lemmas_hold_and_would_fail_with_half_of_what_they_allow(
+    problem, network, id, part
+):
     """They hold, and with half of what is allowed they would not: the comparison can fail."""
     table = certify(problem, network, only=id, parts=True).set_index("part")
     row = table.loc[part]

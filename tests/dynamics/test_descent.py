@@ -200,7 +200,7 @@ def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling
     assert not risk(data, dl.Network(after)) <= ceiling
 
 
-def test_lost_networks_do_not_touch_their_neighbours(problem, networks, layout):
+def test_diverged_networks_do_not_change_the_others(problem, networks, layout):
     rates = np.full(11, 0.01)
     calm = gradient_descent(problem, networks, rates, 300)
     rates[[2, 7]] = 1e3, 1e308

@@ -89,7 +89,7 @@ def test_a_flow_that_ends_at_no_minimizer_has_no_sharpness(problem):
     assert np.isinf(error).tolist() == [True, True, False]
 
 
-def test_only_linear_networks_on_a_problem_have_it(problem):
+def test_flow_sharpness_needs_a_linear_network_on_a_problem(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6, activation="gelu")
     with pytest.raises(dl.InputError, match="'flow_sharpness', which cannot be measured here"):
         dl.gradient_descent(problem, net, 0.05, 5, record_every=1, record=["flow_sharpness"])

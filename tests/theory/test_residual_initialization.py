@@ -55,7 +55,7 @@ def test_failure_probability_survives_where_floats_do_not():
 
 
 @pytest.mark.parametrize(("s", "d", "L"), [(0.05, 5, 10), (0.1, 20, 40), (0.25, 10, 200)])
-def test_admissible_u_satisfy_the_lemma_and_their_neighbours_do_not(s, d, L):
+def test_admissible_u_satisfy_the_lemma_and_their_neighbors_do_not(s, d, L):
     low, high = admissible_range(s, d, L)
 
     def claimed(u):
