@@ -1,8 +1,8 @@
 """Print what `docs/scale.md` tabulates: `python docs/scale.py`, CPU time against size.
 
 `python docs/scale.py descent`, `wide`, `call`, `reading` or `sweep` prints one part of it;
-`sweep 100000 0.001` is a sweep of that many units of so many seconds each. These are costs;
-`deeplin bench` measures ratios.
+`descent gelu` only GELU networks; `sweep 100000 0.001` is a sweep of that many units of so many
+seconds each. These are costs; `deeplin bench` measures ratios.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def busy_unit(config: Busy, unit: Unit) -> dict[str, Any]:
 BUSY = Experiment("busy", Busy, busy_units, busy_unit)
 
 
-def print_descent() -> None:
-    for activation in ("linear", "gelu"):
+def print_descent(*activations: str) -> None:
+    for activation in activations or ("linear", "gelu"):
         for name, values in VARIED.items():
             if activation == "gelu" and name in ("batch", "width"):
                 continue
@@ -160,12 +160,15 @@ PARTS: dict[str, Callable[..., None]] = {
 }
 
 
-def main(part: str = "", *numbers: str) -> None:
+def main(part: str = "", *options: str) -> None:
     jax.config.update("jax_enable_x64", True)
-    if part == "sweep" and numbers:
-        return print_sweep(int(numbers[0]), *map(float, numbers[1:]))
-    for name in [part] if part else PARTS:
-        PARTS[name]()
+    if part == "sweep" and options:
+        print_sweep(int(options[0]), *map(float, options[1:]))
+    elif part:
+        PARTS[part](*options)
+    else:
+        for print_part in PARTS.values():
+            print_part()
 
 
 if __name__ == "__main__":

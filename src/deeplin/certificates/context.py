@@ -1,4 +1,4 @@
-"""What the statements look at: one problem, a batch of runs, and shared quantities computed once.
+"""What statements are evaluated on: a problem, a batch of runs, shared quantities computed once.
 
 Everything is NumPy on (records, batch, …) arrays: certifying needs no compilation, and a batch
 costs little more than one run.

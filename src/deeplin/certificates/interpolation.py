@@ -1,4 +1,4 @@
-"""What the statements of BO look at: Θ in and beside the span of the data, norms, ∫√ℒ."""
+"""What the statements of BO need: Θ in and beside the span of the data, norms, ∫√ℒ."""
 
 from __future__ import annotations
 

@@ -208,7 +208,7 @@ class Update:
 
     @cached_property
     def variant(self) -> str:
-        """What it is besides plain descent with momentum, in words."""
+        """The options beyond plain descent with momentum, named for messages."""
         named = {
             "optimizer": self.method.optimizer is not None,
             "nesterov": self.method.nesterov,

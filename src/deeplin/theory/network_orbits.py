@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from deeplin.errors import InputError, positive_number, require_float64
 from deeplin.hessian.operators import dense, gradients
-from deeplin.networks import Network, landscape, products
+from deeplin.networks import Network, products, risk_and_data
 from deeplin.problems import Problem
 
 MOST = 2000
@@ -99,7 +99,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     flat, unravel = ravel_pytree(net.weights)
     if flat.size > MOST:
         raise InputError(f"net has {flat.size} weights; orbits are searched up to {MOST}.")
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
 
     def network(theta: np.ndarray) -> Network:
         return Network(unravel(jnp.asarray(theta)), net.readout, net.activation)
