@@ -42,8 +42,8 @@ STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
 """New stages of a step (the first stage is the last one of the step before)."""
 ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
 """Tolerances are multiplied by this. The high-order pair goes on from the better of its two results
-and estimates the error of the worse: 100 times the requested one leaves less true error than the pair
-of order 5 does (tests/dynamics/test_flow.py)."""
+and estimates the error of the worse: 100 times the requested one leaves less true error than the
+pair of order 5 does (tests/dynamics/test_flow.py)."""
 OPENING = 3
 """Gradients at the start of a call: the first stage, and two to choose the first step."""
 NEWTON = 10
