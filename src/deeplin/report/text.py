@@ -442,8 +442,8 @@ def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
     lines = []
     for row in full:
         before = "  " + "".join(f"{cell:<{n + 2}}" for cell, n in zip(row, sizes, strict=False))
-        room = max(width - len(before), 20)
-        first, *more = textwrap.wrap(row[-1], room) or [""]
+        space = max(width - len(before), 20)
+        first, *more = textwrap.wrap(row[-1], space) or [""]
         lines.append((before + first).rstrip())
         lines += [" " * len(before) + line for line in more]
     return "\n".join(lines)
