@@ -29,7 +29,7 @@ def critical_learning_rate(
     batch_size: int | None = None,
     weight_decay: float = 0.0,
 ) -> float:
-    """The learning rate above which training cannot settle in any (global) minimiser.
+    """The learning rate above which no (global) minimiser is stable: almost no start settles.
 
     | optimiser | critical rate | result |
     |---|---|---|
