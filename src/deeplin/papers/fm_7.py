@@ -76,6 +76,7 @@ FM_7_NOISY = Figure(
             "The variant that the paper mentions without a plot.",
             NOISY,
             PLOT,
+            ours=True,
         ),
     ),
     printed=PRINTED + "Noisy variant: y_0 = Xw_true + ζ, no plot reported.",
