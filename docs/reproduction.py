@@ -116,6 +116,8 @@ def page(outcomes, note):
     for entry in LEFT_OUT:
         yield ""
         yield f"- “{entry.text}” ({entry.paper}, {entry.place}). {entry.reason}"
+    yield ""
+    yield "E-1 to E-29 are the [errata and notes](../errata.md)."
 
 
 if __name__ == "__main__":

@@ -19,14 +19,15 @@ FLAGS = [
 LAPTOP = {"viewport": {"width": 1280, "height": 900}}
 PHONE = {"viewport": {"width": 390, "height": 844}, "device_scale_factor": 2}
 DARK = LAPTOP | {"color_scheme": "dark"}
-CATAPULT = "#architecture=residual&scale=1&learning_rate=0.02&steps=400&seed=1"
-SHOTS = {
-    "training": ("", LAPTOP),
+SHOTS = {  # a preset, or a link
+    "training": ("edge", LAPTOP),
     "phase": ("#tab=phase", LAPTOP),
-    "wide": ("#tab=wide&wide_width=1000000&alpha=0.000001", LAPTOP),
+    "orbits": ("orbits", LAPTOP),
+    "wide": ("benign", LAPTOP),
+    "double-descent": ("double_descent", LAPTOP),
     "theorems": ("#tab=theorems", LAPTOP),
-    "phone": ("", PHONE),
-    "dark": (CATAPULT, DARK),
+    "phone": ("sharpening", PHONE),
+    "dark": ("catapult", DARK),
 }
 
 
@@ -37,10 +38,12 @@ def main() -> None:
     with Explorer() as server, sync_playwright() as playwright:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        for name, (link, options) in SHOTS.items():
+        for name, (shown, options) in SHOTS.items():
             page = browser.new_page(**options)
-            page.goto(server.url + link)
+            page.goto(server.url + (shown if shown.startswith("#") else ""))
             page.wait_for_function("() => window.deeplin?.pictures > 0", timeout=300_000)
+            if not shown.startswith("#"):
+                page.evaluate("(name) => deeplin.load(name)", shown)
             page.screenshot(path=IMAGES / f"explorer-{name}.png")
             page.close()
         browser.close()

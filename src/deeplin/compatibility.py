@@ -13,23 +13,28 @@ MOVED = {
         "certificates.registry": "STATEMENTS Check NotApplicable Statement statement",
         "training.critical_rate": "CriticalRate empirical_critical_rate",
     },
+    "deeplin.training": {"training.spec": "Optimizer=TrainingSpec"},
 }
-"""For each package: the module where each of its former names is now."""
+"""For each package: the module where each of its former names is now; `old=new` where renamed."""
 
 
 def moved(package: str) -> Callable[[str], object]:
     """Return a module-level `__getattr__` that finds names which left `package` in version 0.3."""
-    places = {name: module for module, names in MOVED[package].items() for name in names.split()}
+    places = {
+        entry.split("=")[0]: (f"deeplin.{module}", entry.split("=")[-1])
+        for module, names in MOVED[package].items()
+        for entry in names.split()
+    }
 
     def find(name: str) -> object:
         if name not in places:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module = f"deeplin.{places[name]}"
+        module, new = places[name]
         warnings.warn(
-            f"{package}.{name} is now {module}.{name}; the old name goes in the next version.",
+            f"{package}.{name} is now {module}.{new}; the old name goes in the next version.",
             DeprecationWarning,
             stacklevel=2,
         )
-        return getattr(import_module(module), name)
+        return getattr(import_module(module), new)
 
     return find

@@ -24,7 +24,7 @@ from deeplin.problems import Problem
 from deeplin.problems.moments import Moments
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
-from deeplin.training import Optimizer, advise, default_width, descend, starting_network
+from deeplin.training import TrainingSpec, advise, default_width, descend, starting_network
 
 COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
 SOLVERS = ("descent", "flow", "closed_form")
@@ -189,7 +189,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         share_compiled_code()  # every worker of a search would compile the same programs
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = "converged", 0, 0.0, None
         signal = problem.rank > 0 and problem.optimum_norm > 0
-        self._optimizer = Optimizer(weight_decay=self.weight_decay)
+        self._optimizer = TrainingSpec(weight_decay=self.weight_decay)
         self.critical_learning_rate_ = (
             advise(problem, self.depth, self._optimizer).critical_learning_rate if signal else None
         )

@@ -12,6 +12,7 @@ from deeplin.certificates.certificate import certify
 from deeplin.certificates.interpolation import Constants
 from deeplin.certificates.registry import STATEMENTS
 from deeplin.dynamics import Run, reduce, simulate_wide
+from deeplin.networks import Network, Trajectory
 from deeplin.problems import Population, synthetic
 
 WIDE = ("X-25", "X-26", "X-27", "X-28", "X-31", "X-32", "X-33")
@@ -381,3 +382,89 @@ def test_constants_out_of_range_are_refused(options):
 def test_a_population_of_another_shape_is_refused(cells, flows):
     with pytest.raises(dl.InputError, match="matching"):
         certify(cells[0].problem, flows.as_run(0), population=Population(np.zeros(3), np.ones(3)))
+
+
+# --- X-25 to X-33 ----------------------------------------------------------------------------
+
+
+def _wide_rows(problem, run, population=None):
+    table = certify(problem, run, only=list(WIDE), population=population, parts=True)
+    return table.set_index(["id", "part"])["verdict"]
+
+
+@pytest.fixture(scope="module")
+def eight():
+    return synthetic.spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "local", "share"),
+    [
+        ((400, 3, 1.0, 0.0), True, 0.05),
+        ((1000, 3, 0.05, 3.0), True, 0.2),
+        ((400, 2, 0.5, 0.0), True, 0.2),
+        ((400, 4, 0.7, 0.7), False, 0.05),
+        ((400, 3, 0.3, 0.0), False, 0.05),
+    ],
+)
+def test_X31_certifies_descent_where_its_hypotheses_are_met(eight, setting, local, share):
+    wide = simulate_wide(
+        eight.problem, *setting, jax.random.key(0), stable_share=share, record_every=1,
+        max_steps=2000, loss_target=1e-12,
+    )  # fmt: skip
+    rows = _wide_rows(eight.problem, wide.as_run())
+    assert "violated" not in set(rows)
+    expected = "holds" if local else "hypotheses not met"
+    for part in ("(a) distance", "(b) loss", "(c) Σ η√ℒ", "(d) Θ_⊥"):
+        assert rows["X-31", part] == expected
+    assert rows["X-31", "(d) by measured norms"] == "holds"
+    # the global part asks for β = 0 and small steps, not for a lazy network
+    zero = setting[3] == 0
+    assert rows["X-31", "from β = 0"] == ("holds" if zero else "hypotheses not met")
+    assert rows["X-26", "(i) small last layer"] == "hypotheses not met"  # a statement about flow
+
+
+def test_X31_catches_a_descent_that_does_not_obey_it(eight):
+    """The same run with a loss that stands still."""
+    wide = simulate_wide(
+        eight.problem, 1000, 3, 0.05, 3.0, jax.random.key(0), stable_share=0.2, record_every=1,
+        max_steps=50,
+    )  # fmt: skip
+    run = wide.as_run()
+    still = replace(
+        run, trajectory=Trajectory.of([run.initial] * len(run.records["step"]), batched=False)
+    )
+    assert _wide_rows(eight.problem, still)["X-31", "(b) loss"] == "violated"
+
+
+def test_X26_to_X28_hold_along_flows_and_where_their_starts_fit(cells, flows):
+    for index in range(4):
+        rows = _wide_rows(cells[index].problem, flows.as_run(index))
+        start = flows.starts[index]
+        assert "violated" not in set(rows)
+        assert (rows["X-27", "from above"] == "holds") == (start.beta == 0)
+        assert (rows["X-28", "from below"] == "holds") == (start.alpha == 0)
+        if start.beta == 0:
+            assert rows["X-26", "(i) small last layer"] == "holds"
+        if start.alpha == 0:
+            assert rows["X-26", "(ii) small first layer"] == "holds"
+
+
+def test_X27_catches_a_network_that_was_not_trained_by_flow(cells, flows):
+    run = flows.as_run(3)
+    weights = [np.array(w) for w in run.trajectory.weights]
+    weights[-1] = 2 * weights[-1]
+    ends = [Network([w[k] for w in weights]) for k in range(len(weights[0]))]
+    changed = replace(run, trajectory=Trajectory.of(ends, batched=False), network=ends[-1])
+    rows = _wide_rows(cells[3].problem, changed)
+    assert "violated" in set(rows["X-27"])
+
+
+def test_X32_and_X33_hold_for_every_trained_network(cells, flows):
+    for index in range(4):
+        cell = cells[index]
+        population = Population(cell.truth, cell.spectrum)
+        rows = _wide_rows(cell.problem, flows.as_run(index), population)
+        assert set(rows["X-32"]) == {"holds"}
+        assert set(rows["X-33"]) == {"holds", "measured"}
+        assert rows["X-33", "the best interpolator"] == "holds"

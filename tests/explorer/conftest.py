@@ -95,6 +95,12 @@ class Visitor:
         assert self.errors == []
 
 
+@pytest.fixture(scope="session")
+def visitor_of():
+    """The class of visitors, for fixtures that keep one."""
+    return Visitor
+
+
 @pytest.fixture
 def visit(browser, explorer):
     visitors = []

@@ -1,13 +1,14 @@
 """Every control, preset, link, download and upload of the page, in headless Chromium."""
 
 import json
+import re
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.explorer.build import inputs, presets
+from deeplin.explorer.build import inputs
 from deeplin.explorer.draws import data_of
 
 pytestmark = pytest.mark.browser
@@ -28,13 +29,19 @@ def link_after(visitor, name, value):
     return visitor.page.evaluate(said)
 
 
-@pytest.mark.parametrize("page", ["training", "wide"])
+PAGES = {  # a light state of each page, and the groups of inputs it has
+    "training": (QUICK + "&momentum=0.5", ("descent", "network", "data")),
+    "wide": (LIGHT_WIDE + "&spectrum=power", ("wide", "population")),
+    "orbits": ("#tab=orbits", ("orbits",)),
+}
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_every_slider_draws_and_changes_the_link(visit, page):
-    visitor = visit(
-        LIGHT_WIDE + "&spectrum=power" if page == "wide" else QUICK + "&momentum=0.5"
-    ).drawn()
+    link, groups = PAGES[page]
+    visitor = visit(link).drawn()
     for name, given in INPUTS.items():
-        if given["kind"] not in ("whole", "real") or (given["group"] == "wide") != (page == "wide"):
+        if given["kind"] not in ("whole", "real") or given["group"] not in groups:
             continue
         if name in ("spikes", "epsilon"):  # belong to the other spectrum, tried below
             continue
@@ -78,34 +85,6 @@ def test_drawing_follows_a_dragged_slider(visit):
     assert dragged < 0.002
     assert visitor.page.evaluate("deeplin.shown().result.threshold") == pytest.approx(2 / dragged)
     visitor.page.mouse.up()
-
-
-@pytest.mark.parametrize("name", presets())
-def test_story_of_a_preset_agrees_with_its_picture(visit, name):
-    preset = presets()[name]
-    visitor = visit(QUICK).drawn()
-    visitor.press(preset["title"])
-    assert preset["says"] in visitor.verdict(preset["says"])
-    for sentence in preset["story"]:
-        assert sentence in visitor.text("story-text")
-    if "tab" in preset["state"]:
-        return
-    shown = visitor.page.evaluate(
-        """() => { const { result, state } = deeplin.shown();
-        return { state, theory: result.theory, threshold: result.threshold,
-                 sharpness: result.runs.map((run) => run.sharpness) }; }"""
-    )
-    for key, value in preset["state"].items():
-        assert shown["state"][key] == value
-    starts = np.array([run[0] for run in shown["sharpness"]])
-    ends = np.array([run[-1] for run in shown["sharpness"]])
-    if name == "sharpening":
-        assert np.all(ends > 3 * starts)
-        assert np.all(ends < shown["threshold"])
-    if name == "catapult":
-        assert np.median(starts) > shown["threshold"] > np.max(ends)
-    if name == "small":
-        np.testing.assert_allclose(ends, shown["theory"]["balanced"], rtol=1e-3)
 
 
 def test_tracked_sharpness_of_a_picture_is_the_sharpness(visit):
@@ -252,6 +231,42 @@ def test_theorems_come_from_the_server(visit):
     visitor.verdict("statements on the first run of gradient descent")
     assert "FM-L8" in visitor.text("certificate")
     assert visitor.page.locator("#certificate math").count() > 20
+
+
+def test_margin_within_rounding_is_shown_as_zero_with_its_tolerance(visit):
+    visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
+    visitor.verdict("statements on the first run of gradient descent")
+    rows = [
+        row.locator("td").all_text_contents()
+        for row in visitor.page.locator("#certificate tr").all()[1:]
+    ]
+    rounded = [row for row in rows if "rounding" in row[3]]
+    assert len(rounded) > 5
+    for row in rounded:
+        assert " = " in row[2]
+        assert row[3].startswith("0 (within ±")
+    for mark, _, sides, margin in rows:
+        if mark == "✓" and "rounding" not in margin:
+            assert not margin.startswith("−")  # what holds has a margin, or is equal to rounding
+        assert "10⁻¹⁵ ≤ 0" not in sides
+
+
+def test_phase_diagram_tells_what_is_not_trained_from_what_swings(visit):
+    visitor = visit("#tab=phase&phase_shows=outcome&steps=300&seeds=1")
+    verdict = visitor.verdict("not trained yet")
+    with visitor.page.expect_download() as download:
+        visitor.press("Data (CSV)")
+    lines = download.value.path().read_text().splitlines()[1:]
+    cells = [(float(s), float(r), status) for s, r, _, _, status in (x.split(",") for x in lines)]
+    critical = visitor.page.evaluate("deeplin.current().critical")
+    assert {status for *_, status in cells} == {"settled", "unfinished", "unsettled", "diverged"}
+    assert "settled" not in {status for _, rate, status in cells if rate > critical}
+    slow = [status for scale, rate, status in cells if scale < 0.2 and rate < critical / 2]
+    assert {*slow} == {"unfinished"}  # on the plateau of a small start
+    swings = [rate for _, rate, status in cells if status == "unsettled"]
+    assert min(swings) > critical / 8
+    shares = [int(part) for part in re.findall(r"(\d+) %", verdict)]
+    assert sum(shares) == pytest.approx(100, abs=2)  # each is rounded
 
 
 def test_opening_run_is_kept_compared_and_in_the_link(visit):

@@ -31,7 +31,8 @@ def test_page_is_small_and_self_contained(exported):
     html = exported.read_text(encoding="utf-8")
     assert len(html.encode()) < 400_000
     assert "<!-- " not in html
-    assert not re.search(r'(src|href)="(?!#|data:,)', html)
+    assert not re.search(r'<(script|link|img|iframe)[^>]*(src|href)="(?!data:,)', html)
+    assert not re.search(r'(src|href)="(?!#|data:,|https://arxiv.org/abs/)', html)
     assert "connect-src 'none'" in html
     assert settings_of(html)["server"] is None
 
@@ -53,8 +54,12 @@ def test_settings_cannot_end_their_block():
 def test_presets_use_inputs_that_exist_and_fit():
     known = inputs()
     for preset in presets().values():
-        assert len(preset["story"]) == 3
-        for name, value in preset["state"].items():
+        assert len(preset["steps"]) in (3, 5)
+        moves = [step for step in preset["steps"] if "move" in step]
+        for step in moves:
+            assert all(low <= step["to"][n] <= high for n, (low, high) in step["when"].items())
+        states = [preset["state"], *(step["to"] for step in moves)]
+        for name, value in [item for state in states for item in state.items()]:
             bound = known[name]
             if "low" in bound:
                 assert bound["low"] <= value <= bound["high"] or (bound.get("zero") and value == 0)

@@ -1,5 +1,7 @@
 """A visitor's table is read in the page, or by the local server; broken ones get a sentence."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -29,11 +31,12 @@ def give(visitor, name, content):
     )
 
 
-def minimal_sharpness(values, depth):
-    """S_min of the standardised table, target scaled to ‖w*‖ = 1."""
+def minimal_sharpness(values, depth, unit=False):
+    """S_min of the standardized table, target in its own units or scaled to ‖w*‖ = 1."""
     X, y = values[:, :-1], values[:, -1] - values[:, -1].mean()
     problem = dl.Problem.from_data((X - X.mean(0)) / X.std(0), y)
-    scaled = dl.Problem.from_data(problem.inputs, y / np.linalg.norm(problem.optimum))
+    size = np.linalg.norm(problem.optimum) if unit else 1.0
+    scaled = dl.Problem.from_data(problem.inputs, y / size)
     return float(dl.theory.minimal_sharpness(scaled, depth).exact)
 
 
@@ -77,6 +80,62 @@ def test_broken_files_get_a_sentence_and_change_nothing(visit, content, words):
     give(visitor, "bad.csv", content)
     visitor.said(words)
     assert visitor.page.evaluate("deeplin.shown().state.data") == "synthetic"
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e4], ids=["fits the sliders", "is scaled"])
+def test_page_and_command_give_the_same_critical_rate(visit, command, tmp_path, factor):
+    values = table()
+    values[:, -1] *= factor
+    path = tmp_path / "mine.csv"
+    path.write_text(text_of(values))
+    arguments = ("--target", "target", "--depth", "3", "--standardize", "--json")
+    code, out, _ = command("diagnose", path, *arguments)
+    assert code == 0
+    theirs = json.loads(out)["advice"][0]["critical_learning_rate"]
+    visitor = visit(QUICK).drawn()
+    visitor.drawn(lambda: give(visitor, "mine.csv", path.read_text()))
+    visitor.said("rows")
+    shown = visitor.page.evaluate("deeplin.current()")
+    if factor == 1:
+        assert shown["critical"] == pytest.approx(theirs, rel=1e-9)
+        assert "target in its own units" in shown["verdict"]
+        visitor.drawn(lambda: visitor.page.locator("#input-target_scale").select_option("unit"))
+        shown = visitor.page.evaluate("deeplin.current()")
+    exact = 2 / minimal_sharpness(values, 3, unit=True)
+    assert shown["critical"] == pytest.approx(exact, rel=1e-9)
+    assert "target scaled to ‖w*‖ = 1" in shown["verdict"]
+    own = shown["verdict"].split("= 1; ")[1].split(" for the target")[0]
+    assert number(own) == pytest.approx(theirs, rel=5e-3)  # three digits
+
+
+def number(text):
+    """A number as the page writes it: 1.23·10⁻⁴."""
+    mantissa, _, power = text.partition("·10")
+    return float(mantissa) * 10.0 ** int(
+        power.translate(str.maketrans("⁻⁰¹²³⁴⁵⁶⁷⁸⁹", "-0123456789")) or 0
+    )
+
+
+def test_classes_of_a_file_are_learned_with_the_logistic_loss(visit):
+    values = table()
+    values[:, -1] = np.where(np.arange(40) % 3, values[:, -1] > values[:, -1].mean(), 0)
+    visitor = visit(QUICK).drawn()
+    visitor.drawn(lambda: give(visitor, "mine.csv", text_of(values)))
+    visitor.drawn(lambda: visitor.page.locator("#input-loss").select_option("logistic"))
+    critical = visitor.page.evaluate("deeplin.current().critical")
+    X = (values[:, :-1] - values[:, :-1].mean(0)) / values[:, :-1].std(0)
+    found = visitor.page.evaluate(
+        "(input) => deeplin.minimal_sharpness(input).exact",
+        {"X": X.tolist(), "y": values[:, -1].tolist(), "depth": 3, "loss": "logistic"},
+    )
+    assert critical == pytest.approx(2 / found, rel=1e-9)
+
+
+def test_numbers_are_not_classes(visit):
+    visitor = visit(QUICK).drawn()
+    visitor.drawn(lambda: give(visitor, "mine.csv", text_of(table())))
+    visitor.page.locator("#input-loss").select_option("logistic")
+    visitor.said("does not have two distinct values")
 
 
 def test_large_file_is_read_by_the_server(visit):

@@ -12,16 +12,18 @@ from hypothesis import strategies as st
 from scipy.stats import chi2, norm
 
 import deeplin as dl
+from deeplin.certificates.certificate import certify
 from deeplin.dynamics import gradient_flow
 from deeplin.networks.products import backward_products, forward_products
-from deeplin.papers.errata import ERRATA, page
+from deeplin.papers.errata import ENTRIES, ERRATA, GRADES, NOTES, page
 from deeplin.theory import (
-    certify,
     initialization_scale,
     log_failure_probability,
     minimal_sharpness,
     minimizer_lower_bound,
     product_bounds,
+    residual_constants,
+    smallest_admissible_depth,
 )
 
 ROOT = Path(__file__).parents[2]
@@ -37,13 +39,23 @@ sizes = {
 def test_the_page_is_made_from_the_one_list():
     """Make it again with `python -m deeplin.papers.errata docs/errata.md`."""
     assert (ROOT / "docs" / "errata.md").read_text(encoding="utf-8") == page()
-    assert [erratum.identifier for erratum in ERRATA] == [f"E-{k}" for k in range(1, 23)]
+
+
+def test_entries_are_numbered_once_and_graded():
+    """E-14 is withdrawn."""
+    numbers = [int(entry.identifier[2:]) for entry in ENTRIES]
+    assert numbers == sorted(set(numbers))
+    assert set(numbers) == set(range(1, 30)) - {14}
+    assert {entry.grade for entry in ENTRIES} == set(GRADES)
+    assert {entry.identifier for entry in NOTES} == {"E-9", "E-10", "E-11"}
+    results = {entry.identifier for entry in ERRATA if entry.grade == "A"}
+    assert results == {"E-4", "E-19", "E-24"}
 
 
 def test_every_erratum_names_exactly_its_tests():
     source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_errata*.py"))
     tests = set(re.findall(r"^def (test_errata_\w+)", source, flags=re.MULTILINE))
-    for erratum in ERRATA:
+    for erratum in ENTRIES:
         prefix = f"test_errata_E{erratum.identifier[2:]}_"
         assert set(erratum.tests) == {name for name in tests if name.startswith(prefix)} != set()
 
@@ -64,23 +76,49 @@ def test_errata_E1_the_printed_bound_is_below_the_true_tail():
 
 
 @given(**sizes)
+def test_errata_E1_the_papers_next_line_holds_for_the_corrected_bound(s, u, d, L):
+    """For u ≥ s² the paper goes on with Ldu²/(8us²), which is at most the corrected exponent."""
+    u = max(u, s**2)
+    assert L * d * u**2 / (8 * u * s**2) <= L * d * u**2 / (4 * s**4 + 4 * u * s**2) * (1 + 1e-12)
+
+
+@given(**sizes)
 def test_errata_E2_the_line_before_keeps_a_factor_s_squared(s, u, d, L):
     before = L**2 * d**2 * u**2 / (64 * s**4 * (L + L * d * u / (4 * s**2)))
     assert before == pytest.approx(L * d**2 * u**2 / (16 * s**2 * (4 * s**2 + d * u)), rel=1e-12)
 
 
-def test_errata_E2_the_printed_bound_is_below_the_true_tail():
-    """P(S_{L,3} ≥ 4s²/d + u) is a tail of χ²(L)."""
-    s, u, d, L = 3.0, 30.0, 3, 4
-    true = chi2(L).sf(L + L * d * u / (4 * s**2))
-    assert true > np.exp(-L * d**2 * u**2 / (16 * (4 * s**2 + d * u)))
-    assert true <= np.exp(-L * d**2 * u**2 / (16 * s**2 * (4 * s**2 + d * u)))
+def test_errata_E2_the_printed_bound_is_below_the_true_tail_exactly_where_the_rates_say():
+    """P(S_{L,3} ≥ 4s²/d + u) = P(χ²(L) ≥ L(1+x)), x = du/4s²; its logarithm beside the bounds."""
+
+    def logarithms(s, d, L, u):
+        tail = chi2(L).logsf(L + L * d * u / (4 * s**2))
+        exponent = L * d**2 * u**2 / (16 * (4 * s**2 + d * u))
+        return tail, -exponent, -exponent / s**2
+
+    true, printed, corrected = logarithms(2.0, 3, 4, 16.0)
+    assert printed < true <= corrected
+    for s, x, L in ((1.05, 0.1, 300_000), (1.05, 1.0, 300_000), (1.05, 1.0, 4), (1.5, 30.0, 40)):
+        true, printed, corrected = logarithms(s, 3, L, 4 * s**2 * x / 3)
+        below = s**2 > 2 * (1 + x) * (x - np.log1p(x)) / x**2
+        assert true <= corrected
+        assert (printed < true) == below == (x != 1.0)
 
 
 def test_errata_E2_the_library_evaluates_the_corrected_expression():
     s, d, L, u = 3.0, 3, 4, 30.0
     corrected = log_failure_probability(s, d, L, u)
     assert corrected > log_failure_probability(s, d, L, u, printed=True)
+
+
+def test_errata_E2_the_corrected_tail_strengthens_the_lemma_for_small_noise():
+    """For s < 1 the corrected term is the smaller one; the depth needed falls from 116 to 3."""
+    s, d = 0.1, 5
+    assert smallest_admissible_depth(s, d) == 3
+    assert smallest_admissible_depth(s, d, printed=True) == 116
+    assert log_failure_probability(s, d, 50, 1.2) < log_failure_probability(
+        s, d, 50, 1.2, printed=True
+    )
 
 
 @given(s=st.floats(0.1, 2), d=st.integers(1, 20), rate=st.floats(0.1, 3))
@@ -183,15 +221,6 @@ def test_errata_E13_the_bound_on_the_sharpness_fails_there_too(tiny_signal):
     assert ratio > 2 * 4 * problem.condition_number
 
 
-def test_errata_E14_the_norm_of_the_first_layer_enters_squared(problem):
-    network = dl.initialize.rank_one(problem.optimum * 3.0, 2)
-    first = np.asarray(network.weights[0])
-    middle = np.linalg.norm(2 * first @ problem.covariance @ first.T, 2)
-    norm_1 = np.linalg.norm(first, 2)
-    assert middle == pytest.approx(2 * problem.alignment * norm_1**2, rel=1e-12)
-    assert middle != pytest.approx(2 * problem.alignment * norm_1, rel=1e-2)
-
-
 def test_errata_E15_the_derivative_in_lemma_7_has_a_square_root():
     """F(t) = √μ∫‖∇f‖ + 2√(f − f_min) on f = x², where x(t) = x_0e^{−2t} and μ = 4."""
     mu, start, step = 4.0, 3.0, 1e-6
@@ -249,3 +278,63 @@ def test_errata_E22_a_step_of_the_first_layer_alone_counts(problem):
     others = np.prod([np.linalg.norm(np.asarray(w), 2) for w in network.weights[1:]])
     from_one = 2 * problem.largest_eigenvalue * np.linalg.norm(step, 2) * others
     assert 0 < np.linalg.norm(slope) <= from_one * (1 + 1e-9)  # and the sum from 2 is zero
+
+
+@given(s=st.floats(0.01, 2), u=st.floats(0.1, 5))
+def test_errata_E23_the_bounds_multiply_to_thirty_two(s, u):
+    """(43) with both products at the bound of (39)."""
+    product = 4 * np.exp(s**2 / 2 + u)
+    assert 2 * product * product == pytest.approx(32 * np.exp(s**2 + 2 * u), rel=1e-12)
+
+
+@pytest.mark.parametrize(("s", "d", "L"), [(0.05, 5, 10), (0.25, 5, 60), (0.5, 5, 600)])
+def test_errata_E23_only_the_corrected_constant_ends_below_the_radius(s, d, L):
+    """2^{12}exp(s² + 8s²/d + 6u)√C_4 against C_5; with the printed 2^{11} it also misses C_5/2."""
+    corrected, printed = residual_constants(s, d, L), residual_constants(s, d, L, printed=True)
+    factor = 2**12 * np.exp(s**2 + 8 * s**2 / d + 6 * corrected.u)
+    assert factor * np.sqrt(corrected.gap) <= corrected.radius * (1 + 1e-9)
+    assert factor * np.sqrt(printed.gap) == pytest.approx(np.exp(s**2) * printed.radius, rel=1e-9)
+    assert factor / 2 * np.sqrt(printed.gap) > printed.radius / 2
+
+
+@given(C=st.floats(0.1, 10), u=st.floats(0.01, 100))
+def test_errata_E25_the_sum_is_bounded_by_the_smaller_constant(C, u):
+    total = C**2 / 2 + C / 2 * u
+    assert total >= min(C, C**2) / 2 * (1 + u) * (1 - 1e-12)
+    assert total < (C**2 + C) / 2 * (1 + u)
+
+
+def test_errata_E26_the_transposed_layer_has_its_vectors_in_the_other_order(rng):
+    W = np.outer(rng.normal(size=4), rng.normal(size=3)) + 1e-6 * rng.normal(size=(4, 3))
+    left, values, right = np.linalg.svd(W)
+    u, v = left[:, 0], right[0]
+    assert np.linalg.norm(W.T - values[0] * np.outer(v, u)) < 1e-5
+    assert np.outer(u, v).shape != W.T.shape
+
+
+def test_errata_E27_the_smallest_singular_value_scales_like_a_root(rng):
+    """s_k is a sum of variances: σ_min/√s_k does not change with the unit of the inputs."""
+    X, variances = rng.normal(size=(10, 400)), np.full(400, 1.0)
+    smallest, tail = np.linalg.svd(X, compute_uv=False)[-1], variances.sum()
+    scaled = np.linalg.svd(0.01 * X, compute_uv=False)[-1], 1e-4 * tail
+    assert scaled[0] / np.sqrt(scaled[1]) == pytest.approx(smallest / np.sqrt(tail), rel=1e-9)
+    assert scaled[0] / scaled[1] == pytest.approx(100 * smallest / tail, rel=1e-9)
+    assert 0.5 < smallest / np.sqrt(tail) < 1
+    assert smallest < tail / 10  # so s_k/c is no lower bound with a moderate c
+
+
+@given(alpha=st.floats(0.01, 1), beta=st.floats(1.5, 50), L=st.integers(2, 100))
+def test_errata_E28_the_square_of_the_bound_has_the_square_of_beta(alpha, beta, L):
+    Lambda = (alpha + 1 / L) * beta
+    assert Lambda**2 == pytest.approx((alpha + 1 / L) ** 2 * beta**2, rel=1e-12)
+    assert Lambda**2 > (alpha + 1 / L) ** 2 * beta
+
+
+@pytest.mark.parametrize("depth", [2, 5, 20])
+def test_errata_E29_the_flattest_minimizer_of_white_data_is_below_the_printed_bound(depth):
+    X = np.sqrt(3) * np.eye(3)  # Σ̂ = I, a = 1
+    problem = dl.Problem.from_data(X, X @ np.array([2.0, 1.0, 2.0]))
+    reached = dl.sharpness(problem, minimal_sharpness(problem, depth).minimizer).value
+    assert reached == pytest.approx(2 * depth * 3 ** (2 - 2 / depth), rel=1e-9)
+    assert reached * 3 ** (2 / depth) == pytest.approx(2 * depth * 9, rel=1e-9)
+    assert reached < 2 * depth * problem.alignment * problem.optimum_norm**2

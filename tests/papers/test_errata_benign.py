@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.certificates.certificate import certify
+from deeplin.certificates.interpolation import Constants
 from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.networks import data_risk
 from deeplin.networks.risk import Data
@@ -141,9 +142,9 @@ def test_errata_E6_the_caller_chooses_what_alpha_and_beta_measure():
     problem = dl.Problem.from_data(rng.normal(size=(4, 10)), rng.normal(size=(4, 2)))
     net = dl.initialize.identity_middle(jax.random.key(0), 10, 400, 2, 3, 0.05, 0.5)
     constants = {
-        name: certify(
-            problem, net, only="BO-D5.1", constants=dl.theory.Constants(normalisation=name)
-        )["left"][0]
+        name: certify(problem, net, only="BO-D5.1", constants=Constants(normalisation=name))[
+            "left"
+        ][0]
         for name in ("entry", "operator")
     }
     assert constants["operator"] < 2.5

@@ -11,7 +11,7 @@ from markupsafe import escape
 
 from deeplin.errors import InputError
 from deeplin.papers import recorded
-from deeplin.papers.errata import ERRATA
+from deeplin.papers.errata import ENTRIES
 from deeplin.papers.report import (
     duration,
     inline_svg,
@@ -182,6 +182,6 @@ def test_durations_are_for_people(seconds, text):
 
 def test_the_report_lists_every_erratum():
     text = render([])
-    for erratum in ERRATA:
+    for erratum in ENTRIES:
         assert f'id="{erratum.identifier}"' in text
         assert str(escape(erratum.finding)) in text

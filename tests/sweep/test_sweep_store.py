@@ -5,6 +5,7 @@ import io
 import json
 import os
 import resource
+import shutil
 import subprocess
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ import pandas as pd
 import polars
 import pyarrow.parquet as pq
 import pytest
-from toy_experiment import TOY, Toy, computed, run_unit, units
+from toy_experiment import TOY, Toy, computed, run_unit, squares, units
 
 from deeplin import files, sweep
 from deeplin.errors import InputError
@@ -245,6 +246,27 @@ def test_a_folder_without_a_sweep_is_an_input_error(tmp_path):
     for look in (sweep.read_table, sweep.status):
         with pytest.raises(InputError, match="holds no sweep"):
             look(tmp_path)
+
+
+def folder_of_version_0_2(name, tmp_path):
+    """A copy of a folder that deeplin 0.2 wrote."""
+    return shutil.copytree(HERE / "folders_of_version_0_2" / name, tmp_path / name)
+
+
+def test_a_folder_of_version_0_2_is_resumed(tmp_path):
+    folder = folder_of_version_0_2("toy", tmp_path)
+    outcome = sweep.run(TOY, Toy(count=6, per_unit=2), folder)
+    assert (outcome.reused, outcome.computed, outcome.set_aside) == (2, 1, {})
+    new = sweep.run(TOY, Toy(count=6, per_unit=2), tmp_path / "new")
+    pd.testing.assert_frame_equal(outcome.table(), new.table(), check_exact=True)
+    assert sweep.status(folder).sessions == 2
+
+
+def test_a_function_swept_by_version_0_2_is_refused_as_it_recorded_too_little(tmp_path):
+    folder = folder_of_version_0_2("grid", tmp_path)
+    with pytest.raises(InputError, match=r"different: code\).*pass another folder"):
+        sweep.grid(squares, {"up_to": [1, 3]}, folder)
+    assert len(sweep.read_table(folder)) == 4
 
 
 def test_a_manifest_of_a_newer_version_is_left_alone(tmp_path):

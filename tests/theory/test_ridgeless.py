@@ -111,3 +111,92 @@ def test_drawn_truths_are_as_before():
     data = synthetic.from_spectrum(7, np.ones(4), samples=3, outputs=2)
     np.testing.assert_array_equal(data.truth, truth)
     np.testing.assert_array_equal(data.problem.inputs, rng.normal(size=(3, 4)))
+
+
+# --- X-32 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dimension", "kappa", "second", "variance"),
+    [
+        (500, 0.04418963544615129, 25.8579557588889, 0.3487623793430677),
+        (1000, 0.09891079488845204, 16.62714134140292, 0.1994311051452521),
+        (2000, 0.20697688841409, 11.0913326242822, 0.1247497342122),
+    ],
+)
+def test_the_equivalents_of_the_benign_data_have_their_reference_values(
+    dimension, kappa, second, variance
+):
+    data = synthetic.spiked(0, dimension)
+    risk = ridgeless_risk(Population(data.truth, data.spectrum), 100)
+    assert risk.kappa == pytest.approx(kappa, rel=1e-12)
+    assert risk.degrees_of_freedom == pytest.approx(second, rel=1e-12)
+    assert risk.variance == pytest.approx(3 * variance, rel=1e-12)
+
+
+def test_one_more_input_than_samples_has_no_mean():
+    spectrum = np.array([3.0, 1.0, 0.5, 0.1])
+    assert ridgeless_risk(Population(np.ones(4), spectrum), 3).variance == np.inf
+    assert np.isfinite(ridgeless_risk(Population(np.ones(4), spectrum), 2).variance)
+
+
+# --- double descent --------------------------------------------------------------------------
+
+
+def excess(covariance, truth, noise, n, used, draws, seed=0):
+    """Mean excess risk of the minimum-norm solution on the first features, and its error."""
+    rng, factor = np.random.default_rng(seed), np.linalg.cholesky(covariance)
+    found = []
+    for _ in range(draws):
+        X = rng.normal(size=(n, len(truth))) @ factor.T
+        Y = X @ truth + noise * rng.normal(size=(n, truth.shape[1]))
+        theta = np.zeros_like(truth)
+        theta[:used] = np.linalg.pinv(X[:, :used]) @ Y
+        found.append(np.sum((theta - truth) * (covariance @ (theta - truth))))
+    return np.mean(found), np.std(found) / np.sqrt(draws)
+
+
+@pytest.mark.parametrize("used", [6, 12, 40, 60])
+def test_double_descent_is_the_mean_over_draws_with_correlated_features(used):
+    rng = np.random.default_rng(4)
+    factor = rng.normal(size=(60, 60)) / 8
+    covariance = factor @ factor.T + 0.3 * np.eye(60)
+    truth, n = rng.normal(size=(60, 2)) / 8, 20
+    table = dl.double_descent(Population(truth, covariance, noise=0.5), n, [used])
+    mean, error = excess(covariance, truth, 0.5, n, used, draws=1500)
+    row = table.iloc[0]
+    # exact below n; above it the limit of many samples, which at n = 20 is 1/n off
+    assert row["method"] == ("exact" if used < n else "equivalent")
+    assert abs(row["excess_risk"] - mean) < 4 * error + (0 if used < n else 0.05 * mean)
+    assert row["excess_risk"] == row["bias"] + row["variance"]
+
+
+def test_double_descent_peaks_where_features_meet_samples():
+    population = Population(np.ones(60) / 8, np.ones(60), noise=0.5)
+    table = dl.double_descent(population, 20, range(1, 61)).set_index("dimension")
+    assert list(table.index[np.isinf(table["excess_risk"])]) == [19, 20, 21]
+    assert set(table["method"]) == {"exact"}
+    assert table["excess_risk"][60] < table["excess_risk"][22]
+    # isotropic features are known in closed form on both sides
+    missed = 40 / 64
+    assert table["bias"][20] == pytest.approx(missed)
+    assert table["variance"][10] == pytest.approx((0.25 + 50 / 64) * 10 / 9)
+    assert table["variance"][60] == pytest.approx(0.25 * 20 / 39)
+
+
+def test_every_form_of_the_covariance_gives_the_same_double_descent():
+    rng = np.random.default_rng(5)
+    factor, truth = rng.normal(size=(40, 3)), rng.normal(size=(40, 2))
+    forms = (Factored(factor, 0.2), factor @ factor.T + 0.2 * np.eye(40))
+    tables = [dl.double_descent(Population(truth, form), 10, [4, 25, 40]) for form in forms]
+    columns = ["excess_risk", "bias", "variance"]
+    np.testing.assert_allclose(tables[0][columns], tables[1][columns], rtol=1e-8)
+    diagonal = rng.uniform(0.1, 1.0, size=40)
+    forms = (diagonal, np.diag(diagonal))
+    tables = [dl.double_descent(Population(truth, form), 10, [4, 25, 40]) for form in forms]
+    np.testing.assert_allclose(tables[0][columns], tables[1][columns], rtol=1e-8)
+
+
+def test_more_features_than_there_are_is_refused():
+    with pytest.raises(dl.InputError, match="from 1 to"):
+        dl.double_descent(Population(np.ones(5), np.ones(5)), 3, [2, 6])

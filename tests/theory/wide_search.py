@@ -35,6 +35,7 @@ def rates(layers, R, Y):
     return moves, np.sum(error**2, axis=(-2, -1))
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def flow(layers, R, Y, *, share=1e-18, tolerance=1e-9, most=400):
     """The layers where the loss has fallen to `share` of its start, or after `most` steps."""
     moves, loss = rates(layers, R, Y)
@@ -44,7 +45,7 @@ def flow(layers, R, Y, *, share=1e-18, tolerance=1e-9, most=400):
         running = loss > goal
         if not np.any(running):
             break
-        stages = [moves]
+        stages, at = [moves], layers
         for row in NODES:
             at = [
                 w
@@ -57,6 +58,7 @@ def flow(layers, R, Y, *, share=1e-18, tolerance=1e-9, most=400):
             for k in range(len(layers))
         ]
         wrong = np.sqrt(sum(np.sum(gap**2, (-2, -1)) for gap in gaps)) / tolerance
+        wrong = np.nan_to_num(wrong, nan=np.inf)  # a step so long that it overflowed
         good = running & (wrong <= 1)
         layers = [np.where(good[:, None, None], new, w) for new, w in zip(at, layers, strict=True)]
         h = h * np.clip(0.9 * np.maximum(wrong, 1e-9) ** -0.2, 0.2, 5)

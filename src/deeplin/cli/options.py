@@ -16,7 +16,10 @@ from deeplin.errors import InputError, whole_number
 if TYPE_CHECKING:
     from deeplin.tables.reading import Reading
 
-Source = Annotated[str, typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz; a folder or a glob.")]
+Source = Annotated[
+    str,
+    typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz, .xlsx; a folder, a glob, - for stdin."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 
@@ -41,34 +44,47 @@ class Table(NamedTuple):
     encode: Annotated[
         bool, _named("encode", "Make categories of text: one 0/1 column for each value.")
     ] = False
+    categorical: Annotated[
+        list[str] | None,
+        _named("categorical", "Column of numbers that are codes of classes; may be repeated."),
+    ] = None
     standardize: Annotated[
         bool,
-        _named("standardize", "Inputs with mean zero and variance one, targets with mean zero."),
+        _named("standardize", "Inputs and targets with mean zero and variance one."),
     ] = False
     intercept: Annotated[
-        bool, _named("intercept", "Subtract the means, which fits an intercept.")
-    ] = False
+        bool,
+        typer.Option(
+            "--intercept/--no-intercept", help="Subtract the means, which fits an intercept."
+        ),
+    ] = True
     missing: Annotated[str, _named("missing", "Rows with a missing value: refuse, drop.")] = (
         "refuse"
     )
+    decimal: Annotated[
+        str | None, _named("decimal", "Decimal mark of text, . or ,; none: found.")
+    ] = None
     memory: Annotated[
         int, _named("memory", "MiB of a table to keep; of a larger one its moments are.")
     ] = 128
     cluster: Annotated[str | None, _named("cluster", "Address of a dask scheduler, tcp://…")] = None
 
-    def read(self, source: str) -> Reading:
+    def read(self, source: str, **more: Any) -> Reading:
         """The problem in a table; one target is a vector, several are a matrix."""
         from deeplin.tables.reading import read_problem
 
         options = self._asdict()
         target = options.pop("target")
-        options["ignore"], options["keep"] = self.ignore or (), self.keep or ()
+        for name in ("ignore", "keep", "categorical"):
+            options[name] = options[name] or ()
+        options["scale_targets"] = self.standardize
         options["memory"] = whole_number("memory", self.memory) * 2**20
-        return read_problem(source, target[0] if len(target) == 1 else target, **options)
+        wanted = target[0] if len(target) == 1 else target
+        return read_problem(source, wanted, **options, **more)
 
 
 class Training(NamedTuple):
-    """How a network is trained: the fields of `deeplin.training.Optimizer`."""
+    """How a network is trained: the fields of `deeplin.training.TrainingSpec`."""
 
     momentum: Annotated[float, _named("momentum", "Heavy-ball coefficient β.")] = 0.0
     nesterov: Annotated[bool, _named("nesterov", "Nesterov's form of the momentum.")] = False
@@ -116,7 +132,7 @@ def grouped(function: Callable[..., None]) -> Callable[..., None]:
 
 def require_source(source: str) -> None:
     """Answer a wrong file name at once, before anything slow is imported."""
-    if not any(sign in source for sign in "*?[") and not Path(source).exists():
+    if source != "-" and not any(sign in source for sign in "*?[") and not Path(source).exists():
         raise InputError(f"there is no file {source!r}; pass a file, a folder or a glob.")
 
 

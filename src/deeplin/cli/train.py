@@ -7,11 +7,11 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import numpy as np
 import typer
@@ -21,19 +21,21 @@ from rich.table import Table
 
 from deeplin.cli import options
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
-from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.files import whole_file
 from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
     from deeplin.dynamics import Run
-    from deeplin.tables.formats import Column
     from deeplin.tables.reading import Reading
-    from deeplin.training import Optimizer
+    from deeplin.training import TrainingSpec
 
 RECORDS = 400
 """Records along a run, as long as their weights together stay below `KEPT` numbers."""
 KEPT = 2**25
+HOLD_OUT_ROWS, HELD_OUT = 1000, 0.2
+"""Rows from which some are held out, and which share; of fewer, networks of folds are scored."""
+MISSING = ("empty", "drop", "refuse")
 BARS = "▁▂▃▄▅▆▇█"
 SHOWN = 48
 
@@ -47,17 +49,30 @@ def train(
     depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
     width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
     initialization: Annotated[
-        str, typer.Option(help="gaussian, zero_layer, residual, identity or balanced.")
-    ] = "gaussian",
-    scale: Annotated[float | None, typer.Option(help="Scale of the initialisation.")] = None,
+        str,
+        typer.Option(
+            "--initialization",
+            "--init",
+            help="auto, gaussian, zero_layer, residual, identity, balanced, torch, xavier, he or "
+            "orthogonal.",
+        ),
+    ] = "auto",
+    scale: Annotated[float | None, typer.Option(help="Scale of the initialization.")] = None,
     learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
     steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
-    seed: Annotated[int, seed_option("Seed of the initialisation.")] = 0,
+    test_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows to hold out and score, 0: none. Default: 0.2 of 1000 rows or "
+            "more, else 5-fold cross-validation."
+        ),
+    ] = None,
+    seed: Annotated[int, seed_option("Seed of the initialization and the rows held out.")] = 0,
     out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
     as_json: options.AsJson = False,
 ) -> None:
-    """Train on a table, watch loss and sharpness against 2/η, and keep the run.
+    """Train on a table, watch loss and sharpness against 2/η, score it, and keep the run.
 
     The exit code is 1 when training did not settle or the prediction did not come true.
     """
@@ -65,17 +80,23 @@ def train(
     prepare_computing()
     from deeplin.dynamics.saved import check_run_path, save_run
     from deeplin.report.text import training_text
-    from deeplin.training import Optimizer
+    from deeplin.training import TrainingSpec
 
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
-    optimizer = Optimizer(*training)
+    spec = TrainingSpec(*training)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
-        reading = table.read(source)
-        run, report = _train(reading, start, _rate(learning_rate), optimizer, steps, seed)
-    settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(optimizer)}
+        reading = table.read(source, test_share=test_share or 0.0, seed=seed)
+        problem = reading.problem
+        known = problem.inputs is not None and test_share is None
+        if known and problem.samples >= HOLD_OUT_ROWS and source != "-":
+            reading = table.read(source, test_share=HELD_OUT, seed=seed)
+        folds = known and reading.held_out is None
+        run, report = _train(reading, start, _rate(learning_rate), spec, steps, seed, folds)
+    settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(spec)}
     settings |= {name: getattr(table, name) for name in ("standardize", "intercept", "missing")}
+    run = replace(run, preparation=reading.preparation)
     kept = save_run(out, reading.problem, run, notes={"settings": settings, **report})
     report["run"] = str(kept)
     if as_json:
@@ -94,18 +115,18 @@ def _train(
     reading: Reading,
     start: dict[str, Any],
     rate: Any,
-    optimizer: Optimizer,
+    spec: TrainingSpec,
     steps: int,
     seed: int,
+    folds: bool,
 ) -> tuple[Run, dict[str, Any]]:
-    """Train while showing it, compare with the prediction, and say everything in one report."""
+    """Train while showing it, compare with the prediction, score it, and report everything."""
     import jax
 
     from deeplin.hessian import sharpness
-    from deeplin.training.diagnosis_words import conditioning
-    from deeplin.training.overfitting import r_squared, r_squared_left_out
-    from deeplin.training.prediction import judge, predict
-    from deeplin.training.recipe import descend, starting_network
+    from deeplin.report.text import conditioning
+    from deeplin.training import descend, judge, predict, starting_network
+    from deeplin.training.evaluation import cross_validate, r_squared, score_rows
 
     problem = reading.problem
     problem.require_signal("what to train for")
@@ -113,41 +134,60 @@ def _train(
     network = starting_network(problem, first, **start)
     size = sum(weight.size for weight in network.weights)
     records = max(2, min(KEPT // size, RECORDS))
+    options: dict[str, Any] = {"optimizer": spec, "key": batches}
     with LiveTraining(whole_number("steps", steps)) as live:
         run = descend(
             problem,
             network,
             rate,
             steps,
-            optimizer=optimizer,
-            key=batches,
             announce=live.restart,
             watch=live.watch,
             record_every=max(1, steps // records),
+            **options,
         )
-    used = float(np.mean(np.asarray(run.learning_rate))) / optimizer.loss_factor(problem)
-    prediction = predict(problem, network, used, optimizer)
+    factor = spec.loss_factor(problem)
+    used = float(np.mean(np.asarray(run.learning_rate))) / factor
+    prediction = predict(problem, network, used, spec)
     end = sharpness(problem, run.network)
     verdict = judge(prediction, run, end)
-    centered = bool(np.any(reading.preparation.centre[-problem.outputs :] != 0))
-    left_out = r_squared_left_out(problem, centered=centered)
-    coefficients, intercepts = reading.in_table_units(run.network.product)
+
+    def fit(part: Any) -> np.ndarray:
+        """The same training on other rows."""
+        begin = starting_network(part, first, **start)
+        return np.asarray(descend(part, begin, used, run.steps, **options).network.product)
+
+    product, prepared, left = run.network.product, reading.preparation, None
+    if run.status != "diverged" and reading.held_out is not None:
+        mean = np.zeros(problem.outputs) if prepared.centered else np.mean(problem.targets, axis=0)
+        left = score_rows(problem, product, *reading.held_out, mean)
+    elif run.status != "diverged" and folds:
+        flags = {"centered": prepared.centered, "standardized": prepared.standardized}
+        left = cross_validate(problem, fit, seed=seed, **flags)
+    coefficients, intercepts = reading.in_table_units(product)
     return run, {
         "data": list(reading.notes),
         "advice": conditioning(problem.condition_number),
+        "halvings": [[rate / factor, steps] for rate, steps in live.diverged],
         "inputs": list(reading.inputs),
-        "columns": [list(column) for column in reading.columns],
+        "columns": [[column.name, column.category] for column in reading.columns],
         "targets": list(reading.targets),
         "status": run.status,
         "steps": run.steps,
         "done": run.status == "converged" or (run.status == "stopped" and not prediction.settles),
-        "optimizer": str(optimizer),
+        "optimizer": str(spec),
         "learning_rate": used,
         "critical_learning_rate": prediction.critical_learning_rate,
         "risk": run.evidence["risk"],
         "minimal_risk": problem.minimal_risk,
-        "r_squared": _each(reading, r_squared(problem, run.network.product)),
-        "r_squared_left_out": _each(reading, left_out),
+        "r_squared": _each(reading, r_squared(problem, product)),
+        "r_squared_at_best": _each(reading, r_squared(problem)),
+        "left_out": left
+        and {
+            "method": left.method,
+            "network": _each(reading, left.network),
+            "least_squares": _each(reading, left.least_squares),
+        },
         "sharpness": float(end.value),
         "minimal_sharpness": prediction.minimal_sharpness,
         "balanced_sharpness": prediction.balanced_sharpness,
@@ -159,9 +199,9 @@ def _train(
     }
 
 
-def _each(reading: Reading, values: np.ndarray | None) -> dict[str, float]:
+def _each(reading: Reading, values: np.ndarray) -> dict[str, float]:
     """One value for each target by its name."""
-    return {} if values is None else dict(zip(reading.targets, values.tolist(), strict=True))
+    return dict(zip(reading.targets, values.tolist(), strict=True))
 
 
 class LiveTraining(Live):
@@ -173,10 +213,13 @@ class LiveTraining(Live):
     def __init__(self, steps: int, console: Console | None = None):
         super().__init__(console=console or Console(stderr=True), transient=True)
         self.steps = steps
+        self.diverged: list[tuple[float, int]] = []
         self.restart(math.nan)
 
-    def restart(self, learning_rate: float) -> None:
-        """Begin again, with this learning rate."""
+    def restart(self, learning_rate: float, diverged: Run | None = None) -> None:
+        """Begin again, with this learning rate, after a run that diverged."""
+        if diverged is not None:
+            self.diverged.append((float(diverged.learning_rate), int(diverged.steps)))  # pyright: ignore
         self.rate = learning_rate
         self.risks: list[float] = []
         self.sharpnesses: list[float] = []
@@ -210,15 +253,6 @@ def bars(values: Any) -> str:
     return "".join(BARS[int(height * top)] for height in heights)
 
 
-class Model(NamedTuple):
-    """The linear map that a run learned, in the units of its options."""
-
-    columns: tuple[Column, ...]
-    targets: tuple[str, ...]
-    coefficients: np.ndarray
-    intercepts: np.ndarray
-
-
 @app.command()
 def predict(
     run: Annotated[Path, typer.Argument(help="A run saved by `deeplin train`.")],
@@ -226,22 +260,52 @@ def predict(
     out: Annotated[
         Path | None, typer.Option(help="CSV file to write; none: standard output.")
     ] = None,
+    missing: Annotated[
+        str, typer.Option(help="Rows that cannot be predicted: empty (cell), drop, or refuse.")
+    ] = "empty",
+    row_numbers: Annotated[
+        bool, typer.Option("--row-numbers", help="A first column with the number of the row.")
+    ] = False,
 ) -> None:
-    """Predict the targets of new rows, as CSV, from the inputs that the run was trained on."""
-    options.require_source(source)
-    model = read_model(run)
-    from deeplin.tables.reading import stream_rows
+    """Predict the targets of new rows, as CSV, one line for each row.
 
-    chunks = stream_rows(source, model.columns)
-    first = next(chunks, None)
-    if first is None:
-        raise InputError(f"{source!r} holds no row; pass a table with at least one.")
+    Rows with a missing value or a category that was not there in training have an empty cell, and
+    standard error says which. With `--missing drop` a first column has the numbers of the rows.
+    """
+    options.require_source(source)
+    if missing not in MISSING:
+        raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING)}.")
+    prepare_computing()
+    from deeplin.dynamics.saved import load_run
+    from deeplin.tables.predicting import TablePredictions
+
+    if not run.exists():
+        raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
+    _, outcome = load_run(run)
+    if outcome.preparation is None:
+        raise InputError(
+            f"{str(run)!r} does not know the table it was trained on; pass a run saved by "
+            "`deeplin train`."
+        )
+    model = np.asarray(outcome.network.product)
+    found = TablePredictions(source, outcome.preparation, model)
+    chunks = iter(found)
+    first = next(chunks)
+    numbered = row_numbers or missing == "drop"
 
     def write_rows(file: TextIO) -> None:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(model.targets)
-        for rows in chain([first], chunks):
-            writer.writerows((rows @ model.coefficients + model.intercepts).tolist())
+        writer.writerow([*(["row"] if numbered else []), *found.preparation.targets])
+        row = 0
+        for values in chain([first], chunks):
+            if missing == "refuse" and found.notes:
+                raise InputError(f"{found.notes[0]} Pass --missing empty or drop.")
+            for line in values:
+                row += 1
+                lacking = np.isnan(line).any()
+                if not (lacking and missing == "drop"):
+                    cells = [""] * len(line) if lacking else line.tolist()
+                    writer.writerow([row, *cells] if numbered else cells)
 
     def write(path: Path) -> None:
         # Whole or not at all: a bad row far down must not cost an older file.
@@ -252,32 +316,5 @@ def predict(
         write_rows(sys.stdout)
     else:
         options.write_file(out, write)
-
-
-def read_model(run: Path) -> Model:
-    """What `deeplin train` wrote beside the run; a damaged file gets one sentence."""
-    from deeplin.tables.formats import Column
-
-    path = run.with_suffix(".json")
-    try:
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        columns = tuple(Column(str(name), category) for name, category in found["columns"])
-        targets = tuple(map(str, found["targets"]))
-        coefficients = finite_array("coefficients", found["coefficients"], (2,)).T
-        intercepts = finite_array("intercepts", found["intercepts"], (1,))
-    except OSError as error:
-        raise InputError(
-            f"cannot read {str(path)!r} ({error.strerror}); `deeplin train` writes it beside the "
-            "run, pass one that has it."
-        ) from error
-    except (ValueError, KeyError, TypeError, UnicodeDecodeError) as error:
-        raise InputError(
-            f"{str(path)!r} does not describe a trained table ({error}); pass a run saved by "
-            "`deeplin train`."
-        ) from error
-    if coefficients.shape != (len(columns), len(targets)) or len(intercepts) != len(targets):
-        raise InputError(
-            f"{str(path)!r} has {coefficients.shape} coefficients for {len(columns)} inputs and "
-            f"{len(targets)} targets; pass a run saved by `deeplin train`."
-        )
-    return Model(columns, targets, coefficients, intercepts)
+    for note in found.notes:
+        typer.echo(f"deeplin: {note}", err=True)

@@ -1,5 +1,7 @@
 """The averaged path at the edge of stability: where descent oscillates, and how much (a model).
 
+The central flow of Cohen et al. 2024; the edge of stability is due to Cohen et al. 2021.
+
 Above the edge descent oscillates along the top eigenvectors U of the Hessian H with a covariance
 Σ = UXUᵀ, and the oscillation pushes the path towards smaller curvature. In units of one step
 

@@ -151,6 +151,7 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
     values = []
     for step in (now, now + 1, now + 2):
         state, visited = descent.advance(state, [step])
+        assert visited.values is not None  # which descent knows
         values.append(visited.values[-1])
     first, second, third = values
     with np.errstate(invalid="ignore"):

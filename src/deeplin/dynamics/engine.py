@@ -92,7 +92,7 @@ class StoppingCriteria(NamedTuple):
     ceiling: Float[np.ndarray, " batch"]
     """Diverged when the value is above this or not a number."""
 
-    def check(self, value: Array, status: Array) -> Array:
+    def check(self, value: Array, status: Array | np.ndarray) -> Array:
         """Return the status of runs whose value is this."""
         diverged = ~(abs(value) <= self.ceiling)  # overflow may come out as −∞
         found = jnp.where(value <= self.target, Status.CONVERGED, Status.RUNNING)

@@ -40,12 +40,12 @@ class Gradient(Protocol):
     """
 
     def __call__(
-        self, data: Any, weights: Weights, fixed: tuple, rows: Any = None
+        self, data: Any, weights: tuple[Any, ...], fixed: tuple, rows: Any = None
     ) -> tuple[Array, Weights]:
         """Return the value and the gradient, on these rows if some are given."""
         ...
 
-    def value(self, data: Any, weights: Weights, fixed: tuple) -> Array:
+    def value(self, data: Any, weights: tuple[Any, ...], fixed: tuple) -> Array:
         """Return the value on all rows."""
         ...
 
@@ -224,8 +224,8 @@ def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Ob
         return objective._replace(gradient=whole)
     floor = objective.data.risk.minimal_risk
     rows = problem.require_data("descent on mini-batches")
-    matrices = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
-    samples = GeneralizedLinear(*matrices, None, floor, problem.convex_loss)
+    inputs, targets = (jnp.asarray(matrix, floor.dtype) for matrix in rows)
+    samples = GeneralizedLinear(inputs, targets, None, floor, problem.convex_loss)
     return objective._replace(data=objective.data._replace(samples=samples))
 
 

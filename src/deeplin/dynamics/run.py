@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
@@ -11,7 +12,11 @@ import numpy as np
 from jaxtyping import Float, Integer, PyTree, Shaped
 
 from deeplin.dynamics.engine import Status
+from deeplin.errors import InputError
 from deeplin.networks import Network, Trajectory
+from deeplin.tables.predicting import TablePredictions
+from deeplin.tables.preparation import Preparation
+from deeplin.tables.table import Source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -115,6 +120,24 @@ class Run:
     """λ of the objective R + λΣ‖W_k‖² (X-9)."""
     batch_size: int | None = None
     """Rows of each mini-batch (X-10); None for full-batch descent."""
+    preparation: Preparation | None = None
+    """How the table it was trained on became inputs and targets, for `predict`."""
+
+    def predict(self, table: Source) -> np.ndarray:
+        """Predict the rows of a table (a file or a DataFrame), (n,) or (n, targets).
+
+        Rows with a missing value or a category that was not there in training are NaN, and a
+        `UserWarning` says which. For runs of `deeplin train` and others that have a `preparation`.
+        """
+        if self.preparation is None or not isinstance(self.network, Network) or not self.single:
+            raise InputError(
+                "this run does not know the table it was trained on; pass inputs to run.network."
+            )
+        found = TablePredictions(table, self.preparation, np.asarray(self.network.product))
+        values = np.concatenate(list(found))
+        for note in found.notes:
+            warnings.warn(note, UserWarning, stacklevel=2)
+        return values[:, 0] if values.shape[1] == 1 else values
 
     @property
     def single(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,8 @@ from deeplin.errors import InputError, finite_array, readable, require_float64, 
 from deeplin.files import whole_file
 from deeplin.networks import Layout, Network, Trajectory, check_fits
 from deeplin.problems import Problem
+from deeplin.tables.formats import Column
+from deeplin.tables.preparation import Preparation
 from deeplin.validation import validated
 
 FORMAT = "deeplin run 1"
@@ -47,7 +49,10 @@ def save_run(
     if not isinstance(run.network, Network):
         raise InputError("run is one of a loss of your own; only runs of networks are saved.")
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
-    arrays |= dict(_flatten("run", {f.name: getattr(run, f.name) for f in fields(Run)}))
+    parts = {f.name: getattr(run, f.name) for f in fields(Run)}
+    if run.preparation is not None:
+        parts["preparation"] = run.preparation.to_json()
+    arrays |= dict(_flatten("run", parts))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
     about = manifest(problem, run) | dict(notes or {})
     text = json.dumps(about, indent=2, default=lambda value: np.asarray(value).tolist())
@@ -98,7 +103,43 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
         check_fits(problem, run.network)
     except InputError as error:
         raise InputError(f"{str(path)!r} holds no run that training leaves: {error}") from error
+    if run.preparation is None:
+        run = replace(run, preparation=_earlier_preparation(Path(path), run))
     return problem, run
+
+
+def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
+    """What version 0.2 wrote beside a run of `deeplin train`, as a preparation that predicts alike.
+
+    It kept coefficients and intercepts in the units of the table, not means and deviations.
+    """
+    beside = path.with_suffix(".json")
+    if not beside.is_file() or not run.single:
+        return None
+    try:
+        found = json.loads(beside.read_text(encoding="utf-8"))
+        if not isinstance(found, dict) or "columns" not in found:
+            return None
+        inputs = tuple(Column(str(name), category) for name, category in found["columns"])
+        targets = tuple(map(str, found["targets"]))
+        coefficients = finite_array("coefficients", found["coefficients"], (2,)).T
+        intercepts = finite_array("intercepts", found["intercepts"], (1,))
+        product = np.asarray(run.network.product).reshape(coefficients.shape)
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"{str(beside)!r} does not describe a trained table ({error}); pass a run saved by "
+            "`deeplin train`, or remove that file to read the run without it."
+        ) from error
+    if coefficients.shape != (len(inputs), len(targets)) or len(intercepts) != len(targets):
+        raise InputError(
+            f"{str(beside)!r} has {coefficients.shape} coefficients for {len(inputs)} inputs and "
+            f"{len(targets)} targets; pass a run saved by `deeplin train`."
+        )
+    largest = np.abs(coefficients).argmax(axis=1)
+    ours, theirs = (part[np.arange(len(part)), largest] for part in (product, coefficients))
+    scale = np.divide(ours, theirs, out=np.ones_like(ours), where=(theirs != 0) & (ours != 0))
+    centre = np.append(np.zeros(len(inputs)), intercepts)
+    return Preparation(inputs, targets, centre, np.append(scale, np.ones(len(targets))))
 
 
 def manifest(problem: Problem, run: Run) -> dict[str, Any]:
@@ -184,7 +225,21 @@ def _run(parts: Any) -> Run:
     if parts.get("batch_size") is not None:
         parts["batch_size"] = whole_number("run/batch_size", parts["batch_size"])
     made = {"network": network, "initial": initial, "records": records, "trajectory": trajectory}
+    if parts.get("preparation") is not None:
+        made["preparation"] = _preparation(parts["preparation"], network)
     return Run(**(parts | made))
+
+
+def _preparation(text: Any, network: Network) -> Preparation:
+    found = Preparation.from_json(str(text))
+    inputs, outputs = len(found.inputs), len(found.targets)
+    if network.batch is not None or (network.widths[0], outputs) != (inputs, _outputs(network)):
+        raise InputError("its preparation has other columns than the network.")
+    return found
+
+
+def _outputs(network: Network) -> int:
+    return network.widths[-1] if network.readout is None else 1
 
 
 def _network(where: str, parts: Any, records: int | None = None) -> Network:

@@ -20,6 +20,8 @@ PAGE = files("deeplin.explorer") / "page"
 IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "\./(\w+\.js)";\n', re.MULTILINE)
 EXPORT = re.compile(r"^export ((?:async )?function|class|const) (\w+)", re.MULTILINE)
 INDENT = re.compile(r"^ +", re.MULTILINE)
+COMMENT = re.compile(r"^ *(?://[^\n]*|/\*\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
+"""A comment with lines of its own; no string of the modules reaches over a line."""
 START = """const modules = {};
 const define = (name, body) => { let made; modules[name] = () => (made ??= body()); };
 const use = (name) => modules[name]();
@@ -53,7 +55,8 @@ def page(
             "form-action 'none'",
         )
     )
-    data = json.dumps(settings, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    data = json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
+    data = data.replace("</", "<\\/").replace("<!", "\\u003c!")  # what could end the block
     parts = {
         "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "style": f"<style>{style}</style>",
@@ -94,7 +97,7 @@ def _module(source: str) -> str:
 
     exported = ", ".join(name for _, name in EXPORT.findall(source))
     body = EXPORT.sub(r"\1 \2", IMPORT.sub(use, source))
-    body = INDENT.sub("", body)  # a sixth of the file; no string reaches over a line
+    body = INDENT.sub("", COMMENT.sub("", body))  # a third of the file
     return f"{body}return {{ {exported} }};\n"
 
 

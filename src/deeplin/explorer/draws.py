@@ -81,6 +81,8 @@ def network_of(state: Mapping[str, Any]) -> dl.Network:
         return dl.Network(
             [np.eye(d) + noise * layer for layer in layers], readout / np.linalg.norm(readout)
         )
-    if state["initialization"] != "gaussian":
-        raise dl.InputError(f"presets start from Gaussian layers, not {state['initialization']}.")
+    if state["initialization"] == "rank_one":
+        raise dl.InputError("presets start from Gaussian layers, not rank_one.")
+    if state["initialization"] == "zero_layer":
+        layers[0] = np.zeros_like(layers[0])
     return dl.Network([scale * layer for layer in layers])

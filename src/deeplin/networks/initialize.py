@@ -23,6 +23,8 @@ from deeplin.problems import Problem
 from deeplin.validation import validated
 
 STARTS = ("gaussian", "zero_layer", "residual", "identity")
+FRAMEWORK_STARTS = ("torch", "xavier", "he", "orthogonal")
+"""Starts of PyTorch (`nn.Linear` and `nn.init`), whose size does not depend on the problem."""
 SCALES = {"residual": 0.25, "identity": 0.01}
 """Scales that do not depend on the problem; the others follow the size of the solution."""
 
@@ -158,7 +160,9 @@ def start_by_name(
     - `zero_layer`: the same with a first layer of zeros (meets FM-A1);
     - `residual`: identity plus noise of this scale (default 0.25) and a read-out of norm one,
       random unless it is given;
-    - `identity`: BO-D2.3 with α = scale (default 0.01) and β = 1.
+    - `identity`: BO-D2.3 with α = scale (default 0.01) and β = 1;
+    - `torch`, `xavier`, `he`, `orthogonal`: as `framework_layers` draws them, times `scale`; for
+      one key.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -170,8 +174,14 @@ def start_by_name(
     """
     d, q, L = problem.dimension, problem.outputs, whole_number("depth", depth)
     m = whole_number("width", default_width(problem) if width is None else width)
+    if name in FRAMEWORK_STARTS:
+        factor = 1.0 if scale is None else positive_number("scale", scale)
+        rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+        layers = framework_layers(name, rng, (d, *[m] * (L - 1), q))
+        return Network([factor * jnp.asarray(layer) for layer in layers], activation=activation)
     if name not in STARTS:
-        raise InputError(f"initialization is {name!r}; pass one of {', '.join(STARTS)}.")
+        known = ", ".join((*STARTS, *FRAMEWORK_STARTS))
+        raise InputError(f"initialization is {name!r}; pass one of {known}.")
     if scale is None and name not in SCALES:
         problem.require_signal("a scale that fits the solution")
         scale = 0.5 * problem.optimum_norm ** (1 / L) / np.sqrt(m)
@@ -190,6 +200,36 @@ def start_by_name(
         key, own = jax.random.split(key)
         readout = unit_readout(own, d)
     return residual(key, d, L, scale, readout)
+
+
+def framework_layers(
+    name: str, rng: np.random.Generator, widths: Iterable[int]
+) -> list[np.ndarray]:
+    """Draw the layers of a start that PyTorch users have, for widths d_0, …, d_L.
+
+    With fan-in i and fan-out o: `torch` U(±1/√i), the default of `nn.Linear`; `xavier`
+    U(±√(6/(i+o))); `he` N(0, 2/i); `orthogonal` a uniformly random (semi-)orthogonal matrix.
+
+    ```python
+    import deeplin as dl, numpy as np
+    layers = dl.initialize.framework_layers("xavier", np.random.default_rng(0), (5, 8, 1))
+    assert [layer.shape for layer in layers] == [(8, 5), (1, 8)]
+    ```
+    """
+    if name not in FRAMEWORK_STARTS:
+        raise InputError(f"name is {name!r}; pass one of {', '.join(FRAMEWORK_STARTS)}.")
+    layers = []
+    for o, i in _shapes(widths):
+        if name == "he":
+            layers.append(rng.normal(size=(o, i)) * math.sqrt(2 / i))
+        elif name == "orthogonal":
+            q, r = np.linalg.qr(rng.normal(size=(max(o, i), min(o, i))))
+            q = q * np.sign(np.diag(r))  # otherwise the draw is not uniform
+            layers.append(q if o >= i else q.T)
+        else:
+            bound = 1 / math.sqrt(i) if name == "torch" else math.sqrt(6 / (i + o))
+            layers.append(rng.uniform(-bound, bound, size=(o, i)))
+    return layers
 
 
 def default_width(problem: Problem) -> int:

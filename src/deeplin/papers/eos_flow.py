@@ -1,4 +1,7 @@
-"""where the gradient flow from each iterate of descent would end."""
+"""Where the gradient flow from each iterate of descent would end.
+
+That its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks.
+"""
 
 from __future__ import annotations
 

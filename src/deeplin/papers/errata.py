@@ -17,6 +17,8 @@ class Erratum(NamedTuple):
     """What is printed and what we find; `pytest -k errata_E4` shows the evidence of E-4."""
 
     identifier: str
+    grade: str
+    """One of `GRADES`."""
     title: str
     where: str
     printed: str
@@ -28,19 +30,35 @@ class Erratum(NamedTuple):
     tests: list[str]
 
 
+GRADES = {
+    "A": "Grade A: a result, or a hypothesis it needs",
+    "B": "Grade B: a constant",
+    "C": "Grade C: misprints",
+    "note": "Notes on experiments as run",
+}
+"""What an entry changes, and the heading of its part of the page."""
+
 _SOURCE = tomllib.loads(files("deeplin.papers").joinpath("errata.toml").read_text(encoding="utf-8"))
 
-ERRATA = tuple(Erratum(**entry) for entry in _SOURCE["errata"])
+ENTRIES = tuple(Erratum(**entry) for entry in _SOURCE["errata"])
+
+ERRATA = tuple(entry for entry in ENTRIES if entry.grade != "note")
+NOTES = tuple(entry for entry in ENTRIES if entry.grade == "note")
+"""Notes on the papers' experiments as run, which are no errata."""
 
 
 def page() -> str:
     """The page docs/errata.md; write it with `python -m deeplin.papers.errata docs/errata.md`."""
     parts = ["# Errata", _SOURCE["introduction"].strip()]
-    for erratum in ERRATA:
-        parts.append(f"## {erratum.identifier} — {erratum.title}")
-        for label, text in erratum.paragraphs:
-            parts.append(f"**{label}.** {text.strip()}" if label else text.strip())
-        parts.append("**Tests.** " + ",\n".join(f"`{name}`" for name in erratum.tests) + ".")
+    for grade, heading in GRADES.items():
+        parts.append(f"## {heading}")
+        for entry in ENTRIES:
+            if entry.grade != grade:
+                continue
+            parts += [f"### {entry.identifier} — {entry.title}", f"**Where.** {entry.where}."]
+            for label, text in entry.paragraphs:
+                parts.append(f"**{label}.** {text.strip()}" if label else text.strip())
+            parts.append("**Tests.** " + ",\n".join(f"`{name}`" for name in entry.tests) + ".")
     return "\n\n".join(parts) + "\n"
 
 

@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
-from deeplin.papers.errata import ERRATA
+from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figure import FigureResult, PanelResult, StudyResult
 from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
@@ -141,6 +141,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         panels=panels,
         left_out=left_out,
         errata=ERRATA,
+        notes=NOTES,
         summary=recorded.summary(recorded.collect(outcomes)),
         changed=_changes(outcomes),
         curves=dict(enumerate(COLOURS)),

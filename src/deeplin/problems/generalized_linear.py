@@ -104,13 +104,36 @@ class GeneralizedLinearProblem(Problem):
     def spectrum(self) -> Spectrum:
         """The nonzero eigenvalues of H/2, largest first, with eigenvectors and w* in that basis."""
         self.require_single_target("the spectrum of H/2 as a matrix of the inputs")
-        X, y = self._rows
-        optimum = self.optimum.reshape(-1, 1)
-        weights = self.convex_loss.second(X @ optimum, y) / (2 * self.samples)
-        _, singular, right = thin_svd(np.sqrt(weights) * X, y[:, :0])
-        keep = singular > np.finfo(np.float64).eps * max(X.shape) * singular[0]
+        rows, optimum = self.curvature_rows("the spectrum of H"), self.optimum.reshape(-1, 1)
+        _, singular, right = thin_svd(rows, rows[:, :0])
+        keep = singular > np.finfo(np.float64).eps * max(rows.shape) * singular[0]
         vectors = right[keep].T
-        return Spectrum(singular[keep] ** 2, vectors, vectors.T @ optimum)
+        return Spectrum(singular[keep] ** 2 / len(rows), vectors, vectors.T @ optimum)
+
+    def curvature_rows(self, quantity: str) -> np.ndarray:
+        """(φ_i''/2)^{1/2}x_i at the optimum, for one output."""
+        self.require_single_target(quantity)
+        X, y = self._rows
+        return np.sqrt(self.convex_loss.second(X @ self.optimum.reshape(-1, 1), y) / 2) * X
+
+    @property
+    def residual_share(self) -> float:
+        """Mean of φ'² at the optimum over that at zero: 0 where every φ_i' vanishes."""
+        X, y = self._rows
+        at = [X @ self.optimum.reshape(self.dimension, -1), np.zeros_like(y)]
+        there, zero = (float(np.mean(self.convex_loss.slope(z, y) ** 2)) for z in at)
+        return there / zero if zero > 0 else 0.0
+
+    def require_signal(self, quantity: str) -> None:
+        """Raise where w* = 0, or H^{1/2}w* is; for other losses the infimum of S is 0 there."""
+        super().require_signal(quantity)
+        if self.outputs == 1:
+            size = float(np.linalg.norm(self.spectrum.coordinates))
+            if size <= 1e-14 * self.optimum_norm:
+                raise InputError(
+                    f"{quantity} is 0, and no minimizer has it: the risk does not bend along w* "
+                    "(every sample that sees w* lies on a linear part of the loss)."
+                )
 
     @cached_property
     def rank(self) -> int:

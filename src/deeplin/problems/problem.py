@@ -348,6 +348,15 @@ class Problem:
             )
         return self.inputs, self.targets
 
+    def curvature_rows(self, quantity: str) -> np.ndarray:
+        """Rows r_i with H/2 = (1/n)Σr_ir_iᵀ: those of X for squared loss."""
+        return self.require_data(quantity)[0]
+
+    @property
+    def residual_share(self) -> float:
+        """Mean of φ'² at the optimum over that at zero: 0 where the data are interpolated."""
+        return self.minimal_risk / self.target_moment
+
     # --- internals ---------------------------------------------------------------------------
 
     _solution_name = "least-squares solution"

@@ -6,6 +6,7 @@ Apart from its text, which need not wait for the figures of the papers and their
 from __future__ import annotations
 
 import io
+from typing import TYPE_CHECKING
 
 import jinja2
 import matplotlib as mpl
@@ -13,11 +14,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from deeplin.papers import style
-from deeplin.report.text import details, tables
-from deeplin.training.advice import Optimizer
-from deeplin.training.diagnosis import Diagnosis
+from deeplin.report.text import SYMBOLS, facts, tables
 
+if TYPE_CHECKING:
+    from deeplin.training.diagnosis import Diagnosis
+
+STYLE = {"axes.grid": True, "grid.alpha": 0.3, "svg.fonttype": "none", "lines.markersize": 4}
 TICKS = (1, 2, 3, 5, 10, 20, 40, 100)
 
 PAGE = """<!doctype html>
@@ -44,11 +46,11 @@ th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #88
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     """Two panels: the spectrum of Σ̂, and the critical learning rate against depth."""
-    with mpl.rc_context(style.RC):
+    with mpl.rc_context(STYLE):
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         left, right = figure.subplots(1, 2)
         values = diagnosis.eigenvalues
-        left.semilogy(range(1, len(values) + 1), values, marker="o", color=style.COLOURS[0])
+        left.semilogy(range(1, len(values) + 1), values, marker="o", color="C0")
         left.set(title="Spectrum of Σ̂", xlabel="index", ylabel="eigenvalue")
         _draw_rates(diagnosis, right)
     return figure
@@ -58,11 +60,13 @@ def _draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
     """The critical learning rate and the one to use, against depth; the bracket of FM-T2."""
     table = diagnosis.depths.sort_values("depth")
     depth = table["depth"]
-    ax.plot(depth, table["critical_learning_rate"], **style.look(0), label="critical rate")
-    ax.plot(depth, table["suggested_learning_rate"], **style.look(1), label="rate to use")
+    ax.plot(depth, table["critical_learning_rate"], marker="o", color="C0", label="critical rate")
+    ax.plot(
+        depth, table["suggested_learning_rate"], marker="s", color="C1", label="from a small start"
+    )
     bracket = 2 / table["upper"], 2 / table["lower"]
-    if len(diagnosis.targets) == 1 and diagnosis.optimizer == Optimizer():
-        ax.fill_between(depth, *bracket, alpha=0.2, color=style.COLOURS[0], lw=0, label="FM-T2")
+    if len(diagnosis.targets) == 1 and diagnosis.optimizer == type(diagnosis.optimizer)():
+        ax.fill_between(depth, *bracket, alpha=0.2, color="C0", lw=0, label="FM-T2")
     ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
     ax.set_title("Above the critical rate descent cannot settle")
     ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
@@ -75,13 +79,13 @@ def as_page(diagnosis: Diagnosis, title: str) -> str:
     """One HTML page without any outside resource."""
     picture = io.StringIO()
     # the same diagnosis gives the same page
-    with mpl.rc_context({**style.RC, "svg.hashsalt": title}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
         draw_diagnosis(diagnosis).savefig(picture, format="svg", metadata={"Date": None})
     drawn = picture.getvalue()
     texts = {
         "Answer": diagnosis.summary,
         "About the data": diagnosis.notes,
-        "Details": details(diagnosis),
+        "Details": [*facts(diagnosis), *SYMBOLS],
     }
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     return environment.from_string(PAGE).render(

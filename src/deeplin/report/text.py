@@ -1,57 +1,243 @@
 """In words, for a terminal or a log: a diagnosis, a finished training and a certificate.
 
-`diagnosis_page` has the picture and the page of a diagnosis.
+Everything that these objects say to people is said here; they hold the numbers. `diagnosis_page`
+has the picture and the page of a diagnosis.
 """
 
 from __future__ import annotations
 
+import math
 import textwrap
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from deeplin.certificates.certificate import Certificate
     from deeplin.training.diagnosis import Diagnosis
+    from deeplin.training.trials import Trials
 
+STARTS = {
+    "torch": "PyTorch's default start",
+    "xavier": "a Xavier start",
+    "he": "a He start",
+    "orthogonal": "an orthogonal start",
+    "small": "a small start",
+}
 HEADINGS = {
     "minimal_sharpness": "S_min",
     "balanced_sharpness": "S_bal",
-    "critical_learning_rate": "critical rate",
-    "suggested_learning_rate": "rate to use",
+    "critical_learning_rate": "critical",
+    "suggested_learning_rate": "small start",
     "largest_scale": "FM-A2 scale",
 }
+SYMBOLS = (
+    "S_min is the smallest sharpness (largest eigenvalue of the Hessian of the loss) of any "
+    "solution, `lower` and `upper` bracket it; S_bal is the sharpness where small starts end. "
+    "`critical` is the learning rate above which nothing settles, `small start` the rate to use "
+    "from a small start. Up to `FM-A2 scale` Gaussian weights are small in the sense of the theory "
+    "of small initialization.",
+    "Σ̂ = XᵀX/n is the second moment of the inputs, Λ and λ its largest and smallest eigenvalue, w* "
+    "the least-squares solution; R_min is the mean squared error of w*, R_0 that of predicting 0.",
+)
 SHOWN = 12
 """Coefficients of a target that are printed."""
 SPEAKING = ("violated", "holds", "measured")
 """Verdicts that say something about the run, in the order in which they are shown."""
 
 
-def diagnosis_text(diagnosis: Diagnosis, width: int = 80) -> str:
-    """The diagnosis: the answer first, wrapped at words."""
-    answer, *others = diagnosis.summary
-    lists = {"": others, "About the data": diagnosis.notes, "Details": details(diagnosis)}
-    parts = [textwrap.fill(answer, width)]
+# --- a diagnosis ---------------------------------------------------------------------------------
+
+
+def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = False) -> str:
+    """The diagnosis: the answer first, in words; symbols and tables only with `details`."""
+    lead, *others = summary(diagnosis)
+    parts = [textwrap.fill(lead, width), _aligned(_figures(diagnosis), width)]
+    if comparison := _comparison(diagnosis):
+        parts.append(_aligned(comparison, width))
+    lists = {"": others, "About the data": diagnosis.notes}
+    if details:
+        lists["Details"] = [*facts(diagnosis), *SYMBOLS]
     parts += [f"{name}\n{_bullets(them, width)}".lstrip() for name, them in lists.items() if them]
-    parts += [f"{name}\n{table.to_string(index=False)}" for name, table in tables(diagnosis)]
+    if details:
+        parts += [f"{name}\n{_fitted(table, width)}" for name, table in tables(diagnosis)]
+    else:
+        parts.append("Spectrum, sharpness and tables by depth: --details")
     return "\n\n".join(parts)
 
 
-def details(diagnosis: Diagnosis) -> list[str]:
+def summary(diagnosis: Diagnosis) -> tuple[str, ...]:
+    """The answers in plain words, the most useful first."""
+    remarks = dict.fromkeys(remark for advice in diagnosis.advice for remark in advice.remarks)
+    return (
+        answer(diagnosis),
+        *remarks,
+        *_explained(diagnosis),
+        *_interpolation(diagnosis),
+        *_conditioning(diagnosis),
+    )
+
+
+def answer(diagnosis: Diagnosis) -> str:
+    """The learning rate to use, in one plain sentence."""
+    better = diagnosis.standardized
+    chosen = diagnosis if better is None else better
+    ends = chosen.trials or _ends(chosen.advice)
+    rates = " and ".join(f"{it.learning_rate:.3g} at depth {it.depth}" for it in ends)
+    start = f"from {STARTS[chosen.trials[0].initialization if chosen.trials else 'small']}"
+    several = len(diagnosis.targets)
+    summed = f", summed over the {several} targets" if several > 1 else ""
+    use = f"se learning rate {rates}, {start}, with {diagnosis.optimizer}{summed}."
+    if better is None:
+        return f"U{use}"
+    return f"Standardize the inputs (--standardize), then u{use}"
+
+
+def _ends(items: Sequence[Any]) -> list[Any]:
+    return list({it.depth: it for it in (items[0], items[-1])}.values())
+
+
+def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
+    """Rate, steps and critical rate; side by side with those of the standardized table."""
+    columns = [it] if it.standardized is None else [it, it.standardized]
+    rows: list[tuple[str, ...]] = []
+    if len(columns) > 1:
+        rows.append(("", "as it is", "standardized"))
+    certain = it.advice[0].certain
+    beyond = "above it no run settles" if certain else "above it the mean square error grows"
+    for k, end in enumerate(_ends(it.advice)):
+        depth = f"depth {end.depth}: " if len(_ends(it.advice)) > 1 else ""
+        found = [column.trials[k] if column.trials else None for column in columns]
+        advised = [_ends(column.advice)[k] for column in columns]
+        rate = [f"{(t or a).learning_rate:.3g}" for t, a in zip(found, advised, strict=True)]
+        critical = [_number(a.critical_learning_rate, ".3g") for a in advised]
+        single = len(columns) == 1
+        remark = ("half of what the solution of small starts bears",) if single else ()
+        if found[0] is not None:
+            remark = (_runs(found[0]),) if single else ()
+        rows.append((f"{depth}learning rate", *rate, *remark))
+        if not single and found[0] is not None:
+            rows.append(("steps", *(_steps(t) for t in found if t)))
+        rows.append((f"{depth}critical rate", *critical, *([beyond] if single else [])))
+    if len(columns) > 1:
+        numbers = [f"{column.condition_number:.1g}" for column in columns]
+        rows.append(("condition number", *numbers))
+    return rows
+
+
+def _runs(trials: Trials) -> str:
+    if trials.steps is None:
+        slow = f"after {trials.most_steps} steps none has learned"
+        return f"stable from {trials.starts} simulated starts, but slow: {slow}"
+    which = "all" if trials.learned == trials.starts else f"{trials.learned} of"
+    return f"{which} {trials.starts} simulated starts learn in at most {trials.steps} steps"
+
+
+def _steps(trials: Trials) -> str:
+    return f"{trials.steps}" if trials.steps is not None else f"> {trials.most_steps}"
+
+
+def _explained(it: Diagnosis) -> list[str]:
+    """How much of the targets the inputs explain."""
+    found = []
+    size = f"{it.samples} rows of {it.dimension} inputs"
+    for name, value in it.r_squared.items():
+        left = it.r_squared_left_out.get(name)
+        beyond = "" if left is None else f"; on rows left out R² = {left:.3g}"
+        found.append(
+            f"Least squares on {size} explains {max(value, 0):.1%} of the variance of {name} "
+            f"(R² = {value:.3g}){beyond}."
+        )
+    if min(it.r_squared.values()) < 0:
+        found.append(
+            "A negative R² is worse than predicting the mean: these networks have no intercept. "
+            "Subtract the means (--intercept, or --standardize)."
+        )
+    return found
+
+
+def _comparison(it: Diagnosis) -> list[tuple[str, ...]]:
+    """R² on rows left out of what there is beside interpolation, for d > n."""
+    over = it.overfitting
+    if over is None:
+        return []
+    errors = {
+        "predicting the mean": over.zero_error,
+        "ridge, tuned": over.ridge_error,
+        f"best {over.selected_inputs} inputs": over.selected_error,
+        "fitting every row exactly": over.leave_one_out,
+    }
+    rows = [(name, f"{1 - error / over.zero_error:.2f}") for name, error in errors.items()]
+    return [("R² on rows left out", ""), *rows]
+
+
+def _interpolation(it: Diagnosis) -> list[str]:
+    """Whether fitting every sample is harmless, where there are more inputs than samples."""
+    over = it.overfitting
+    if over is None:
+        return []
+    more = "There are more inputs than rows, so networks fit every row exactly"
+    if not over.beats_zero:
+        return [
+            f"{more}. On rows left out that is no better than predicting the mean: interpolation "
+            "is harmful here."
+        ]
+    ratio = f"{over.leave_one_out / over.best_error:.2g} times the error of the best alternative"
+    advice = {
+        "benign": "interpolation is benign here",
+        "tempered": "interpolation costs something: regularize or stop early",
+        "harmful": "interpolation is harmful here: regularize, stop early, or choose inputs",
+    }[over.verdict]
+    return [f"{more}. On rows left out that has {ratio}; {advice}."]
+
+
+def _conditioning(it: Diagnosis) -> list[str]:
+    """Advice where the directions of the data need very different numbers of steps."""
+    found = []
+    if it.dependent:
+        found.append(
+            f"Nearly dependent inputs: {', '.join(it.dependent)}. Their coefficients are learned "
+            "last; drop all but one of them."
+        )
+    return found + conditioning(it.condition_number) if it.standardized is None else found
+
+
+def conditioning(condition_number: float) -> list[str]:
+    """What an ill-conditioned problem means for training."""
+    if condition_number <= 1e4:
+        return []
+    return [
+        "The problem is ill-conditioned: the slowest direction needs about "
+        f"{condition_number:.1g} times the steps of the fastest. Standardize the inputs if they "
+        "are not (--standardize), or drop nearly dependent ones."
+    ]
+
+
+def facts(diagnosis: Diagnosis) -> list[str]:
     """What the answer rests on, with the symbols of the tables."""
     eigenvalues = f"rank {diagnosis.rank}, Λ/λ = {diagnosis.condition_number:.3g}"
-    facts = [
-        f"Σ̂ = XᵀX/n: {eigenvalues}; ‖w*‖ = {diagnosis.optimum_norm:.4g}; "
+    found = [
+        f"Σ̂: {eigenvalues}; ‖w*‖ = {diagnosis.optimum_norm:.4g}; "
         f"R_min = {diagnosis.minimal_risk:.4g}, R_0 = {diagnosis.zero_risk:.4g}."
     ]
+    over = diagnosis.overfitting
+    if over is not None:
+        found.append(
+            "No tail of the spectrum is flat enough for benign overfitting by its theory (k = ∞)."
+            if math.isinf(over.tail.index)
+            else f"Beyond k = {over.tail.index:.0f} directions the effective rank is "
+            f"{over.tail.large_rank:.3g}, so by the theory fitting the noise costs about "
+            f"{over.noise_cost:.2g} of its variance."
+        )
     if diagnosis.scale_obstacle is not None and len(diagnosis.targets) == 1:
-        facts.append(
-            "The theory of small initialisation (FM-A2) does not cover these data: "
+        found.append(
+            "The theory of small initialization (FM-A2) does not cover these data: "
             f"{diagnosis.scale_obstacle}. Training is not affected."
         )
-    return facts
+    return found
 
 
 def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
@@ -61,13 +247,15 @@ def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
         "By depth": diagnosis.depths.dropna(axis="columns", how="all").rename(columns=HEADINGS),
         f"Each target alone, at depth {depth}": _targets(diagnosis),
         "Largest coefficients of w*": _coefficients(diagnosis),
-        "Interpolation": _interpolation(diagnosis),
+        "Interpolation": _interpolation_table(diagnosis),
     }
     return [(heading, _shown(table)) for heading, table in named.items() if len(table)]
 
 
 def _targets(diagnosis: Diagnosis) -> pd.DataFrame:
     """Each of several targets with a network of its own, at the greatest depth."""
+    import pandas as pd
+
     rows = []
     for name, value in diagnosis.r_squared.items() if len(diagnosis.targets) > 1 else ():
         row = {"target": name, "R²": value}
@@ -81,6 +269,8 @@ def _targets(diagnosis: Diagnosis) -> pd.DataFrame:
 
 def _coefficients(diagnosis: Diagnosis) -> pd.DataFrame:
     """The largest coefficients of w*."""
+    import pandas as pd
+
     columns = ("coefficient",) if len(diagnosis.targets) == 1 else diagnosis.targets
     rows = [(name, np.atleast_1d(w)) for name, w in diagnosis.optimum.items()]
     largest = sorted(rows, key=lambda row: -np.abs(row[1]).max())[:SHOWN]
@@ -89,8 +279,10 @@ def _coefficients(diagnosis: Diagnosis) -> pd.DataFrame:
     )
 
 
-def _interpolation(diagnosis: Diagnosis) -> pd.DataFrame:
+def _interpolation_table(diagnosis: Diagnosis) -> pd.DataFrame:
     """Effective ranks, errors and bounds for d > n."""
+    import pandas as pd
+
     over = diagnosis.overfitting
     if over is None:
         return pd.DataFrame()
@@ -102,6 +294,9 @@ def _interpolation(diagnosis: Diagnosis) -> pd.DataFrame:
         "R_k (estimated)": over.tail.large_rank,
         "norm of the minimum-norm interpolant": over.interpolant_norm,
         "its leave-one-out error": over.leave_one_out,
+        "that of the best ridge": over.ridge_error,
+        "penalty of that ridge": over.ridge_penalty,
+        f"cross-validated error of {over.selected_inputs} inputs": over.selected_error,
         "error of predicting zero": over.zero_error,
         "cost of fitting the noise, k/n + n/R_k": over.noise_cost,
         "bias term of BO-T3.1 (c = 1)": over.bias,
@@ -110,21 +305,30 @@ def _interpolation(diagnosis: Diagnosis) -> pd.DataFrame:
     return pd.DataFrame({"quantity": list(rows), "value": list(rows.values())})
 
 
+# --- a finished training -------------------------------------------------------------------------
+
+
 def training_text(report: Mapping[str, Any], width: int = 80) -> str:
-    """The report of `deeplin train`: what was learned, then whether the theory was right."""
+    """The report of `deeplin train`: what was learned and how well; was the theory right?"""
     notes = [
+        *(
+            f"Learning rate {rate:.3g} diverged after {step} steps; it was halved."
+            for rate, step in report["halvings"]
+        ),
         *report["advice"],
         *report["data"],
         f"Prediction: {report['prediction']}.",
         f"After training, {report['verdict']}.",
     ]
+    run = report["run"]
     return "\n\n".join(
         [
             textwrap.fill(_headline(report), width),
+            *([_aligned(_scores(report), width)] if report["status"] != "diverged" else []),
             *(textwrap.fill(it, width, subsequent_indent="    ") for it in _equations(report)),
             _bullets(notes, width),
-            f"Kept in {report['run']}. Check the theorems on it: deeplin certify {report['run']}\n"
-            f"Predict new rows: deeplin predict {report['run']} TABLE",
+            f"Kept in {run}\nPredict new rows:   deeplin predict {run} TABLE\n"
+            f"Check the theorems: deeplin certify {run}",
         ]
     )
 
@@ -148,11 +352,25 @@ def _headline(report: Mapping[str, Any]) -> str:
     if status == "diverged":
         critical = f"above {report['critical_learning_rate']:.3g} nothing can settle"
         return f"{text} Use a smaller learning rate ({critical})."
-    for name, value in report["r_squared"].items():
-        text += f" It explains {max(value, 0):.1%} of the variance of {name}"
-        left_out = report["r_squared_left_out"].get(name)
-        text += "." if left_out is None else f" (R² on rows left out: {left_out:.3g})."
     return text
+
+
+def _scores(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """R² of the network on its rows and on rows left out, beside the mean and least squares."""
+    left = report["left_out"]
+    rows: list[tuple[str, ...]] = [("R²", "this network", "least squares", "the mean")]
+    for name in report["targets"]:
+        label = f" of {name}" if len(report["targets"]) > 1 else ""
+        at_best = report["r_squared_at_best"][name]
+        rows.append(
+            (f"rows trained on{label}", f"{report['r_squared'][name]:.3g}", f"{at_best:.3g}", "0")
+        )
+        if left:
+            scores = [f"{left[kind][name]:.3g}" for kind in ("network", "least_squares")]
+            rows.append((f"rows left out{label}", *scores, "0"))
+    if left:
+        return [*rows, (f"({left['method']})", "", "", "")]
+    return [*rows, ("rows left out", "not scored: too few rows, or not kept", "", "")]
 
 
 def _equations(report: Mapping[str, Any]) -> Iterable[str]:
@@ -166,6 +384,9 @@ def _equations(report: Mapping[str, Any]) -> Iterable[str]:
         formula = " + ".join(terms).replace("+ -", "− ")
         more = len(names) - len(largest)
         yield f"{target} = {formula}" + (f" + {more} smaller terms" if more else "")
+
+
+# --- a certificate -------------------------------------------------------------------------------
 
 
 def certificate_text(certificate: Certificate, *, width: int = 80, everything: bool = False) -> str:
@@ -205,13 +426,36 @@ def _sentence(row: Mapping[str, Any], width: int) -> str:
     return textwrap.fill(text, width, initial_indent="  ", subsequent_indent="      ")
 
 
+# --- layout --------------------------------------------------------------------------------------
+
+
 def _bullets(sentences: Iterable[str], width: int) -> str:
     return "\n".join(textwrap.fill(f"- {it}", width, subsequent_indent="  ") for it in sentences)
+
+
+def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
+    """Rows of cells in columns; a long last cell is wrapped beside the others."""
+    count = max(map(len, rows))
+    full = [(*row, *[""] * (count - len(row))) for row in rows]
+    sizes = [max(len(row[j]) for row in full) for j in range(count - 1)]
+    lines = []
+    for row in full:
+        before = "  " + "".join(f"{cell:<{n + 2}}" for cell, n in zip(row, sizes, strict=False))
+        room = max(width - len(before), 20)
+        first, *more = textwrap.wrap(row[-1], room) or [""]
+        lines.append((before + first).rstrip())
+        lines += [" " * len(before) + line for line in more]
+    return "\n".join(lines)
+
+
+def _fitted(table: pd.DataFrame, width: int) -> str:
+    """A table of at most this width: columns from the right make a block of their own."""
+    return table.to_string(index=False, line_width=width)
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
     return table.map(lambda cell: cell if isinstance(cell, str | int) else _number(cell))
 
 
-def _number(value: Any) -> str:
-    return "–" if pd.isna(value) else f"{value:.4g}"
+def _number(value: Any, style: str = ".4g") -> str:
+    return "–" if value is None or value != value else f"{value:{style}}"

@@ -149,7 +149,8 @@ class Waiting(dict[str, deque[Task]]):
 
     def take(self, preferred: str | None) -> Task:
         """Take a task of the bucket a worker has compiled, else of the one with most left."""
-        bucket = preferred if preferred in self else max(self, key=lambda name: len(self[name]))
+        fullest = max(self, key=lambda name: len(self[name]))
+        bucket = preferred if preferred is not None and preferred in self else fullest
         task = self[bucket].popleft()
         if not self[bucket]:
             del self[bucket]
@@ -184,7 +185,7 @@ class _Worker:
             ) from error
         # Only the worker writes results. Were its end of the pipe open here too, half a message of
         # a killed worker would be waited for without end.
-        self._context.results._writer.close()
+        self._context.results._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     @property
     def exit_code(self) -> int:

@@ -37,6 +37,9 @@ GENERATED = {
     *("__slotnames__", "__static_attributes__", "_abc_impl"),
 }
 """Attributes of a class that change no result, or that follow from the others."""
+HOLDERS = (property, functools.cached_property, classmethod, staticmethod, types.MethodType)
+HOLDS_FUNCTIONS = ("fget", "fset", "fdel", "func", "__func__", "__self__", "__wrapped__")
+"""Attributes of methods, properties and compiled functions in which their functions are."""
 
 
 def dependencies(function: Callable[..., Any]) -> dict[str, str]:
@@ -168,24 +171,15 @@ class _Dependencies:
             and type(value).__module__ == "builtins"
         ):
             return self._items(value)
-        if type(value) in (list, tuple):
-            parts: Any = value
-        elif isinstance(value, property):
-            parts = (value.fget, value.fset, value.fdel)
-        elif isinstance(value, functools.cached_property):
-            parts = (value.func,)
-        elif isinstance(value, classmethod | staticmethod):
-            parts = (value.__func__,)
-        elif isinstance(value, types.MethodType):
-            parts = (value.__func__, value.__self__)
-        elif callable(value) and hasattr(value, "__wrapped__"):  # jax.jit, functools.cache
-            parts = (value.__wrapped__,)
-        elif dataclasses.is_dataclass(value):
+        if isinstance(value, list | tuple) and type(value) in (list, tuple):
+            return [self.describe(part) for part in value]
+        if isinstance(value, HOLDERS) or hasattr(value, "__wrapped__"):
+            names = [name for name in HOLDS_FUNCTIONS if hasattr(value, name)]
+            return [self.describe(getattr(value, name)) for name in names]
+        if dataclasses.is_dataclass(value):
             fields = [field.name for field in dataclasses.fields(value)]
             return self._items({name: getattr(value, name) for name in fields})
-        else:
-            parts = _reduced(value)
-        return [self.describe(part) for part in parts]
+        return [self.describe(part) for part in _reduced(value)]
 
     def _items(self, mapping: Mapping[Any, Any]) -> list:
         return [[self.describe(k), self._named(str(k), value)] for k, value in mapping.items()]

@@ -1,17 +1,18 @@
 """The formats of tables: how each names its columns and streams them as float64 matrices.
 
-A missing value is NaN. Nothing is ever unpickled. Each format is read file by file with the reader
-made for it. `pyarrow.dataset` was measured as the alternative (200 000 rows of 101 columns, same
-batches): Parquet 1.2 to 2 times slower with twice the memory (0.59 to 0.77 GiB against 0.39), Arrow
-files 1.4 times slower or more, CSV alike; it knows neither `.npy` and `.npz` nor globs, and its
-errors name no row.
+Arrow reads all of them but `.npy`, whose rows NumPy maps. A missing value is NaN; nothing is ever
+unpickled. A `TableFile` is a plain description, so that another process can read it.
+`pyarrow.dataset` was measured as the alternative: Parquet 1.2 to 2 times slower with twice the
+memory, Arrow files 1.4 times slower or more; its errors name no row.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,12 +24,14 @@ import pyarrow.csv
 import pyarrow.ipc
 import pyarrow.parquet
 
-from deeplin.errors import InputError
+from deeplin.errors import InputError, readable
+from deeplin.tables.csv_dialect import MARKS, REMEDY, Dialect, NumberStyle, sniff, survey
 
 CORES = os.cpu_count() or 1
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
 NUMBER, WHOLE, TEXT, DATE, OTHER = "numbers", "whole numbers", "text", "dates", "other values"
+EMPTY = "nothing"
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
 
@@ -38,11 +41,20 @@ class Column(NamedTuple):
 
     name: str
     category: str | None = None
+    style: NumberStyle | None = None
+    """How numbers are written in a column of text; None: the format knows they are numbers."""
+    known: tuple[str, ...] = ()
+    """With several categories: 1 where the text is one of them, 0 where it is another."""
 
     @property
     def label(self) -> str:
         """How the column is called in sentences and results."""
         return self.name if self.category is None else f"{self.name}={self.category}"
+
+    @property
+    def is_text(self) -> bool:
+        """Whether its values are read as text."""
+        return self.category is not None or self.style is not None or bool(self.known)
 
 
 class Chunk(NamedTuple):
@@ -53,23 +65,52 @@ class Chunk(NamedTuple):
 
 
 Columns = Sequence[Column]
-Chunks = Iterator[Chunk]
 Batches = Iterator[pa.RecordBatch]
 Kinds = dict[str, str]
-Texts = Iterator[list[str | None]]
 
 
-class Format(NamedTuple):
-    """What a format can do: name its columns, stream them or one as text, name its parts."""
+@dataclass(frozen=True)
+class TableFile:
+    """A file, or a part of one, that streams on its own."""
 
-    columns: Callable[[str], Kinds]
-    stream: Callable[[str, Part, Columns, int], Chunks]
-    texts: Callable[[str, str], Texts]
-    parts: Callable[[str], list[Part]] = lambda _: [None]
-    notes: Callable[[str], list[str]] = lambda _: []
+    path: str
+    part: Part = None
 
+    def kinds(self) -> Kinds:
+        """What each column holds."""
+        raise NotImplementedError
 
-# --- Arrow's formats ---------------------------------------------------------------------------
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """These columns, as text where they are read as text."""
+        raise NotImplementedError
+
+    def split(self) -> list[TableFile]:
+        """Smaller parts of the same file, where its format has some."""
+        return [self]
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is worth knowing about how it was read."""
+        return ()
+
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of its text."""
+        return "."
+
+    def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
+        """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
+        with readable(self.path):
+            for batch in self.batches(columns, rows):
+                for start in range(0, len(batch), rows):
+                    some = batch.slice(start, rows)
+                    yield Chunk(len(some), partial(_matrix, some, columns))
+
+    def texts(self, name: str) -> Iterator[str | None]:
+        """The values of one column as text; a missing value is None."""
+        with readable(self.path):
+            for batch in self.batches([Column(name, "")], 1 << 16):
+                yield from _text(batch.column(name)).to_pylist()
 
 
 def kinds_of(schema: pa.Schema) -> Kinds:
@@ -86,31 +127,16 @@ def _kind(kind: pa.DataType) -> str:
     types = pa.types
     if types.is_dictionary(kind):
         kind = kind.value_type
+    if types.is_null(kind):
+        return EMPTY
     if types.is_integer(kind):
         return WHOLE
-    if any(c(kind) for c in (types.is_floating, types.is_boolean, types.is_decimal, types.is_null)):
+    if any(check(kind) for check in (types.is_floating, types.is_boolean, types.is_decimal)):
         return NUMBER
     if types.is_temporal(kind):
         return DATE
-    return TEXT if types.is_string(kind) or types.is_large_string(kind) else OTHER
-
-
-def of_batches(
-    columns: Callable[[str], Kinds], batches: Callable[[str, Part, Columns, int], Batches], **more
-) -> Format:
-    """A format that Arrow reads: `batches` of some columns, as text where they have a category."""
-
-    def stream(path: str, part: Part, wanted: Columns, rows: int) -> Chunks:
-        for batch in batches(path, part, wanted, rows):
-            for start in range(0, len(batch), rows):
-                some = batch.slice(start, rows)
-                yield Chunk(len(some), partial(_matrix, some, wanted))
-
-    def texts(path: str, name: str) -> Texts:
-        for batch in batches(path, None, [Column(name, "")], 1 << 16):
-            yield _text(batch.column(name)).to_pylist()
-
-    return Format(columns, stream, texts, **more)
+    text = (types.is_string, types.is_large_string, types.is_string_view)
+    return TEXT if any(check(kind) for check in text) else OTHER
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
@@ -118,12 +144,37 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
     matrix = np.empty((len(batch), len(columns)), order="F")
     for j, column in enumerate(columns):
         values = batch.column(column.name)
-        if column.category is not None:
+        if column.known:
+            texts = _text(values)
+            among = pc.call_function("is_in", [texts], pc.SetLookupOptions(pa.array(column.known)))
+            none = pa.scalar(None, pa.bool_())
+            values = pc.call_function("if_else", [pc.is_null(texts), none, among])
+        elif column.category is not None:
             values = pc.call_function("equal", [_text(values), pa.scalar(column.category)])
+        elif column.style is not None:
+            values = _numbers(values, column)
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
         matrix[:, j] = values.to_numpy(zero_copy_only=False)
     return matrix
+
+
+def _numbers(values: pa.Array, column: Column) -> pa.Array:
+    """Text of a style as numbers."""
+    assert column.style is not None
+    decimal, thousands, unit = column.style
+    texts = _text(values)
+    if unit:
+        texts = pc.replace_substring(texts, unit, "")
+    if thousands:
+        texts = pc.replace_substring_regex(texts, MARKS[thousands], "")
+    if decimal == ",":
+        texts = pc.replace_substring(texts, ",", ".")
+    texts = pc.utf8_trim_whitespace(texts)
+    try:
+        return texts.cast(pa.float64())
+    except pa.ArrowInvalid as error:
+        raise InputError(f"column {column.name!r}: {error}. {REMEDY}") from error
 
 
 def _text(values: pa.Array) -> pa.Array:
@@ -133,56 +184,147 @@ def _text(values: pa.Array) -> pa.Array:
     return pc.call_function("if_else", [missing, pa.scalar(None, pa.string()), values])
 
 
-def _parquet_parts(path: str) -> list[Part]:
-    groups = pyarrow.parquet.read_metadata(path).num_row_groups
-    return list(pairwise(range(groups + 1)))
+def _names(columns: Columns) -> list[str]:
+    return list(dict.fromkeys(column.name for column in columns))
 
 
-def _parquet_batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
-    names = list(dict.fromkeys(column.name for column in columns))
-    # A small buffer and no pre-buffering: a row group is decoded as it is used, never held whole.
-    with pyarrow.parquet.ParquetFile(path, buffer_size=1 << 18, pre_buffer=False) as file:
-        groups = range(*part) if part else None
-        # Of two cores one decodes and the other has the numbers to work on.
-        options = {"columns": names, "row_groups": groups, "use_threads": CORES > 2}
-        yield from file.iter_batches(rows, **options)
+# --- Arrow's formats ---------------------------------------------------------------------------
 
 
-def _arrow_batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
-    text = any(column.category is not None for column in columns)
-    with pa.memory_map(path) as source:
-        if source.read(6) == b"ARROW1":
-            file = pa.ipc.open_file(source)
-            batches = (file.get_batch(index) for index in range(file.num_record_batches))
-        else:
-            source.seek(0)
-            batches = iter(pa.ipc.open_stream(source))
-        for batch in batches:
-            batch.validate(full=text)  # offsets of damaged text would point anywhere
-            yield batch
+@dataclass(frozen=True)
+class CsvFile(TableFile):
+    """Separated text, with the dialect found when it was opened."""
+
+    dialect: Dialect | None = None
+
+    @classmethod
+    def open(cls, path: str, decimal: str | None = None) -> CsvFile:
+        """Find the dialect of a file."""
+        return cls(path, dialect=sniff(path, decimal))
+
+    def _open(self, **convert) -> pyarrow.csv.CSVStreamingReader:
+        assert self.dialect is not None
+        return self.dialect.open(self.path, **convert)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the dialect is worth saying about."""
+        return () if self.dialect is None else self.dialect.notes
+
+    @property
+    def decimal(self) -> str:
+        """The decimal mark of the dialect."""
+        return "." if self.dialect is None else self.dialect.decimal
+
+    def kinds(self) -> Kinds:
+        """Inferred from the first block."""
+        with self._open() as reader:
+            return kinds_of(reader.schema)
+
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """Every number as a double: whole numbers in one block may be fractions further on."""
+        with self._open() as reader:
+            seen = {field.name: field.type for field in reader.schema}
+        kinds = {}
+        for column in columns:
+            truth = pa.types.is_boolean(seen[column.name])
+            number = pa.bool_() if truth else pa.float64()
+            kinds[column.name] = pa.string() if column.is_text else number
+        options = {"column_types": kinds, "include_columns": list(kinds)}
+        try:
+            with self._open(**options, strings_can_be_null=True) as reader:
+                yield from reader
+        except pa.ArrowInvalid as error:
+            place = re.search(r"column #(\d+).*conversion error", str(error))
+            name = list(seen)[int(place[1])] if place else None
+            if name is None or kinds[name] == pa.string():
+                raise
+            # No number, though all of the first block are: say which.
+            found = survey(self.texts(name), self.decimal)
+            raise InputError(f"column {name!r} of {self.path!r}: {found}. {REMEDY}") from error
 
 
-def _arrow_columns(path: str) -> Kinds:
-    first = next(_arrow_batches(path, None, (), 0), None)
-    if first is None:
-        raise InputError(f"{path!r} holds no rows.")
-    return kinds_of(first.schema)
+class ParquetFile(TableFile):
+    """Parquet, in parts of row groups."""
+
+    def kinds(self) -> Kinds:
+        """By its schema."""
+        return kinds_of(pyarrow.parquet.read_schema(self.path))
+
+    def split(self) -> list[TableFile]:
+        """Row groups."""
+        groups = pyarrow.parquet.read_metadata(self.path).num_row_groups
+        return [replace(self, part=part) for part in pairwise(range(groups + 1))]
+
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """Little buffered: a row group is decoded as it is used, never held whole."""
+        with pyarrow.parquet.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False) as file:
+            groups = range(*self.part) if self.part else None
+            # Of two cores one decodes and the other has the numbers to work on.
+            options = {"columns": _names(columns), "row_groups": groups, "use_threads": CORES > 2}
+            yield from file.iter_batches(rows, **options)
+
+
+class ArrowFile(TableFile):
+    """Arrow's file or stream format, and Feather."""
+
+    def kinds(self) -> Kinds:
+        """By the schema of the first batch."""
+        first = next(self.batches((), 0), None)
+        if first is None:
+            raise InputError(f"{self.path!r} holds no rows.")
+        return kinds_of(first.schema)
+
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """As they lie in the file."""
+        text = any(column.is_text for column in columns)
+        with pa.memory_map(self.path) as source:
+            if source.read(6) == b"ARROW1":
+                file = pa.ipc.open_file(source)
+                batches = (file.get_batch(index) for index in range(file.num_record_batches))
+            else:
+                source.seek(0)
+                batches = iter(pa.ipc.open_stream(source))
+            for batch in batches:
+                batch.validate(full=text)  # offsets of damaged text would point anywhere
+                yield batch
+
+
+@dataclass(frozen=True)
+class FrameTable(TableFile):
+    """A table in memory: a DataFrame of pandas or polars, an Arrow table."""
+
+    table: pa.Table | None = None
+
+    def kinds(self) -> Kinds:
+        """By its schema."""
+        assert self.table is not None
+        return kinds_of(self.table.schema)
+
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """As they lie in memory."""
+        assert self.table is not None
+        yield from self.table.select(_names(columns)).to_batches(rows)
+
+
+def excel_table(path: str) -> FrameTable:
+    """The first sheet of an Excel workbook, through pandas and openpyxl."""
+    import pandas as pd
+
+    try:
+        frame = pd.read_excel(path)
+    except ImportError as error:
+        raise InputError(
+            f"{path!r} is an Excel workbook, which needs openpyxl; install it with: pip install "
+            "'deeplin[excel]', or save the sheet as CSV."
+        ) from error
+    frame.columns = frame.columns.map(str)
+    for name in frame.select_dtypes(object).columns:  # a column of several kinds becomes text
+        frame[name] = frame[name].map(str, na_action="ignore")
+    return FrameTable(path, table=pa.Table.from_pandas(frame, preserve_index=False))
 
 
 # --- NumPy's formats ---------------------------------------------------------------------------
-
-
-def _array(path: str) -> np.ndarray:
-    with open(path, "rb") as file:
-        if file.read(2) == b"PK":
-            raise InputError(f"{path!r} is an archive of arrays; name it with the ending .npz.")
-    array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.ndim != 2 or array.dtype.kind not in "biuf":
-        raise InputError(
-            f"{path!r} holds an array of shape {array.shape} and type {array.dtype}; "
-            "pass a matrix of real numbers, one row for each sample."
-        )
-    return array
 
 
 def _array_kind(array: np.ndarray) -> str:
@@ -190,73 +332,84 @@ def _array_kind(array: np.ndarray) -> str:
     return names.get(array.dtype.kind, OTHER)
 
 
-def _npy_columns(path: str) -> Kinds:
-    array = _array(path)
-    return {str(k): _array_kind(array) for k in range(array.shape[1])}
+class NpyFile(TableFile):
+    """A matrix in a `.npy` file, mapped into memory; its columns are numbered from 0."""
 
-
-def _npy_parts(path: str) -> list[Part]:
-    count = len(_array(path))
-    return list(pairwise([*range(0, count, NPY_ROWS), count]))
-
-
-def _npy_stream(path: str, part: Part, columns: Columns, rows: int) -> Chunks:
-    array = _array(path)
-    first, last = part or (0, len(array))
-    chosen = [int(column.name) for column in columns]
-    for start in range(first, last, rows):
-        block = array[start : min(start + rows, last)]
-        yield Chunk(len(block), lambda block=block: np.asarray(block, dtype=float)[:, chosen])
-
-
-def _npz_arrays(path: str) -> dict[str, np.ndarray]:
-    """A vector `y` is the column y, a matrix `X` the columns X[0], X[1], …; all of one length."""
-    held: dict[str, np.ndarray] = {}
-    for name, array in _archive(path).items():
-        if array.ndim not in (1, 2):
+    def _array(self) -> np.ndarray:
+        with open(self.path, "rb") as file:
+            if file.read(2) == b"PK":
+                raise InputError(
+                    f"{self.path!r} is an archive of arrays; name it with the ending .npz."
+                )
+        array = np.load(self.path, mmap_mode="r", allow_pickle=False)
+        if array.ndim != 2 or array.dtype.kind not in "biuf":
             raise InputError(
-                f"array {name!r} of {path!r} has shape {array.shape}; "
-                "pass vectors and matrices with one row for each sample."
+                f"{self.path!r} holds an array of shape {array.shape} and type {array.dtype}; "
+                "pass a matrix of real numbers, one row for each sample."
             )
-        columns = {name: array}
-        if array.ndim == 2:
-            columns = {f"{name}[{k}]": column for k, column in enumerate(array.T)}
-        if repeated := held.keys() & columns:
-            raise InputError(
-                f"{path!r} has a matrix and a vector that both give the column "
-                f"{min(repeated)!r}; rename one of them."
-            )
-        held |= columns
-    lengths = {name: len(array) for name, array in held.items()}
-    if len(set(lengths.values())) != 1:
-        raise InputError(f"arrays of {path!r} have different lengths: {lengths}.")
-    return held
+        return array
+
+    def kinds(self) -> Kinds:
+        """All of one kind."""
+        array = self._array()
+        return {str(k): _array_kind(array) for k in range(array.shape[1])}
+
+    def split(self) -> list[TableFile]:
+        """Ranges of rows."""
+        count = len(self._array())
+        return [replace(self, part=p) for p in pairwise([*range(0, count, NPY_ROWS), count])]
+
+    def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
+        """Without a way through Arrow, which would copy each column."""
+        with readable(self.path):
+            array = self._array()
+            first, last = self.part or (0, len(array))
+            chosen = [int(column.name) for column in columns]
+            for start in range(first, last, rows):
+                block = array[start : min(start + rows, last)]
+                yield Chunk(len(block), lambda b=block: np.asarray(b, dtype=float)[:, chosen])
 
 
-def _archive(path: str) -> dict[str, np.ndarray]:
-    with open(path, "rb") as file:  # which NumPy would leave open where it is damaged
-        arrays = np.load(file, allow_pickle=False)
-        if isinstance(arrays, np.ndarray):
-            raise InputError(f"{path!r} is a single array; name it with the ending .npy.")
-        return {name: arrays[name] for name in arrays.files}
+class NpzFile(TableFile):
+    """Arrays in a `.npz` file: a vector `y` is the column y, a matrix `X` the columns X[0], …"""
 
+    def _arrays(self) -> dict[str, np.ndarray]:
+        held: dict[str, np.ndarray] = {}
+        for name, array in self._archive().items():
+            if array.ndim not in (1, 2):
+                raise InputError(
+                    f"array {name!r} of {self.path!r} has shape {array.shape}; "
+                    "pass vectors and matrices with one row for each sample."
+                )
+            columns = {name: array}
+            if array.ndim == 2:
+                columns = {f"{name}[{k}]": column for k, column in enumerate(array.T)}
+            if repeated := held.keys() & columns:
+                raise InputError(
+                    f"{self.path!r} has a matrix and a vector that both give the column "
+                    f"{min(repeated)!r}; rename one of them."
+                )
+            held |= columns
+        lengths = {name: len(array) for name, array in held.items()}
+        if len(set(lengths.values())) != 1:
+            raise InputError(f"arrays of {self.path!r} have different lengths: {lengths}.")
+        return held
 
-def _npz_columns(path: str) -> Kinds:
-    return {name: _array_kind(array) for name, array in _npz_arrays(path).items()}
+    def _archive(self) -> dict[str, np.ndarray]:
+        with open(self.path, "rb") as file:  # which NumPy would leave open where it is damaged
+            arrays = np.load(file, allow_pickle=False)
+            if isinstance(arrays, np.ndarray):
+                raise InputError(f"{self.path!r} is a single array; name it with the ending .npy.")
+            return {name: arrays[name] for name in arrays.files}
 
+    def kinds(self) -> Kinds:
+        """By the types of the arrays."""
+        return {name: _array_kind(array) for name, array in self._arrays().items()}
 
-def _npz_batches(path: str, part: Part, columns: Columns, rows: int) -> Batches:
-    held = _npz_arrays(path)
-    as_wanted = {
-        name: held[name].astype(float if category is None else str, copy=False)
-        for name, category in columns
-    }
-    yield pa.record_batch(as_wanted)
-
-
-PARQUET = of_batches(
-    lambda path: kinds_of(pyarrow.parquet.read_schema(path)), _parquet_batches, parts=_parquet_parts
-)
-ARROW = of_batches(_arrow_columns, _arrow_batches)
-NPY = Format(_npy_columns, _npy_stream, lambda path, name: iter(()), _npy_parts)
-NPZ = of_batches(_npz_columns, _npz_batches)
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """One batch."""
+        held = self._arrays()
+        text = {column.name for column in columns if column.is_text}
+        yield pa.record_batch(
+            {n: held[n].astype(str if n in text else float, copy=False) for n in _names(columns)}
+        )

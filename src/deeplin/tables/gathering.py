@@ -1,29 +1,23 @@
-"""One streamed pass over the pieces of a table: its complete rows, or only their moments."""
+"""One streamed pass over the files of a table: its complete rows, or only their moments."""
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from deeplin.errors import InputError, readable
 from deeplin.problems.moments import Moments, merge_all
-from deeplin.tables.formats import CORES, Chunk, Column
-from deeplin.tables.table import Piece, Table
+from deeplin.tables.formats import Chunk, Column, TableFile
+from deeplin.tables.table import Table
 
-MULTIPLIERS = min(4, max(1, CORES // 2))
-"""Threads that multiply; each holds a chunk."""
 CONNECT_SECONDS = 15.0
 """Seconds to wait for a dask scheduler."""
-Sum = tuple[Moments | None, int]
-"""Moments of the complete rows, if there are any, and the number of other rows."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +34,38 @@ class Plan:
     whole: tuple[int, ...] = ()
 
 
+@dataclass
+class LeftOut:
+    """How many rows were left out, and how many values are missing in each column."""
+
+    rows: int = 0
+    values: np.ndarray = field(default_factory=lambda: np.zeros(0, int))
+
+    def add(self, rows: np.ndarray) -> None:
+        """Count rows with a missing value."""
+        self.rows += len(rows)
+        self.values = np.isnan(rows).sum(axis=0) + (self.values if self.values.size else 0)
+
+    def __add__(self, other: LeftOut) -> LeftOut:
+        if not self.values.size or not other.values.size:
+            return LeftOut(self.rows + other.rows, max(self.values, other.values, key=len))
+        return LeftOut(self.rows + other.rows, self.values + other.values)
+
+
+Sum = tuple[Moments | None, LeftOut]
+"""Moments of the complete rows, if there are any, and what was left out."""
+
+
 @dataclass(frozen=True)
 class _Part:
-    """A chunk of a piece, and how many rows of the piece come before it."""
+    """A chunk of a file, and how many of its rows come before it."""
 
-    piece: Piece
+    piece: TableFile
     before: int
     chunk: Chunk
     plan: Plan
 
-    def complete_rows(self) -> np.ndarray:
+    def complete_rows(self, left_out: LeftOut) -> np.ndarray:
         """The rows without a missing value, where those with one may be left out."""
         with readable(self.piece.path):
             rows = self.chunk.matrix()
@@ -57,7 +73,7 @@ class _Part:
         # A finite sum means finite numbers, and is far quicker to check than each of them.
         with np.errstate(over="ignore", invalid="ignore"):
             finite = np.isfinite(rows.sum())
-        return rows if finite else self._check(rows)
+        return rows if finite else self._check(rows, left_out)
 
     def _check_whole(self, rows: np.ndarray) -> None:
         """Refuse whole numbers that float64 cannot tell apart; mostly they are identifiers."""
@@ -72,10 +88,12 @@ class _Part:
                 f"cannot tell apart; ignore it (--ignore) or subtract a constant first."
             )
 
-    def _check(self, rows: np.ndarray) -> np.ndarray:
+    def _check(self, rows: np.ndarray, left_out: LeftOut) -> np.ndarray:
         infinite, lacking = np.isinf(rows), np.isnan(rows)
         if not infinite.any() and (self.plan.missing == "drop" or not lacking.any()):
-            return rows[~lacking.any(axis=1)]
+            incomplete = lacking.any(axis=1)
+            left_out.add(rows[incomplete])
+            return rows[~incomplete]
         wrong, kind, remedy = (
             (infinite, "an infinite", "correct it, or ignore the column")
             if infinite.any()
@@ -89,8 +107,8 @@ class _Part:
         )
 
 
-def parts_of(pieces: Iterable[Piece], plan: Plan) -> Iterator[_Part]:
-    """The pieces of a table, chunk by chunk."""
+def parts_of(pieces: Iterable[TableFile], plan: Plan) -> Iterator[_Part]:
+    """The files of a table, chunk by chunk."""
     for piece in pieces:
         before = 0
         for chunk in piece.chunks(plan.columns, plan.chunk_rows):
@@ -98,19 +116,18 @@ def parts_of(pieces: Iterable[Piece], plan: Plan) -> Iterator[_Part]:
             before += chunk.rows
 
 
-def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
-    """The rows themselves while they fit into `memory` bytes, else their moments; rows left out."""
+def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, LeftOut]:
+    """The rows themselves while they fit into `memory` bytes, else their moments."""
     parts = parts_of(table.pieces, plan)
     kept: list[np.ndarray] = []
-    size = left_out = 0
+    left_out, size = LeftOut(), 0
     for part in parts:
-        kept.append(part.complete_rows())
-        left_out += part.chunk.rows - len(kept[-1])
+        kept.append(part.complete_rows(left_out))
         size += kept[-1].nbytes
         if size > memory:
             break
     else:
-        return np.concatenate(kept) if size else _refuse_no_rows(left_out), left_out
+        return np.concatenate(kept) if size else _refuse_no_rows(plan, left_out), left_out
     width = len(plan.columns)
     if 8 * width**2 > memory:
         raise InputError(
@@ -119,57 +136,62 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
         )
     # One by one, forgetting each, so that nothing is held twice.
     emptied = (kept.pop(0) for _ in range(len(kept)))
-    sums = ((Moments.of_table(rows, plan.targets), 0) for rows in emptied if len(rows))
+    sums = ((Moments.of_table(rows, plan.targets), LeftOut()) for rows in emptied if len(rows))
     moments, more = _merged(chain(sums, _summed(parts)))
-    return moments or _refuse_no_rows(left_out), left_out + more
+    return moments or _refuse_no_rows(plan, left_out + more), left_out + more
 
 
 def _summed(parts: Iterator[_Part]) -> Iterator[Sum]:
-    """The sum of each part: this thread reads, others do what is to be done with the numbers.
-
-    One BLAS thread for each: on a busy machine BLAS threads wait for each other.
-    """
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(MULTIPLIERS) as pool:
-        ahead: deque[Future[Sum]] = deque()
+    """The sum of each part: this thread reads the next one while another multiplies."""
+    with ThreadPoolExecutor(1) as pool:
+        ahead = None
         for part in parts:
-            ahead.append(pool.submit(_sum, part))
-            if len(ahead) > MULTIPLIERS:
-                yield ahead.popleft().result()
-        yield from (task.result() for task in ahead)
+            current = pool.submit(_sum, part)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = current
+        if ahead is not None:
+            yield ahead.result()
 
 
 def _sum(part: _Part) -> Sum:
-    rows = part.complete_rows()
-    left_out = part.chunk.rows - len(rows)
+    left_out = LeftOut()
+    rows = part.complete_rows(left_out)
     return Moments.of_table(rows, part.plan.targets) if len(rows) else None, left_out
 
 
 def _merged(sums: Iterator[Sum]) -> Sum:
     """The sum of all sums."""
-    left_out = 0
+    total = LeftOut()
 
     def present() -> Iterator[Moments]:
-        nonlocal left_out
-        for moments, others in sums:
-            left_out += others
+        nonlocal total
+        for moments, left_out in sums:
+            total += left_out
             if moments is not None:
                 yield moments
 
-    return merge_all(present()), left_out
+    return merge_all(present()), total
 
 
-def _refuse_no_rows(left_out: int) -> NoReturn:
+def _refuse_no_rows(plan: Plan, left_out: LeftOut) -> NoReturn:
+    empty = [
+        repr(column.label)
+        for column, count in zip(plan.columns, left_out.values, strict=False)
+        if count == left_out.rows
+    ]
+    which = f": nothing is in {', '.join(empty[:5])}" if empty else ""
     raise InputError(
-        f"the table has no complete row ({left_out} with a missing value); ignore the columns "
-        "that are mostly missing."
+        f"the table has no complete row ({left_out.rows} with a missing value{which}); ignore the "
+        "columns that are mostly missing (--ignore)."
     )
 
 
 # --- in parallel -------------------------------------------------------------------------------
 
 
-def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
-    """Moments of groups of pieces, computed by dask workers, merged in the order of the table."""
+def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, LeftOut]:
+    """Moments of groups of files, computed by dask workers, merged in the order of the table."""
     pieces = [part for piece in table.pieces for part in piece.split()]
     with dask_client(cluster) as client:
         workers = max(1, len(client.nthreads()))
@@ -177,10 +199,10 @@ def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, 
         tasks = [[pieces[i] for i in group] for group in groups]
         results = client.gather(client.map(_sum_of, tasks, plan=plan, pure=False))
     moments, left_out = _merged(iter(results))
-    return moments or _refuse_no_rows(left_out), left_out
+    return moments or _refuse_no_rows(plan, left_out), left_out
 
 
-def _sum_of(pieces: list[Piece], plan: Plan) -> Sum:
+def _sum_of(pieces: list[TableFile], plan: Plan) -> Sum:
     """What one worker does."""
     return _merged(_summed(parts_of(pieces, plan)))
 

@@ -6,15 +6,19 @@ to their moments alike.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError
+from deeplin.errors import InputError, finite_array
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
+from deeplin.tables.csv_dialect import NumberStyle
+from deeplin.tables.formats import Column
 
 COUNTED = 10
 """From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
@@ -24,13 +28,67 @@ WIDE_SPREAD = 1e3
 """Standard deviations of the inputs that differ by more than this factor are worth a note."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Preparation:
-    """Each prepared column is (z − centre)/scale of the table's column; inputs first."""
+    """How a table becomes inputs and targets: its columns, and z ↦ (z − centre)/scale of each.
 
+    Kept with a run, so that it can predict the rows of another table (`Run.predict`).
+    """
+
+    inputs: tuple[Column, ...]
+    targets: tuple[str, ...]
     centre: np.ndarray
+    """One number for each input, then one for each target."""
     scale: np.ndarray
-    targets: int
+    categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The categories of each encoded column that were there in training."""
+    centered: bool = False
+    standardized: bool = False
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return tuple(column.label for column in self.inputs)
+
+    def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (d×q) of the prepared inputs, and intercepts, for the table's columns."""
+        d = len(self.inputs)
+        theta = np.asarray(coefficients).reshape(d, -1)
+        original = theta * self.scale[d:] / self.scale[:d, None]
+        return original, self.centre[d:] - self.centre[:d] @ original
+
+    def to_json(self) -> str:
+        """As text that `from_json` reads."""
+        return json.dumps(
+            {
+                "inputs": [[c.name, c.category, c.style] for c in self.inputs],
+                "targets": self.targets,
+                "centre": self.centre.tolist(),
+                "scale": self.scale.tolist(),
+                "categories": self.categories,
+                "centered": self.centered,
+                "standardized": self.standardized,
+            }
+        )
+
+    @classmethod
+    def from_json(cls, text: str) -> Preparation:
+        """Read what `to_json` wrote; a damaged text raises `InputError`."""
+        try:
+            found = json.loads(text)
+            inputs = tuple(
+                Column(str(name), category, None if style is None else NumberStyle(*style))
+                for name, category, style in found["inputs"]
+            )
+            targets = tuple(map(str, found["targets"]))
+            numbers = [finite_array(key, found[key], (1,)) for key in ("centre", "scale")]
+            categories = {str(k): tuple(map(str, v)) for k, v in found["categories"].items()}
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InputError(f"its preparation cannot be read ({error}).") from error
+        if any(len(part) != len(inputs) + len(targets) for part in numbers):
+            raise InputError("its preparation has other columns than numbers.")
+        flags = bool(found.get("centered")), bool(found.get("standardized"))
+        return cls(inputs, targets, *numbers, categories, *flags)
 
 
 class Columns(NamedTuple):
@@ -62,50 +120,80 @@ class Columns(NamedTuple):
         )
 
 
+class Prepared(NamedTuple):
+    """A problem with its preparation, what is worth saying, and rows held out of it."""
+
+    problem: Problem
+    preparation: Preparation
+    notes: list[str]
+    held_out: tuple[np.ndarray, np.ndarray] | None
+
+
 def prepare(
     gathered: np.ndarray | Moments,
-    labels: Sequence[str],
+    columns: Sequence[Column],
     targets: int,
     *,
     standardize: bool,
     intercept: bool,
+    scale_targets: bool = False,
     may_count: bool = False,
-) -> tuple[Problem, Preparation, tuple[str, ...], list[str]]:
-    """The problem of rows or moments, how its columns were changed, its inputs, and the notes.
+    leave: Sequence[int] = (),
+    test: np.ndarray | None = None,
+) -> Prepared:
+    """The problem of rows or moments, with the targets in the last columns.
 
-    `labels` name the columns, the `targets` last; `may_count` says that the first input is the
-    table's first column, which may number its rows.
+    `may_count` says that the first input is the table's first column, which may number its rows;
+    `leave` are places of inputs to leave out; `test` says which rows are held out: means and
+    deviations are those of the others.
     """
-    columns = _columns(gathered)
-    names = np.array(labels, dtype=object)
+    held = None
+    if test is not None and not isinstance(gathered, Moments):
+        gathered, held = gathered[~test], gathered[test]
+    found = _columns(gathered)
+    names = np.array([column.label for column in columns], dtype=object)
     is_input = np.arange(len(names)) < len(names) - targets
-    _require_representable(columns, names)
-    centred = standardize or intercept
-    fixed = columns.constant if centred else columns.zero
+    _require_representable(found, names)
+    centered = standardize or intercept
+    fixed = found.constant if centered else found.zero
     if np.any(fixed & ~is_input):
-        beyond = " beyond the intercept" if centred else ""
+        beyond = " beyond the intercept" if centered else ""
         raise InputError(
             f"the target {names[fixed & ~is_input][0]!r} is constant: there is nothing to explain"
             f"{beyond}. Pass a target that varies."
         )
     rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
     counting = np.zeros_like(is_input)
-    counting[0] = may_count and is_input.sum() > 1 and columns.counts_rows(0, rows)
+    counting[0] = may_count and is_input.sum() > 1 and found.counts_rows(0, rows)
     keep = ~fixed & ~counting
+    keep[list(leave)] = False
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
-    centre = np.where(centred, columns.mean, 0.0)[keep]
-    scale = np.where(is_input & standardize, columns.deviation, 1.0)[keep]
-    notes = _notes(columns, names, is_input & ~counting, fixed, standardize, intercept)
+    centre = np.where(centered, found.mean, 0.0)[keep]
+    scaled = is_input & standardize | ~is_input & scale_targets
+    scale = np.where(scaled & ~found.constant, found.deviation, 1.0)[keep]
+    notes = _notes(found, names, is_input & ~counting, fixed, standardize, intercept)
+    if scale_targets:
+        notes.append("Targets were divided by their deviation too; predictions are in their units.")
     if counting[0]:
         notes.insert(
             0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
         )
     notes += _equal_notes(gathered, names, is_input & keep)
-    preparation = Preparation(centre, scale, targets)
+    preparation = Preparation(
+        tuple(columns[j] for j in np.flatnonzero(keep & is_input)),
+        tuple(column.name for column in columns[len(columns) - targets :]),
+        centre,
+        scale,
+        centered=centered,
+        standardized=standardize,
+    )
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
-    return problem, preparation, tuple(names[keep & is_input]), notes + _fit_notes(problem, centred)
+    if held is not None:
+        changed = (held[:, keep] - centre) / scale
+        held = changed[:, :-targets], changed[:, -targets:]
+    return Prepared(problem, preparation, notes + _fit_notes(problem, centered), held)
 
 
 def _require_representable(columns: Columns, names: np.ndarray) -> None:
@@ -135,7 +223,7 @@ def _columns(gathered: np.ndarray | Moments) -> Columns:
 
 
 def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
-    single = change.targets == 1
+    single = len(change.targets) == 1
     if isinstance(gathered, Moments):
         moments = Moments(
             gathered.count,
@@ -148,7 +236,7 @@ def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparati
     rows = gathered[:, keep]
     rows -= change.centre
     rows /= change.scale
-    d = rows.shape[1] - change.targets
+    d = len(change.inputs)
     return Problem.from_data(rows[:, :d], rows[:, d] if single else rows[:, d:])
 
 
@@ -181,7 +269,7 @@ def listed(names: Sequence[str]) -> str:
 def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool):
     notes = []
     if standardize:
-        notes.append("Every input was standardised: its mean subtracted, divided by its deviation.")
+        notes.append("Every input was standardized: its mean subtracted, divided by its deviation.")
     if standardize or intercept:
         what = "the targets" if standardize else "inputs and targets"
         notes.append(f"The means of {what} were subtracted, which fits an intercept.")
@@ -195,7 +283,7 @@ def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercep
     if not standardize and len(spread) and spread.max() > WIDE_SPREAD * spread.min():
         notes.append(
             f"The deviations of inputs differ by a factor of {spread.max() / spread.min():.1g}: "
-            "training will crawl along the small ones. Standardise them (--standardize)."
+            "training will crawl along the small ones. Standardize them (--standardize)."
         )
     return notes
 

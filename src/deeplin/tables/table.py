@@ -1,84 +1,89 @@
-"""Tables on disk, opened but not read: their columns, and pieces that stream on their own.
+"""Tables, opened but not read: their columns, and files that stream on their own.
 
-CSV, Parquet, Arrow, `.npy` and `.npz`; one file, a folder or a glob. Nothing is ever unpickled.
-A piece is a plain description (file, format, part), so that another process can read it.
+CSV, Parquet, Arrow, `.npy`, `.npz` and Excel; one file, a folder or a glob; standard input; or a
+table in memory. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import atexit
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from glob import glob, has_magic
 from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from deeplin.errors import InputError, readable
-from deeplin.tables.csv_dialect import CSV
 from deeplin.tables.formats import (
-    ARROW,
-    NPY,
-    NPZ,
+    EMPTY,
     NUMBER,
     OTHER,
-    PARQUET,
     TEXT,
     WHOLE,
-    Chunk,
-    Column,
+    ArrowFile,
+    CsvFile,
+    FrameTable,
     Kinds,
-    Part,
+    NpyFile,
+    NpzFile,
+    ParquetFile,
+    TableFile,
+    excel_table,
 )
 
-FORMATS = {"csv": CSV, "parquet": PARQUET, "arrow": ARROW, "npy": NPY, "npz": NPZ}
-SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".npy": "npy",
-    ".npz": "npz",
+FORMATS: dict[str, Any] = {
+    ".csv": CsvFile.open,
+    ".tsv": CsvFile.open,
+    ".txt": CsvFile.open,
+    ".parquet": ParquetFile,
+    ".pq": ParquetFile,
+    ".arrow": ArrowFile,
+    ".feather": ArrowFile,
+    ".ipc": ArrowFile,
+    ".npy": NpyFile,
+    ".npz": NpzFile,
+    ".xlsx": excel_table,
 }
+"""What opens a file, by the ending of its name."""
+SIGNS = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"PK": ".npz"}
+"""How files of these formats begin; on standard input anything else is text."""
 COMPRESSED = (".gz", ".bz2", ".zst")
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A part of a table that streams on its own: a file, or some of its rows or row groups."""
+class Frame(Protocol):
+    """A table in memory that Arrow can read: of pandas, polars, Arrow, DuckDB, …"""
 
-    path: str
-    format: str
-    part: Part = None
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Arrow's interface for streams of record batches."""
+        ...
 
-    def chunks(self, columns: Sequence[Column], rows: int) -> Iterator[Chunk]:
-        """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
-        with readable(self.path):
-            yield from FORMATS[self.format].stream(self.path, self.part, columns, rows)
 
-    def texts(self, name: str) -> Iterator[list[str | None]]:
-        """The values of one column as text, some at a time; a missing value is None."""
-        with readable(self.path):
-            yield from FORMATS[self.format].texts(self.path, name)
-
-    def split(self) -> list[Piece]:
-        """Smaller pieces of the same file, where its format has parts."""
-        with readable(self.path):
-            parts = FORMATS[self.format].parts(self.path)
-        return [Piece(self.path, self.format, part) for part in parts]
+Source = str | Path | Frame
 
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a table (name → what it holds), its pieces in order, what to know of it."""
+    """The columns of a table (name → what it holds), its files in order, what to know of it."""
 
     columns: Kinds
-    pieces: tuple[Piece, ...]
+    pieces: tuple[TableFile, ...]
     notes: tuple[str, ...] = ()
 
+    def texts(self, name: str) -> Iterator[str | None]:
+        """The values of one column as text; a missing value is None."""
+        for piece in self.pieces:
+            yield from piece.texts(name)
 
-def open_table(source: str | Path) -> Table:
-    """Open a file, a folder of files or a glob; every file must have the same columns.
+
+def open_table(source: Source, decimal: str | None = None) -> Table:
+    """Open a file, a folder of files, a glob, `-` (standard input) or a table in memory.
+
+    Every file must have the same columns. `decimal` is the decimal mark of text; None: found.
 
     ```python
     import pandas as pd
@@ -87,36 +92,66 @@ def open_table(source: str | Path) -> Table:
     assert open_table("people.csv").columns == {"age": "whole numbers", "name": "text"}
     ```
     """
-    files = _files(source)
-    kinds = {_format(file) for file in files}
+    if decimal not in (None, ".", ","):
+        raise InputError(f"decimal is {decimal!r}; pass '.' or ','.")
+    if not isinstance(source, str | Path):
+        frame = FrameTable("the table", table=_in_memory(source))
+        return Table(frame.kinds(), (frame,))
+    files = _files(_standard_input() if str(source) == "-" else source)
+    kinds = {_opener(file) for file in files}
     if len(kinds) > 1:
+        endings = sorted({_suffix(file) for file in files})
         raise InputError(
-            f"{str(source)!r} holds files of several formats ({', '.join(sorted(kinds))}); "
+            f"{str(source)!r} holds files of several formats ({', '.join(endings)}); "
             "pass a glob for one of them, such as 'folder/*.csv'."
         )
-    kind = kinds.pop()
-    pieces = tuple(Piece(str(file), kind) for file in files)
+    opener = kinds.pop()
+    options = {"decimal": decimal} if opener == CsvFile.open else {}
+    pieces: list[TableFile] = []
     columns: Kinds = {}
-    for piece in pieces:
-        with readable(piece.path):
-            found = FORMATS[kind].columns(piece.path)
+    for file in map(str, files):
+        with readable(file):
+            piece = opener(file, **options)
+            found = piece.kinds()
         columns = columns or found
         if set(found) != set(columns):
             different = sorted(set(found) ^ set(columns))[:5]
             raise InputError(
-                f"{piece.path!r} has other columns than {str(files[0])!r} ({', '.join(different)} "
+                f"{file!r} has other columns than {str(files[0])!r} ({', '.join(different)} "
                 "is in one of them only); pass files of one table."
             )
         columns = {name: _common(found[name], kind) for name, kind in columns.items()}
-    with readable(pieces[0].path):
-        notes = FORMATS[kind].notes(pieces[0].path)
-    return Table(columns, pieces, tuple(notes))
+        pieces.append(piece)
+    return Table(columns, tuple(pieces), pieces[0].notes)
+
+
+def _in_memory(source: Frame) -> pa.Table:
+    try:
+        return pa.table(source)  # pyright: ignore[reportArgumentType]
+    except Exception as error:
+        raise InputError(
+            f"the table is a {type(source).__name__} that Arrow cannot read ({error}); pass a file "
+            "name, or a DataFrame with one kind of value in each column."
+        ) from error
+
+
+def _standard_input() -> Path:
+    """What comes on standard input, as a file for as long as the process lives."""
+    data = sys.stdin.buffer.read()
+    ending = next((end for sign, end in SIGNS.items() if data.startswith(sign)), ".csv")
+    folder = tempfile.mkdtemp(prefix="deeplin-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, f"standard-input{ending}")
+    path.write_bytes(data)
+    return path
 
 
 def _common(one: str, other: str) -> str:
     """What a column holds whose files hold these."""
-    if one == other:
+    if one == other or other == EMPTY:
         return one
+    if one == EMPTY:
+        return other
     if {one, other} == {NUMBER, WHOLE}:
         return NUMBER
     return TEXT if TEXT in (one, other) else OTHER
@@ -126,13 +161,13 @@ def _files(source: str | Path) -> list[Path]:
     path = Path(source)
     if path.is_dir():
         files = sorted(f for f in path.rglob("*") if f.is_file() and not _hidden(f, path))
-        files = [file for file in files if _suffix(file) in SUFFIXES]
+        files = [file for file in files if _suffix(file) in FORMATS]
     elif has_magic(str(source)) and not path.exists():
         files = sorted(Path(name) for name in glob(str(source), recursive=True))
     else:
         files = [path]
     if not files:
-        raise InputError(f"{str(source)!r} holds no table; supported: {', '.join(SUFFIXES)}.")
+        raise InputError(f"{str(source)!r} holds no table; supported: {', '.join(FORMATS)}.")
     return files
 
 
@@ -146,11 +181,11 @@ def _suffix(file: Path) -> str:
     return name.suffix.lower()
 
 
-def _format(file: Path) -> str:
+def _opener(file: Path) -> Any:
     if not file.is_file():
         raise InputError(f"there is no file {str(file)!r}; pass a file, a folder or a glob.")
-    if _suffix(file) not in SUFFIXES:
+    if _suffix(file) not in FORMATS:
         raise InputError(
-            f"{str(file)!r} is in no format that can be read; supported: {', '.join(SUFFIXES)}."
+            f"{str(file)!r} is in no format that can be read; supported: {', '.join(FORMATS)}."
         )
-    return SUFFIXES[_suffix(file)]
+    return FORMATS[_suffix(file)]

@@ -1,6 +1,7 @@
 """Results about deep linear networks as functions: bounds, exact values, laws."""
 
 from deeplin.compatibility import moved
+from deeplin.theory.adam import adam_critical_learning_rate
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
     LowerRisk,
@@ -33,6 +34,7 @@ from deeplin.theory.minimizers import (
 )
 from deeplin.theory.network_orbits import NetworkOrbit, network_orbit
 from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
+from deeplin.theory.paths import parallel_sharpness
 from deeplin.theory.residual_depth import (
     certified_depth,
     certified_gap,
@@ -53,6 +55,7 @@ from deeplin.theory.residual_initialization import (
     smallest_admissible_depth,
 )
 from deeplin.theory.ridgeless import RidgelessRisk, double_descent, ridgeless_risk
+from deeplin.theory.sam import sam_sharpness_limit
 from deeplin.theory.sharpness_brackets import (
     SharpnessBrackets,
     sharpness_brackets,
@@ -100,6 +103,7 @@ __all__ = [
     "SharpnessBrackets",
     "StochasticSharpness",
     "TwoLayerFlow",
+    "adam_critical_learning_rate",
     "admissible_range",
     "balanced_mode",
     "balanced_orbit",
@@ -134,6 +138,7 @@ __all__ = [
     "network_orbit",
     "noise_cost_bound",
     "noise_scale",
+    "parallel_sharpness",
     "product_bounds",
     "product_bounds_frequency",
     "random_start_bound",
@@ -141,6 +146,7 @@ __all__ = [
     "residual_displacement",
     "ridgeless_risk",
     "risk_split",
+    "sam_sharpness_limit",
     "sharp_failure_probability",
     "sharp_product_bounds",
     "sharpness_brackets",

@@ -27,11 +27,15 @@ class Architecture(NamedTuple):
 
 
 def architecture(
-    problem: Problem, depth: int, readout: ArrayLike | None, quantity: str
+    problem: Problem, depth: int, readout: ArrayLike | None, quantity: str, *, signal: bool = True
 ) -> Architecture:
-    """Check that `quantity` is defined for this problem, depth and read-out."""
+    """Check that `quantity` is defined for this problem, depth and read-out.
+
+    Without `signal`, also for problems whose minimizer is zero or that have none.
+    """
     L = whole_number("depth", depth)
-    problem.require_signal(quantity)
+    if signal:
+        problem.require_signal(quantity)
     if readout is None:
         return Architecture(L, None)
     problem.require_single_target(f"{quantity} of a network with a read-out")

@@ -210,7 +210,7 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
         return float(-q / 2 * np.sum(np.log(shrink)) + 2 * s**2 * tau**2 * np.sum(pulls / shrink))
 
     centre = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
-    found = minimize_scalar(exponent, bounds=(centre - 10, centre + 10), method="bounded")
+    found: Any = minimize_scalar(exponent, bounds=(centre - 10, centre + 10), method="bounded")
     return LowerRisk(normal, min(0.5, float(np.exp(exponent(float(found.x))))))
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, positive_number
 from deeplin.problems import Problem
-from deeplin.theory.architecture import stability_limit
+from deeplin.theory.architecture import architecture, stability_limit
 from deeplin.theory.flattest_minimizer import (
     geometric_mean,
     layer_rates,
     minimal_sharpness,
 )
+from deeplin.theory.paths import parallel_sharpness, path_norms
+from deeplin.theory.sam import effective_sharpness
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 from deeplin.validation import validated
@@ -28,8 +31,12 @@ def critical_learning_rate(
     nesterov: bool = False,
     batch_size: int | None = None,
     weight_decay: float = 0.0,
+    sam_radius: float = 0.0,
+    paths: ArrayLike = 1,
 ) -> float:
     """The learning rate above which no (global) minimiser is stable: almost no start settles.
+
+    For every convex loss of the problem (X-14, X-17):
 
     | optimiser | critical rate | result |
     |---|---|---|
@@ -39,10 +46,14 @@ def critical_learning_rate(
     | weight decay λ | 2 (with momentum as above) over S_λ | X-9 |
     | batches of B rows, R_min = 0, one output | 2/S_min(B) | X-10 |
     | layer-wise rates | bounds their *geometric mean* | X-11 |
+    | SAM, θ ← θ − η∇R(θ + ρ∇R(θ)) | 2 (with momentum as above) over S_min(1 + ρS_min) | X-23 |
+    | m parallel paths | 2/S_min of `parallel_sharpness`; m^{1−2/L} times that of one | X-22 |
+    | Adam, RMSProp | see `adam_critical_learning_rate` | X-24 |
 
     Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimiser
     (`stochastic_sharpness`), but the flattest one is not known; with weight decay they do not
-    settle at a constant rate.
+    settle at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of their
+    read-outs. Batches ask for an optimum at which every φ_i' is 0.
 
     ```python
     import deeplin as dl, numpy as np
@@ -54,17 +65,24 @@ def critical_learning_rate(
     """
     beta = check_momentum(momentum)
     decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
+    radius = positive_number("sam_radius", sam_radius, zero_allowed=True)
+    several = np.ndim(paths) > 0 or paths != 1
+    if several:
+        _require_known_for_paths(decay, batch_size, readout, paths)
     if batch_size is not None and batch_size != problem.samples:
-        _require_plain(beta, decay)
+        _require_plain(beta, decay, radius)
         found = minimal_stochastic_sharpness(problem, depth, batch_size, readout)
         return found.critical_learning_rate
     if decay > 0:
         minimum = decayed_minimum(problem, depth, decay, readout)
         _require_certified(minimum)
         curvature = minimum.sharpness
+    elif several:
+        norm = architecture(problem, depth, readout, "the critical learning rate").norm
+        curvature = parallel_sharpness(problem, depth, norm * path_norms(paths))
     else:
         curvature = minimal_sharpness(problem, depth, readout).exact
-    return stability_limit(beta, nesterov=nesterov) / curvature
+    return stability_limit(beta, nesterov=nesterov) / effective_sharpness(curvature, radius)
 
 
 def layerwise_sharpness(
@@ -100,7 +118,24 @@ def _require_certified(minimum: DecayedMinimum) -> None:
         )
 
 
-def _require_plain(momentum: float, decay: float) -> None:
+def _require_known_for_paths(
+    decay: float, batch_size: int | None, readout: ArrayLike | None, paths: ArrayLike
+) -> None:
+    if decay > 0 or batch_size is not None:
+        raise InputError(
+            "the critical rate of parallel paths is known for the full batch without weight "
+            "decay; pass batch_size=None and weight_decay=0, or paths=1."
+        )
+    if readout is not None and np.ndim(paths) > 0:
+        raise InputError("paths holds the norms of the read-outs; pass readout=None with it.")
+
+
+def _require_plain(momentum: float, decay: float, radius: float) -> None:
+    if radius > 0:
+        raise InputError(
+            f"mini-batch descent with sam_radius = {radius:g} is not covered; pass sam_radius=0 "
+            "or batch_size=None."
+        )
     if decay > 0:
         raise InputError(
             f"mini-batch descent with weight_decay = {decay:g} does not settle at a constant rate: "

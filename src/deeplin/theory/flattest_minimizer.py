@@ -1,4 +1,8 @@
-"""How flat a minimiser can be: the bracket of FM-T2, the exact value (X-2, X-7), who attains it."""
+"""How flat a minimiser can be: the bracket of FM-T2, the exact value (X-2, X-7), who attains it.
+
+For white data the minimal sharpness is due to Mulayoff & Michaeli 2020. Brackets that are best
+possible for given Λ, a and L: `sharpness_brackets` (X-18).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from numpy.typing import ArrayLike
 from deeplin.errors import InputError, finite_array
 from deeplin.networks import Network
 from deeplin.problems import Problem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import (
     Architecture,
     aligned_network,
@@ -20,6 +25,7 @@ from deeplin.theory.architecture import (
     stability_limit,
 )
 from deeplin.theory.secular import root
+from deeplin.theory.softmax import Program, Solution, minimizer_of
 from deeplin.validation import validated
 
 
@@ -42,6 +48,9 @@ class MinimalSharpness:
     """t: the norm of W_L…W_2 (with p) at the flattest minimiser, which is t times an isometry."""
     optimum: Float[np.ndarray, "d q"] = field(repr=False)
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
+    program: tuple[Program, Solution] | None = field(default=None, repr=False)
+    """Softmax (X-17): the program and its solution. `lower` is then a certificate, `upper` the
+    bound by a Kronecker product, and `suffix_norm` NaN."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
         """2/S_min, (2+2β)/S_min with momentum β: above it no minimiser is stable."""
@@ -64,9 +73,12 @@ class MinimalSharpness:
         its rate, has the smallest largest eigenvalue; its layers are √(η_k/g) times as large, with
         the same product (X-11).
         """
-        network = flattest_network(
-            self.optimum, self.depth, self.suffix_norm, hidden=hidden, readout=self.readout
-        )
+        if self.program is not None:
+            network = minimizer_of(self.program[0], self.program[1].factors, hidden)
+        else:
+            network = flattest_network(
+                self.optimum, self.depth, self.suffix_norm, hidden=hidden, readout=self.readout
+            )
         if rates is None:
             return network
         given = layer_rates(rates, self.depth)
@@ -84,6 +96,9 @@ def minimal_sharpness(
     S_min = min over t > 0 of 2λ_max(Σ̂^{1/2}[t² I + (L−1)(‖p‖/t)^{2/(L−1)} Θ*ᵀΘ*]Σ̂^{1/2}), for any
     number of outputs and hidden layers at least as wide as the rank of Θ*.
 
+    For any other convex loss of one output H/2 takes the place of Σ̂ (X-14). For softmax it is a
+    geodesically convex program, with its dual as `lower` for two layers (X-17).
+
     ```python
     import deeplin as dl, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
@@ -93,6 +108,8 @@ def minimal_sharpness(
     ```
     """
     net = architecture(problem, depth, readout, "the minimal sharpness")
+    if isinstance(problem, GeneralizedLinearProblem) and problem.outputs > 1:
+        return _of_softmax(problem, net)
     exact, t = _flattest(problem, net)
     lower, upper = _bracket(problem, net)
     return MinimalSharpness(
@@ -175,6 +192,29 @@ def _bracket(problem: Problem, net: Architecture) -> tuple[float, float]:
         columns = np.sqrt(eigenvalues)[:, None] * left * values / size
         upper = unit * (Lambda + (L - 1) * float(np.linalg.norm(columns, ord=2)) ** 2)
     return unit * L * a, upper
+
+
+def _of_softmax(problem: GeneralizedLinearProblem, net: Architecture) -> MinimalSharpness:
+    """The program of X-17, between the bounds that do not need it."""
+    L, program = net.depth, Program.of(problem)
+    found = program.solve(L)
+    G, smallest, largest = program.scalar_bounds()
+    cross = G @ program.theta.T
+    alone = Problem.from_moments(G / 2, cross / 2, program.theta @ cross / 2, problem.samples)
+    scale = _flattest(alone, net)[0]
+    exact = float(found.values[-1])
+    lower = program.dual(found.rho) if L == 2 else program.product_bound(L, found.rho)
+    return MinimalSharpness(
+        lower=min(exact, max(lower, smallest * scale)),  # they meet to rounding
+        exact=exact,
+        upper=max(exact, largest * scale),
+        outputs=problem.outputs,
+        depth=L,
+        suffix_norm=float("nan"),
+        optimum=problem.optimum,
+        readout=None,
+        program=(program, found),
+    )
 
 
 def _flattest(problem: Problem, net: Architecture) -> tuple[float, float]:

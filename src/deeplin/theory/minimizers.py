@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from deeplin.errors import whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import aligned_network, architecture, numerical_rank
 from deeplin.theory.flattest_minimizer import (
     MinimalSharpness,
@@ -23,6 +24,7 @@ from deeplin.theory.flattest_minimizer import (
     minimizer_lower_bound,
 )
 from deeplin.theory.secular import largest_eigenvalue_of_update
+from deeplin.theory.softmax import Program, Solution, balanced_curvature, minimizer_of
 from deeplin.validation import validated
 
 __all__ = [
@@ -79,7 +81,8 @@ def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None =
     One target: λ_max(2‖w*‖^{2−2/L}‖p‖^{2/L}(Σ̂ + (L−1)Σ̂^{1/2}ŵŵᵀΣ̂^{1/2})), ŵ = w*/‖w*‖. For several
     the Hessian at balanced weights acts on D (d×q) as D ↦ 2 Σ_k (ΘΘᵀ)^{(k−1)/L} Σ̂ D (ΘᵀΘ)^{(L−k)/L}
     (X-1), which falls apart along the right singular vectors of Θ: for each singular value s_j,
-    λ_max(2 Σ̂^{1/2} [Σ_k s_j^{2(L−k)/L} (ΘΘᵀ)^{(k−1)/L}] Σ̂^{1/2}).
+    λ_max(2 Σ̂^{1/2} [Σ_k s_j^{2(L−k)/L} (ΘΘᵀ)^{(k−1)/L}] Σ̂^{1/2}). Other convex losses have H/2 in
+    the place of Σ̂ (X-14, X-17), at the minimiser of least norm.
 
     ```python
     import deeplin as dl, numpy as np
@@ -89,6 +92,9 @@ def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None =
     ```
     """
     net = architecture(problem, depth, readout, "the balanced sharpness")
+    if isinstance(problem, GeneralizedLinearProblem) and problem.outputs > 1:
+        curvature = balanced_curvature(Program.of(problem), net.depth)
+        return float(np.linalg.eigvalsh(curvature)[-1])
     eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs > 1:
         return max(_of_singular_values(eigenvalues, coordinates, net.depth))
@@ -132,6 +138,8 @@ class MinimalTrace:
     values: Float[np.ndarray, " k"] = field(repr=False)
     """… and its singular values S > 0."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
+    program: tuple[Program, Solution] | None = field(default=None, repr=False)
+    """Softmax (X-17): the program of the trace and its solution, in the place of ν, U and S."""
 
     @cached_property
     def minimizer(self) -> Network:
@@ -143,6 +151,8 @@ class MinimalTrace:
 
         With T = exact/2L the scales a² = ν tr Σ̂/T, b² = qν/T and c² = ν²/T make all L terms equal.
         """
+        if self.program is not None:
+            return minimizer_of(self.program[0], self.program[1].factors, hidden)
         L, nu, share = self.depth, self.nuclear_norm, self.exact / (2 * self.depth)
         width, roots = hidden or len(self.optimum), np.sqrt(self.values)
         rows = self.left.T @ self.optimum.T
@@ -160,7 +170,8 @@ def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None
     """min tr ∇²R over all minimisers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
 
     Any number of outputs q and any data; hidden layers at least as wide as the rank of Θ*. Training
-    with label noise and sharpness-aware training look for this minimiser.
+    with label noise and sharpness-aware training look for this minimiser. Other convex losses of
+    one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
 
     ```python
     import deeplin as dl, numpy as np
@@ -171,6 +182,20 @@ def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None
     """
     net = architecture(problem, depth, readout, "the minimal trace")
     L = net.depth
+    if isinstance(problem, GeneralizedLinearProblem) and problem.outputs > 1:
+        program = Program.of(problem)
+        solution = program.solve(L, powers=(1.0,))
+        return MinimalTrace(
+            exact=float(np.sum(solution.values)),
+            nuclear_norm=float("nan"),
+            depth=L,
+            input_power=float("nan"),
+            optimum=problem.optimum,
+            left=program.outputs,
+            values=np.full(len(program.outputs.T), np.nan),
+            readout=None,
+            program=(program, solution),
+        )
     eigenvalues, _, coordinates = problem.spectrum
     _, values, left = np.linalg.svd(
         np.sqrt(eigenvalues)[:, None] * coordinates, full_matrices=False

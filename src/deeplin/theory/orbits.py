@@ -2,6 +2,8 @@
 
 L equal weights x with the loss c(x^L − σ)² take the step x ← x + η'(σ − x^L)x^{L−1}, η' = 2cη.
 Above η' = 2/(Lσ^{2−2/L}) they settle on an orbit x → ax → x instead of σ^{1/L}.
+Orbits of deep linear networks and the thresholds of diag(10, 9.5, 9): Ghosh et al. 2025; the edge
+of stability: Cohen et al. 2021.
 """
 
 from __future__ import annotations

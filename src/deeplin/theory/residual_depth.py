@@ -7,6 +7,7 @@ bounded as a norm, by a chain of its own with the coarse net, and s^{−2/3} lea
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -103,7 +104,9 @@ def _doob(
 
     from scipy.optimize import minimize_scalar  # slow to import
 
-    found = minimize_scalar(exponent, bounds=(0.0, end), method="bounded", options={"xatol": 1e-4})
+    found: Any = minimize_scalar(
+        exponent, bounds=(0.0, end), method="bounded", options={"xatol": 1e-4}
+    )
     return min(0.0, float(found.fun))
 
 

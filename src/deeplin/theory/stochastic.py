@@ -114,7 +114,7 @@ def stochastic_sharpness_bound(
     assert exact <= dl.theory.stochastic_sharpness_bound(problem, network, batch_size=10)
     ```
     """
-    inputs, _ = problem.require_data("the threshold of mini-batch descent")
+    inputs = problem.curvature_rows("the threshold of mini-batch descent")
     share = noise_share(problem.samples, whole_number("batch_size", batch_size))
     weights, readout = host_arrays(network)
     _, *backward = backward_products(weights, readout)
@@ -218,17 +218,19 @@ def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
     """B, if the result speaks about this problem."""
     problem.require_single_target("the threshold of mini-batch descent")
     problem.require_signal("the threshold of mini-batch descent")
-    _, targets = problem.require_data("the threshold of mini-batch descent")
+    problem.require_data("the threshold of mini-batch descent")
     size = whole_number("batch_size", batch_size)
     if size > problem.samples:
         raise InputError(
             f"batch_size is {size} and there are {problem.samples} samples; pass at most that."
         )
-    missed = problem.minimal_risk / float(np.mean(targets**2))
+    missed = problem.residual_share
     if size < problem.samples and missed > INTERPOLATES**2 and not linearized:
+        squared = problem.loss == "squared"
+        why = f"R_min is {problem.minimal_risk:.3g}, not 0" if squared else "some φ_i' is not 0"
         raise InputError(
-            "mini-batch descent at a constant rate does not settle here: R_min is "
-            f"{problem.minimal_risk:.3g}, not 0, so batches keep pushing at every minimiser. Pass "
+            f"mini-batch descent at a constant rate does not settle here: {why} at the optimum, "
+            "so batches keep pushing at every minimiser. Pass "
             "batch_size=None for the full batch, or linearized=True to stochastic_sharpness "
             "for the rate up to which the second moment stays bounded near one minimiser."
         )
@@ -236,9 +238,9 @@ def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
 
 
 def _rows(problem: Problem) -> np.ndarray:
-    """The rows of X in the eigenbasis of Σ̂, (n, r)."""
-    inputs, _ = problem.require_data("the threshold of mini-batch descent")
-    return inputs @ problem.spectrum.vectors
+    """The rows of X in the eigenbasis of Σ̂, (n, r); scaled by (φ_i''/2)^{1/2} for other losses."""
+    rows = problem.curvature_rows("the threshold of mini-batch descent")
+    return rows @ problem.spectrum.vectors
 
 
 def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The global minimiser with weight decay, its unique sharpness, and where it collapses (X-9)."""
+"""The global minimizer with weight decay, its sharpness, where it collapses (X-9, X-15)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from deeplin.errors import positive_number
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, gap_of_map
 from deeplin.problems import Problem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import (
     Architecture,
     architecture,
@@ -20,6 +21,7 @@ from deeplin.theory.architecture import (
     numerical_rank,
     stability_limit,
 )
+from deeplin.theory.decayed_losses import LossRidgePath, sharpness_with_decay
 from deeplin.theory.decayed_minima import RidgePath, collapse_of_several, decayed_several
 from deeplin.theory.minimizers import balanced_factors
 from deeplin.theory.secular import largest_eigenvalue_of_arrow
@@ -74,6 +76,9 @@ def decayed_minimum(
     there is no closed form, and the best minimum found says whether it is `certified`. The penalty
     is λ‖W‖², so its gradient is 2λW.
 
+    Other convex losses, one output: the same with the ridge path of the loss (X-15). There is a
+    minimiser even for separable data.
+
     ```python
     import deeplin as dl, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
@@ -82,9 +87,13 @@ def decayed_minimum(
     assert z.objective > z.risk > 0 and not z.collapsed
     ```
     """
-    net = architecture(problem, depth, readout, "the minimiser with weight decay")
     decay = positive_number("weight_decay", weight_decay)
+    net, path = _architecture(problem, depth, readout, "the minimiser with weight decay")
     L, scaled = net.depth, decay * net.norm ** (-2 / net.depth)
+    if path is not None:
+        point = path.best(scaled)
+        zero = np.zeros((problem.dimension, 1))
+        return _assemble(problem, net, decay, zero if point is None else point.product, True)
     eigenvalues, vectors, coordinates = problem.spectrum
     left, values, right = np.linalg.svd(coordinates, full_matrices=False)
     rank = numerical_rank(values, max(coordinates.shape))
@@ -117,7 +126,7 @@ class CriticalWeightDecay:
 def critical_weight_decay(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> CriticalWeightDecay:
-    """λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9).
+    """λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9, X-15).
 
     L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: the part of rank one that vanishes last decides, which
     is exact for any data.
@@ -130,13 +139,27 @@ def critical_weight_decay(
     assert dl.theory.decayed_minimum(problem, 3, 1.01 * critical.value).collapsed
     ```
     """
-    net = architecture(problem, depth, readout, "the critical weight decay")
+    net, path = _architecture(problem, depth, readout, "the critical weight decay")
+    if path is not None:
+        value, jump = path.collapse()
+        return CriticalWeightDecay(value * net.norm ** (2 / net.depth), jump)
     eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs == 1:
         value, jump = RidgePath(eigenvalues, coordinates[:, 0], net.depth).collapse()
     else:
         value, jump = collapse_of_several(eigenvalues, coordinates.T, net.depth)
     return CriticalWeightDecay(value * net.norm ** (2 / net.depth), jump)
+
+
+def _architecture(
+    problem: Problem, depth: int, readout: ArrayLike | None, quantity: str
+) -> tuple[Architecture, LossRidgePath | None]:
+    """The checked architecture, and the ridge path of losses that are not squared."""
+    if not isinstance(problem, GeneralizedLinearProblem):
+        return architecture(problem, depth, readout, quantity), None
+    problem.require_single_target(f"{quantity} of another loss than the squared one")
+    net = architecture(problem, depth, readout, quantity, signal=False)
+    return net, LossRidgePath(problem, net.depth)
 
 
 def _shrunk(eigenvalues: np.ndarray, coordinates: np.ndarray, L: int, decay: float) -> np.ndarray:
@@ -180,6 +203,8 @@ def _curvature_of_risk(
     2c(L−1)uᵀΣ̂u + 2λ(2−L). Elsewhere it has eigenvalues −2λ, 0 and 2λ; 2λ is among these too.
     """
     L, norm = net.depth, net.norm
+    if isinstance(problem, GeneralizedLinearProblem):
+        return sharpness_with_decay(problem, product, L, norm, decay) - 2 * decay
     eigenvalues, vectors, coordinates = problem.spectrum
     if not np.any(product):
         pull = float(np.linalg.norm(eigenvalues[:, None] * coordinates, ord=2))

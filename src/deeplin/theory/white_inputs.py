@@ -1,7 +1,8 @@
 """Gradient flow on white inputs, solved exactly (X-13): oracles for everything that integrates.
 
 The loss is c‖Θ − S‖_F² (deeplin's risk where Σ̂ = cI), so flows run 2c times as fast as those of
-½‖Θ − S‖_F², in whose clock the formulas are written.
+½‖Θ − S‖_F², in whose clock the formulas are written. Balanced modes are due to Saxe et al.
+2014, two layers to Braun et al. 2022 and Dominé et al. 2024.
 """
 
 from __future__ import annotations

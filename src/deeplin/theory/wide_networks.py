@@ -235,14 +235,15 @@ def _vanishing_first(start: Start) -> np.ndarray:
 def _zero_last(start: Start) -> Modes:
     """X-27 at finite width: a² is α²(m−n−1) when lazy, which is exact, and α²m when rich.
 
-    In between the two are weighed by a²/(a²+κ), and their difference is the error.
+    In between the two are weighed by a²/(a²+κ); their difference, which vanishes at both ends, is
+    the error, with what a width near n leaves out.
     """
     s, L, m, spare = start.singular, start.depth, start.width, start.width - start.samples - 1
     share = start.a2 / (start.a2 + learned_share(s, start.a2, L))
     reduced, full = (zero_last_modes(s, start.alpha**2 * z, L) for z in (spare, m))
     modes = share * reduced + (1 - share) * full
     total = max(float(np.sum(modes)), np.finfo(float).tiny)
-    apart = float(np.sum(np.minimum(share, 1 - share) * (reduced - full))) / total
+    apart = float(np.sum((1 - share) * (reduced - full))) / total
     return Modes(modes, "X-27", apart + (2 / spare) ** 2)
 
 

@@ -1,17 +1,23 @@
-"""What uses the theory to train: advice, a recipe, a prediction, a measured rate, a diagnosis."""
+"""Training without knowing the theory: advice, trials, a recipe, a prediction, a diagnosis."""
 
-from deeplin.training.advice import Advice, Optimizer, advise
+from deeplin.compatibility import moved
+from deeplin.training.advice import Advice, advise
 from deeplin.training.critical_rate import CriticalRate, empirical_critical_rate
 from deeplin.training.diagnosis import Diagnosis, diagnose
 from deeplin.training.prediction import Prediction, Verdict, judge, predict
 from deeplin.training.recipe import default_width, descend, starting_network, train
+from deeplin.training.spec import TrainingSpec
+from deeplin.training.trials import Trials, try_starts
+
+__getattr__ = moved(__name__)
 
 __all__ = [
     "Advice",
     "CriticalRate",
     "Diagnosis",
-    "Optimizer",
     "Prediction",
+    "TrainingSpec",
+    "Trials",
     "Verdict",
     "advise",
     "default_width",
@@ -22,4 +28,5 @@ __all__ = [
     "predict",
     "starting_network",
     "train",
+    "try_starts",
 ]

@@ -1,4 +1,4 @@
-"""A data set diagnosed: which learning rates can work at which depth? Is interpolation benign?"""
+"""A data set diagnosed: which learning rates work at which depth? Is interpolation benign?"""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.problems import Problem
-from deeplin.theory import balanced_sharpness, minimal_sharpness
+from deeplin.report import text
+from deeplin.tables.reading import Frame, read_problem
 from deeplin.theory.small_initialization import scale_of_layers
-from deeplin.training import diagnosis_words as words
-from deeplin.training.advice import Advice, Optimizer, advise
-from deeplin.training.overfitting import Overfitting, estimate_overfitting, r_squared
+from deeplin.training.advice import Advice, advise
+from deeplin.training.evaluation import r_squared, r_squared_left_out
+from deeplin.training.overfitting import Overfitting, estimate_overfitting
 from deeplin.training.recipe import default_width
+from deeplin.training.spec import TrainingSpec
+from deeplin.training.trials import TRIED_STARTS, Trials, try_starts
 from deeplin.validation import validated
 
 if TYPE_CHECKING:
@@ -25,12 +28,29 @@ if TYPE_CHECKING:
 
 DEPTHS = (2, 3, 5, 10, 20, 40)
 DRAWS = 20
-"""Random initialisations that must all meet FM-A2 at the scale that is reported."""
+"""Random initializations that must all meet FM-A2 at the scale that is reported."""
+ILL_CONDITIONED = 1e4
+"""Λ/λ from which descent needs more steps than the default of `train` (20 000) to get there."""
+LARGE_TARGET = 1e3
+"""Size of the targets, and one over it, from which the common starts are far from the solution."""
+DEPENDENT = 1e-3
+"""Eigenvalue of the correlation matrix below which its inputs are nearly dependent …"""
+INVOLVED = 0.1
+"""… those whose squared entry in the eigenvector is at least this."""
+
+
+@dataclass(frozen=True)
+class Standardized:
+    """What changes when every column has mean zero and variance one."""
+
+    condition_number: float
+    advice: tuple[Advice, ...] = field(repr=False)
+    trials: tuple[Trials, ...]
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """What the theory says about a data set, as numbers and in words."""
+    """What the theory and a few simulated runs say about a data set, as numbers and in words."""
 
     samples: int
     dimension: int
@@ -47,13 +67,17 @@ class Diagnosis:
     targets: tuple[str, ...]
     r_squared: dict[str, float]
     """1 − R_min/Var(y) of each target: the part of its variance that a linear map explains."""
+    r_squared_left_out: dict[str, float]
+    """The same for least squares on rows left out one by one; empty where that means nothing."""
     width: int
-    """Hidden width for which the initialization scales are given."""
-    optimizer: Optimizer
+    """Hidden width of the simulated starts, and for which the initialization scales are given."""
+    optimizer: TrainingSpec
     advice: tuple[Advice, ...] = field(repr=False)
-    """The learning rate for each depth, with remarks."""
+    """The closed-form learning rates for each depth, with remarks."""
+    trials: tuple[Trials, ...] = field(repr=False)
+    """Simulated starts at the first and the last depth."""
     alone: dict[str, tuple[Advice, ...]] = field(repr=False)
-    """The same for each of several targets with a network of its own."""
+    """The advice for each of several targets with a network of its own."""
     eigenvalues: np.ndarray = field(repr=False)
     optimum: dict[str, float | list[float]] = field(repr=False)
     """w* by the name of the input; for several targets a list of one number each."""
@@ -61,6 +85,10 @@ class Diagnosis:
     """One for each depth, see `depths`."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
+    standardized: Standardized | None
+    """The same table standardized, where it is ill-conditioned as it is."""
+    dependent: tuple[str, ...]
+    """Inputs that are nearly linearly dependent on one another."""
     overfitting: Overfitting | None
     """Effective ranks and errors of the minimum-norm interpolant, for d > n."""
     notes: tuple[str, ...]
@@ -76,30 +104,27 @@ class Diagnosis:
     @property
     def answer(self) -> str:
         """The learning rate to use, in one plain sentence."""
-        return words.answer(self.advice, self.optimizer, len(self.targets))
+        return text.answer(self)
 
     @property
     def summary(self) -> tuple[str, ...]:
         """The answers in plain words, the most useful first."""
-        remarks = tuple(dict.fromkeys(r for advice in self.advice for r in advice.remarks))
-        return (
-            self.answer,
-            *remarks,
-            *words.explained(self),
-            *words.interpolation(self),
-            *words.conditioning(self.condition_number),
-        )
+        return text.summary(self)
+
+    def __str__(self) -> str:
+        return text.diagnosis_text(self)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values only; infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        values["optimizer"] = asdict(self.optimizer)
-        values["advice"] = [asdict(advice) for advice in self.advice]
-        values["alone"] = {name: [asdict(it) for it in found] for name, found in self.alone.items()}
         over = self.overfitting
         values |= {
-            "eigenvalues": self.eigenvalues.tolist(),
-            "depths": self.depths.to_dict(orient="records"),
+            "advice": [_advice(it) for it in self.advice],
+            "alone": {name: [_advice(it) for it in found] for name, found in self.alone.items()},
+            "optimizer": asdict(self.optimizer),
+            "trials": [asdict(it) for it in self.trials],
+            "standardized": None if self.standardized is None else _standard(self.standardized),
+            "depths": self.rows,
             "overfitting": None if over is None else asdict(over) | {"verdict": over.verdict},
             "answer": self.answer,
             "summary": self.summary,
@@ -109,10 +134,12 @@ class Diagnosis:
 
 @validated
 def diagnose(
-    problem: Problem,
+    problem: Problem | Frame | str,
     depths: Iterable[int] = DEPTHS,
     *,
-    optimizer: Optimizer | None = None,
+    target: str | Sequence[str] | None = None,
+    optimizer: TrainingSpec | None = None,
+    initialization: str | None = "torch",
     readout: ArrayLike | None = None,
     names: Sequence[str] | None = None,
     targets: Sequence[str] | None = None,
@@ -120,36 +147,63 @@ def diagnose(
     width: int | None = None,
     seed: int = 0,
 ) -> Diagnosis:
-    """Which learning rates can work on this problem, at which depth, and why.
+    """Which learning rates work on this problem, at which depth, from which start, and why.
 
     For every depth: the exact S_min (X-2, X-7), S_bal (X-3), the critical learning rate of the
-    optimizer and the one to use; for one target the bracket of FM-T2 and the largest scale of a
-    Gaussian initialization that meets FM-A2. With more inputs than samples also the effective ranks
-    and bounds of BO.
+    optimizer and the closed-form one for small starts; for one target the bracket of FM-T2 and the
+    largest scale of a Gaussian initialization that meets FM-A2. At the first and the last depth
+    some starts of the kind `initialization` (see `try_starts`; None: none) are simulated. With more
+    inputs than samples also what interpolation costs.
+
+    `problem` may be a table: a DataFrame or a file with its `target`; its means are subtracted.
 
     ```python
-    import deeplin as dl, numpy as np
-    from deeplin.training import Optimizer, diagnose
-    X = np.random.default_rng(0).normal(size=(50, 5))
-    problem = dl.Problem.from_data(X, X @ np.ones(5))
-    report = diagnose(problem, depths=[2, 10], optimizer=Optimizer(momentum=0.9))
-    report.answer, report.depths
+    import deeplin as dl, jax, numpy as np, pandas as pd
+    jax.config.update("jax_enable_x64", True)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "y"])
+    report = dl.diagnose(frame, depths=[3], target="y")
+    print(report)
     ```
     """
+    if initialization not in (None, *TRIED_STARTS):
+        raise InputError(f"init is {initialization!r}; pass one of {', '.join(TRIED_STARTS)}.")
+    if not isinstance(problem, Problem):
+        if target is None:
+            raise InputError("a table needs its target; pass target='name of a column'.")
+        reading = read_problem(problem, target, intercept=True)
+        problem, names, targets = reading.problem, reading.inputs, reading.targets
+        notes = (*reading.notes, *notes)
     problem.require_signal("the diagnosis")
     levels = [whole_number("each depth", depth) for depth in depths]
     if not levels:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
-    chosen = optimizer or Optimizer()
-    advice = tuple(advise(problem, L, chosen, readout=readout) for L in levels)
-    obstacle = _scale_obstacle(problem, readout)
-    rows = [_row(problem, it, readout, hidden, seed, obstacle is None) for it in advice]
-    w = problem.optimum.reshape(problem.dimension, -1)
-    labels = [f"x{k + 1}" for k in range(len(w))] if names is None else names
+    spec = optimizer or TrainingSpec()
+    labels = [f"x{k + 1}" for k in range(problem.dimension)] if names is None else names
     columns = [f"y{k + 1}" for k in range(problem.outputs)] if targets is None else targets
+    kind = None if readout is not None else initialization
+
+    def simulated(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
+        """Trials at the first and the last depth."""
+        if kind is None:
+            return ()
+        ends = {it.depth: it for it in (advice[0], advice[-1])}.values()
+        options = {"width": hidden, "seed": seed}
+        return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
+
+    advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
+    obstacle = _scale_obstacle(problem, readout)
+    w = problem.optimum.reshape(problem.dimension, -1)
     weights = w[:, 0].tolist() if problem.outputs == 1 else w.tolist()
+    centered = _is_centered(problem)
+    left_out = r_squared_left_out(problem, centered=centered)
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
+    dependent, other = _standardized(problem, labels)
+    better = None
+    if other is not None and readout is None:
+        ends = dict.fromkeys((advice[0].depth, advice[-1].depth))
+        its = tuple(advise(other, L, spec) for L in ends)
+        better = Standardized(other.condition_number, its, simulated(other, its))
     return Diagnosis(
         samples=problem.samples,
         dimension=problem.dimension,
@@ -163,21 +217,73 @@ def diagnose(
         zero_risk=problem.target_moment,
         targets=tuple(columns),
         r_squared=dict(zip(columns, r_squared(problem).tolist(), strict=True)),
+        r_squared_left_out=(
+            {} if left_out is None else dict(zip(columns, left_out.tolist(), strict=True))
+        ),
         width=hidden,
-        optimizer=chosen,
+        optimizer=spec,
         advice=advice,
-        alone=_alone(problem, columns, levels, chosen),
+        trials=simulated(problem, advice),
+        alone=_alone(problem, columns, levels, spec),
         eigenvalues=problem.spectrum.eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
-        rows=tuple(rows),
+        rows=tuple(_row(problem, it, hidden, seed, obstacle is None) for it in advice),
         scale_obstacle=obstacle,
-        overfitting=_overfitting(problem) if interpolates else None,
+        standardized=better,
+        dependent=dependent,
+        overfitting=_overfitting(problem, centered) if interpolates else None,
         notes=tuple(notes),
     )
 
 
+def _is_centered(problem: Problem) -> bool:
+    """Whether the means of inputs and targets are zero, to rounding."""
+    if problem.inputs is None or problem.targets is None:
+        return False
+    parts = (problem.inputs, problem.targets)
+    return all(
+        np.all(np.abs(part.mean(axis=0)) <= 1e-8 * np.abs(part).max(axis=0)) for part in parts
+    )
+
+
+def _standardized(
+    problem: Problem, labels: Sequence[str]
+) -> tuple[tuple[str, ...], Problem | None]:
+    """Nearly dependent inputs, and the standardized problem where the given one crawls.
+
+    Both from the second moments, which a change of units of each column leaves accurate.
+    """
+    d = problem.dimension
+    size = math.sqrt(problem.target_moment / problem.outputs)
+    fine = problem.condition_number <= ILL_CONDITIONED and 1 / LARGE_TARGET < size < LARGE_TARGET
+    if fine or d > min(problem.samples, 2000):
+        return (), None
+    moments = problem.second_moments
+    if problem.inputs is not None and problem.targets is not None:
+        rows = np.hstack([problem.inputs, problem.targets])
+        rows = rows - rows.mean(axis=0)
+        moments = rows.T @ rows / len(rows)
+    assert moments is not None
+    size = np.sqrt(np.diag(moments)[:d])
+    varies = size > 0
+    scale = np.append(np.where(varies, size, 1.0), np.sqrt(np.diag(moments)[d:]))
+    scale[scale == 0] = 1.0
+    table = moments / np.outer(scale, scale)
+    values, vectors = np.linalg.eigh(table[:d, :d][np.ix_(varies, varies)])
+    involved = (vectors[:, 0] ** 2 >= INVOLVED) if values[0] < DEPENDENT else np.zeros(0, bool)
+    names = [label for label, used in zip(labels, varies, strict=True) if used]
+    dependent = tuple(n for n, used in zip(names, involved, strict=False) if used)
+    if np.allclose(np.diag(moments), 1.0, rtol=1e-6):
+        return dependent, None  # it is standardized already
+    cross = table[:d, d:][varies]
+    cross = cross[:, 0] if problem.single_target else cross
+    inputs = table[:d, :d][np.ix_(varies, varies)]
+    other = Problem.from_moments(inputs, cross, table[d:, d:], problem.samples)
+    return dependent, other if other.optimum_norm > 0 else None
+
+
 def _alone(
-    problem: Problem, names: Sequence[str], depths: list[int], optimizer: Optimizer
+    problem: Problem, names: Sequence[str], depths: list[int], optimizer: TrainingSpec
 ) -> dict[str, tuple[Advice, ...]]:
     """Advice for each of several targets that has a signal, with a network of its own."""
     if problem.outputs == 1:
@@ -190,19 +296,15 @@ def _alone(
     }
 
 
-def _row(
-    problem: Problem, advice: Advice, readout: Any, width: int, seed: int, small: bool
-) -> dict[str, Any]:
+def _row(problem: Problem, advice: Advice, width: int, seed: int, small: bool) -> dict[str, Any]:
     """What the theory says about one depth."""
-    depth = advice.depth
-    flattest = minimal_sharpness(problem, depth, readout)
-    scale = admissible_scale(problem.dimension, depth, width, seed) if small else None
+    scale = admissible_scale(problem.dimension, advice.depth, width, seed) if small else None
     return {
-        "depth": depth,
-        "lower": flattest.lower,
-        "minimal_sharpness": flattest.exact,
-        "upper": flattest.upper,
-        "balanced_sharpness": balanced_sharpness(problem, depth, readout),
+        "depth": advice.depth,
+        "lower": advice.flattest.lower,
+        "minimal_sharpness": advice.flattest.exact,
+        "upper": advice.flattest.upper,
+        "balanced_sharpness": advice.balanced_sharpness,
         "critical_learning_rate": advice.critical_learning_rate,
         "suggested_learning_rate": advice.learning_rate,
         "largest_scale": scale,
@@ -223,7 +325,7 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
 
 
 def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
-    """Which hypothesis of FM-A2 no initialisation can meet, if any."""
+    """Which hypothesis of FM-A2 no initialization can meet, if any."""
     if problem.outputs > 1:
         return "FM-A2 is about networks with one output"
     if readout is not None:
@@ -235,10 +337,22 @@ def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
     return None
 
 
-def _overfitting(problem: Problem) -> Overfitting | None:
+def _overfitting(problem: Problem, centered: bool) -> Overfitting | None:
     """None where rows depend on one another or are one, so that leaving one out means nothing."""
     dependent = problem.rank < max(problem.samples - 1, 2)
-    return None if dependent else estimate_overfitting(problem)
+    return None if dependent else estimate_overfitting(problem, centered=centered)
+
+
+def _advice(advice: Advice) -> dict[str, Any]:
+    return {f: getattr(advice, f) for f in advice.__dataclass_fields__ if f != "flattest"}
+
+
+def _standard(found: Standardized) -> dict[str, Any]:
+    return {
+        "condition_number": found.condition_number,
+        "advice": [_advice(it) for it in found.advice],
+        "trials": [asdict(it) for it in found.trials],
+    }
 
 
 def _plain(value: Any) -> Any:
@@ -247,6 +361,8 @@ def _plain(value: Any) -> Any:
         return {str(name): _plain(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
         return [_plain(entry) for entry in value]
+    if isinstance(value, np.ndarray):
+        return _plain(value.tolist())
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

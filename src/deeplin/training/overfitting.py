@@ -1,107 +1,32 @@
-"""How much of the targets is explained, and is interpolation benign? From the data alone.
+"""Is interpolation harmless? From the data alone.
 
-R² on the samples and, exactly, on samples left out. BO's effective ranks belong to the population
-covariance Σ, which a user does not have. Here they are estimated from the samples, and the error of
-the minimum-norm interpolant is measured by leaving out each sample in turn, which needs no
-assumption at all.
+BO's effective ranks belong to the population covariance Σ, which a user does not have. Here they
+are estimated from the samples. What decides is the error on samples left out, beside that of
+predicting the mean, of a tuned ridge and of a few inputs, which needs no assumption at all.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
 from deeplin.errors import InputError, positive_number
 from deeplin.problems import Problem
+from deeplin.training.evaluation import (
+    leave_one_out_errors,
+    ridge_left_out,
+    selected_left_out,
+)
 from deeplin.validation import validated
 
 FLAT_EDGE = 1.1
 """A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""
-
-
-def r_squared(problem: Problem, product: Any = None) -> Float[np.ndarray, " q"]:
-    """R² = 1 − R/Var(y) of a linear map (d×q; none: the optimum), one for each target.
-
-    Where only second moments are known, the targets count about zero instead of their mean. A
-    target that does not vary has R² = 0.
-
-    ```python
-    import deeplin as dl, numpy as np
-    from deeplin.training.overfitting import r_squared
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    assert np.allclose(r_squared(dl.Problem.from_data(X, X @ np.ones(3))), 1)
-    ```
-    """
-    d = problem.dimension
-    theta = np.asarray(problem.optimum if product is None else product).reshape(d, -1)
-    if problem.inputs is not None and problem.targets is not None:
-        return _compared(problem, problem.targets - problem.inputs @ theta)
-    moments = np.asarray(problem.second_moments)
-    total = np.diag(moments)[d:]
-    cross = np.sum(theta * moments[:d, d:], axis=0)
-    remaining = total - 2 * cross + np.sum(theta * (moments[:d, :d] @ theta), axis=0)
-    return _ratio(np.maximum(remaining, 0), total)
-
-
-def r_squared_left_out(
-    problem: Problem, *, centered: bool = False
-) -> Float[np.ndarray, " q"] | None:
-    """R² of least squares on samples left out in turn; None where leaving one out means nothing."""
-    known = problem.inputs is not None and problem.samples > 2
-    dependent = problem.dimension >= problem.samples and problem.rank < problem.samples - 1
-    if not known or dependent:
-        return None
-    errors = leave_one_out_errors(problem, centered=centered)
-    return _compared(problem, errors) if np.isfinite(errors).all() else None
-
-
-def _compared(problem: Problem, errors: np.ndarray) -> np.ndarray:
-    return _ratio(np.mean(errors**2, axis=0), np.var(np.asarray(problem.targets), axis=0))
-
-
-def _ratio(remaining: np.ndarray, total: np.ndarray) -> np.ndarray:
-    varies = total > 0
-    return np.where(varies, 1 - remaining / np.where(varies, total, 1), 0.0)
-
-
-def leave_one_out_errors(problem: Problem, *, centered: bool = False) -> Float[np.ndarray, "n q"]:
-    """Errors of the least-squares solution (of minimal norm) of all samples but one, on that one.
-
-    With the hat matrix H = X(XᵀX)⁺Xᵀ the error on sample i is r_i/(1 − H_ii), r the residual; for
-    an interpolant, where that is 0/0, it is (G⁺Y)_i/(G⁺)_ii with G = XXᵀ. `centered` says that the
-    means were subtracted: then they leave the sample out as well (H gains 1/n).
-
-    ```python
-    import deeplin as dl, numpy as np
-    from deeplin.training.overfitting import leave_one_out_errors
-    X = np.random.default_rng(0).normal(size=(20, 3))
-    errors = leave_one_out_errors(dl.Problem.from_data(X, X @ np.ones(3)))
-    assert np.allclose(errors, 0)
-    ```
-    """
-    X, Y = problem.require_data("the leave-one-out error")
-    n = problem.samples
-    eigenvalues, vectors, _ = problem.spectrum
-    left = X @ vectors / np.sqrt(n * eigenvalues)
-    if problem.dimension >= n:
-        if problem.rank < n - 1:
-            raise InputError(
-                f"the leave-one-out error of an interpolant needs independent rows; received {n} "
-                f"samples of {problem.dimension} inputs, of rank {problem.rank}."
-            )
-        weights = left / (n * eigenvalues)
-        share = np.sum(weights * left, axis=1)[:, None]
-        found = np.divide(weights @ (left.T @ Y), share, out=Y.astype(float), where=share > 0)
-        return found  # a sample of zeros is predicted as zero, with it or without it
-    leverage = np.sum(left**2, axis=1) + (1 / n if centered else 0.0)
-    residual = Y - X @ problem.optimum.reshape(problem.dimension, -1)
-    free = 1 - leverage
-    alone = free <= n * np.finfo(float).eps  # such a sample decides its own fit
-    return np.where(alone[:, None], np.nan, residual / np.where(alone, 1, free)[:, None])
+NEAR = 1.1
+"""Interpolation is benign up to this many times the left-out error of the best alternative …"""
+TOLERABLE = 2.0
+"""… and tempered up to this many times."""
 
 
 @dataclass(frozen=True)
@@ -135,26 +60,40 @@ class Overfitting:
     variance: float
     """log(q/δ) σ² (k/n + n/R_k) (BO-T3.1 at c = 1), σ² over all targets, at most leave_one_out."""
 
+    ridge_error: float
+    """Mean squared error on samples left out of the best ridge (tuned on the same samples)."""
+    ridge_penalty: float
+    selected_error: float
+    """The same for the best number of inputs chosen one by one, by cross-validation."""
+    selected_inputs: int
     beats_zero: bool = True
     """On samples left out the interpolant is better than predicting zero: paired test, 5 %."""
 
     @property
-    def verdict(self) -> str:
-        """`benign`, `tempered` or `harmful`; the error on samples left out decides first.
+    def best_error(self) -> float:
+        """The smallest left-out error of the alternatives to interpolation."""
+        return min(self.zero_error, self.ridge_error, self.selected_error)
 
-        The spectrum only bounds what fitting the noise adds. Where the interpolant is no better
-        than predicting zero on samples it has not seen, it is `harmful` whatever the spectrum.
+    @property
+    def verdict(self) -> str:
+        """`benign`, `tempered` or `harmful`: what interpolating costs on samples left out.
+
+        Benign is harmless: an error of at most 1.1 times that of the best alternative, and better
+        than predicting zero. Tempered is up to twice as much. The spectrum only bounds what fitting
+        the noise adds; it does not decide.
         """
-        if not self.beats_zero:
+        if not self.beats_zero or self.leave_one_out > TOLERABLE * self.best_error:
             return "harmful"
-        if self.noise_cost <= 0.25:
-            return "benign"
-        return "tempered" if self.noise_cost <= 1 else "harmful"
+        return "benign" if self.leave_one_out <= NEAR * self.best_error else "tempered"
 
 
 @validated
-def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1) -> Overfitting:
-    """Effective ranks, leave-one-out error and the bounds of BO-T3.1 for d > n, from the data.
+def estimate_overfitting(
+    problem: Problem, *, b: float = 1.0, delta: float = 0.1, centered: bool = False
+) -> Overfitting:
+    """Effective ranks, left-out errors and the bounds of BO-T3.1 for d > n, from the data.
+
+    `centered` says that the means were subtracted: then each sample left out shifts them.
 
     ```python
     import deeplin as dl, numpy as np
@@ -181,6 +120,8 @@ def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1
     zero = problem.target_moment
     top = max(problem.largest_eigenvalue - tail_sum(problem, 1) / n, np.finfo(float).tiny)
     cost = tail.index / n + n / tail.large_rank if tail.large_rank else math.inf
+    penalty, ridge = ridge_left_out(problem, centered=centered)
+    inputs, selected = selected_left_out(problem)
     noise = min(error, zero)
     return Overfitting(
         tail=tail,
@@ -191,6 +132,10 @@ def estimate_overfitting(problem: Problem, *, b: float = 1.0, delta: float = 0.1
         noise_cost=cost,
         bias=tail.tail_sum / n * problem.optimum_norm**2,
         variance=math.log(q / positive_number("delta", delta)) * noise * cost,
+        ridge_error=float(np.sum(ridge**2) / n),
+        ridge_penalty=penalty,
+        selected_error=float(np.sum(selected**2) / n),
+        selected_inputs=inputs,
         beats_zero=_beats_zero(errors, problem.require_data("the left-out error")[1]),
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from deeplin.dynamics import Run
 from deeplin.hessian import Sharpness
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.theory import balanced_sharpness, minimal_sharpness, stability_limit
-from deeplin.training.advice import Optimizer, advise
+from deeplin.theory import stability_limit
+from deeplin.training.advice import advise
+from deeplin.training.spec import TrainingSpec
 
 FLATTEST_MARGIN = 1e-6
 """Relative slack of S ≥ S_min at a run that ends near a minimiser, not in it."""
@@ -36,12 +38,14 @@ class Prediction:
     @property
     def can_settle(self) -> bool:
         """Whether any minimizer is stable."""
-        return self.settles and self.learning_rate <= self.critical_learning_rate
+        return self.settles and not self.learning_rate > self.critical_learning_rate
 
     def __str__(self) -> str:
         rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
         if self.learning_rate > self.critical_learning_rate:
             return f"learning rate {rate} is above the critical {critical}: training cannot settle"
+        if math.isnan(self.critical_learning_rate):
+            return f"no critical rate is known to compare the learning rate {rate} with"
         below = f"learning rate {rate} is below the critical {critical}: training can settle"
         if not self.settles:
             return f"{below} only while the rate is lowered (the data cannot be interpolated)"
@@ -66,7 +70,7 @@ class Verdict:
 
 
 def predict(
-    problem: Problem, network: Network, learning_rate: float, optimizer: Optimizer | None = None
+    problem: Problem, network: Network, learning_rate: float, optimizer: TrainingSpec | None = None
 ) -> Prediction:
     """What the theory says about training from this network at this learning rate.
 
@@ -79,15 +83,15 @@ def predict(
     assert not predict(problem, net, learning_rate=10.0).can_settle
     ```
     """
-    chosen, L, readout = optimizer or Optimizer(), network.depth, network.readout
+    chosen, L, readout = optimizer or TrainingSpec(), network.depth, network.readout
     advice = advise(problem, L, chosen, readout=readout)
     limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
     return Prediction(
         learning_rate=learning_rate,
         critical_learning_rate=advice.critical_learning_rate,
         largest_stable_sharpness=limit / (learning_rate * chosen.loss_factor(problem)),
-        minimal_sharpness=minimal_sharpness(problem, L, readout).exact,
-        balanced_sharpness=balanced_sharpness(problem, L, readout),
+        minimal_sharpness=advice.flattest.exact,
+        balanced_sharpness=advice.balanced_sharpness,
         settles=chosen.batches(problem) is None or advice.settles,
         bounded=chosen.batches(problem) is None and not chosen.weight_decay,
     )

@@ -13,15 +13,22 @@ from jaxtyping import Array
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network
-from deeplin.networks.initialize import STARTS, default_width, start_by_name
+from deeplin.networks.initialize import (
+    FRAMEWORK_STARTS,
+    STARTS,
+    default_width,
+    framework_layers,
+    start_by_name,
+)
 from deeplin.problems import Problem
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
-from deeplin.training.advice import Optimizer, advise
+from deeplin.training.advice import advise
+from deeplin.training.spec import TrainingSpec
 from deeplin.validation import validated
 
-INITIALIZATIONS = (*STARTS, "balanced")
+INITIALIZATIONS = ("auto", *STARTS, *FRAMEWORK_STARTS, "balanced")
 TOLERANCE = 1e-10
 """Training ends when R − R_min is at most this part of what there is to explain."""
 SETTLED = 1e-4
@@ -37,13 +44,18 @@ def starting_network(
     *,
     depth: int,
     width: int | None = None,
-    initialization: str = "gaussian",
+    initialization: str = "auto",
     scale: float | None = None,
 ) -> Network:
     """A network for this problem; without a scale, one near the size of the solution.
 
-    The starts by name (`gaussian`, `zero_layer`, `residual`, `identity`) with their defaults, and
-    `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1).
+    `auto`: a first layer of zeros, and orthogonal layers of the size of the solution's,
+    ‖W*‖^{1/L} each (times `scale`). Nothing vanishes or grows with depth on the way through them,
+    and as the first layer moves in the span of the samples only, the solution is that of minimal
+    norm where there are several (FM-A1, X-6).
+
+    `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1). The others are
+    those of `initialize.start_by_name` with their defaults.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -52,16 +64,24 @@ def starting_network(
     net = starting_network(dl.Problem.from_data(X, X[:, 0]), jax.random.key(0), depth=3)
     ```
     """
-    if initialization != "balanced":
-        if initialization not in STARTS:
-            raise InputError(
-                f"initialization is {initialization!r}; pass one of {', '.join(INITIALIZATIONS)}."
-            )
+    if initialization not in INITIALIZATIONS:
+        raise InputError(
+            f"initialization is {initialization!r}; pass one of {', '.join(INITIALIZATIONS)}."
+        )
+    if initialization not in ("auto", "balanced"):
         return start_by_name(initialization, problem, key, depth=depth, width=width, scale=scale)
     L = whole_number("depth", depth)
     m = whole_number("width", default_width(problem) if width is None else width)
-    shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
-    return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
+    if initialization == "balanced":
+        shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
+        return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
+    problem.require_signal("a scale that fits the solution")
+    size = positive_number("scale", 1.0 if scale is None else scale)
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
+    widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
+    first, *others = framework_layers("orthogonal", rng, widths)
+    size *= problem.optimum_norm ** (1 / L)
+    return Network([np.zeros_like(first), *(size * layer for layer in others)])
 
 
 def train(
@@ -69,11 +89,11 @@ def train(
     depth: int = 10,
     *,
     learning_rate: float | str = "auto",
-    optimizer: Optimizer | None = None,
+    optimizer: TrainingSpec | None = None,
     steps: int = 20_000,
     seed: int = 0,
     width: int | None = None,
-    initialization: str = "gaussian",
+    initialization: str = "auto",
     scale: float | None = None,
     **options: Any,
 ) -> Run:
@@ -107,9 +127,9 @@ def descend(
     learning_rate: Any,
     steps: int,
     *,
-    optimizer: Optimizer | None = None,
+    optimizer: TrainingSpec | None = None,
     key: Any = None,
-    announce: Callable[[float], None] = lambda rate: None,
+    announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
     tolerance: float = TOLERANCE,
     **options: Any,
 ) -> Run:
@@ -117,13 +137,14 @@ def descend(
 
     Rates are in the units of the optimizer's loss. `run.evidence["halvings"]` says how often an
     automatic rate was halved, because the start was far sharper than where training ends.
-    `announce` is told every rate that is tried. Without a `gap` or `loss_target` of its own in
+    `announce` is called with every rate that is tried, and the run that diverged at the one before.
+    Without a `gap` or `loss_target` of its own in
     `options` a run ends when R is as good as at the minimum (`goal`), to this `tolerance`; with
     weight decay it takes all steps where the map is not that of the minimum then.
     """
-    chosen = optimizer or Optimizer()
+    chosen = optimizer or TrainingSpec()
     rates = [learning_rate]
-    if learning_rate == "auto":
+    if isinstance(learning_rate, str) and learning_rate == "auto":
         first = advise(problem, network.depth, chosen, readout=network.readout).learning_rate
         rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
     minimum = _minimum(problem, network, chosen)
@@ -136,11 +157,13 @@ def descend(
     def descent(rate: float) -> Run:
         return gradient_descent(problem, network, rate * factor, steps, **settings, **options)
 
+    run = None
     for rate in rates:
-        announce(rate)
+        announce(rate, run)
         run = descent(rate)
         if run.status != "diverged":
             break
+    assert run is not None
     if minimum is not None and not own_goal and run.status != "diverged":
         if not _reached(problem, run, minimum) and options.pop("gap") is not None:
             run = descent(rate)
@@ -149,12 +172,11 @@ def descend(
     return replace(run, evidence={**run.evidence, "halvings": rates.index(rate)})
 
 
-def _minimum(problem: Problem, network: Network, optimizer: Optimizer) -> DecayedMinimum | None:
+def _minimum(problem: Problem, network: Network, optimizer: TrainingSpec) -> DecayedMinimum | None:
     """Where training with weight decay goes (X-9)."""
     if not optimizer.weight_decay:
         return None
-    decay = optimizer.weight_decay / optimizer.loss_factor(problem)
-    return decayed_minimum(problem, network.depth, decay, network.readout)
+    return decayed_minimum(problem, network.depth, optimizer.decay(problem), network.readout)
 
 
 def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:

@@ -111,10 +111,11 @@ def _between(context: CertificateContext, lower: Bound, upper: Bound, met: dict)
     """Both sides of ‖U(t)‖², with the singular values of the trained P_XΘ(t) at each record."""
     inside = context.problem.spectrum.vectors.T @ context.backward[0]
     found = np.linalg.svd(inside, compute_uv=False)
-    singular = np.zeros((*found.shape[:2], context.problem.outputs))
+    records, batch = found.shape[:2]
+    singular = np.zeros((records, batch, context.problem.outputs))
     singular[..., : found.shape[-1]] = found
     low, high = (
-        np.array([[np.sum(bound(s, run)) for run, s in enumerate(record)] for record in singular])
+        np.array([[np.sum(bound(of[k], k)) for k in range(batch)] for of in singular])
         for bound in (lower, upper)
     )
     squares = np.broadcast_to(np.sum(context.backward[1] ** 2, axis=(-2, -1)), low.shape)

@@ -1,9 +1,12 @@
 // window.deeplin: the numerics of the page for programs, in the library's terms.
 import { ActivationModel } from "./activations.js";
 import { descend } from "./descent.js";
+import { expectedRisk, fittedRisks } from "./double_descent.js";
 import { flow as follow } from "./flow.js";
 import { transpose } from "./linear_algebra.js";
+import { LogisticModel, labelsOf, logisticProblem } from "./logistic.js";
 import { LinearModel } from "./network.js";
+import { balancedOrbit, doublingRate, modeThreshold, networkIterates, modeIterates, periodOf } from "./orbits.js";
 import { riskOf } from "./overfitting.js";
 import { fromData } from "./problem.js";
 import { Batches, Random } from "./random.js";
@@ -24,13 +27,17 @@ function matrix(name, rows) {
   return { flat, rows: table.length, columns: width };
 }
 
-/** The problem of nested arrays X (n×d) and y (n or n×q). */
-function problemOf({ X, y }) {
+/** The problem of nested arrays X (n×d) and y (n or n×q); `loss` is "squared" or "logistic". */
+function problemOf({ X, y, loss = "squared" }) {
   const [inputs, targets] = [matrix("X", X), matrix("y", y)];
   if (inputs.rows !== targets.rows) {
     throw new TypeError(`X has ${inputs.rows} rows and y ${targets.rows}; pass as many of both.`);
   }
-  return fromData(inputs.flat, targets.flat, inputs.rows, inputs.columns, targets.columns);
+  if (loss === "squared") return fromData(inputs.flat, targets.flat, inputs.rows, inputs.columns, targets.columns);
+  if (loss !== "logistic") throw new TypeError(`loss is “${loss}”; pass "squared" or "logistic".`);
+  const labels = targets.columns === 1 ? labelsOf(targets.flat) : null;
+  if (!labels) throw new TypeError("y is not one column of two distinct values; the logistic loss needs two classes.");
+  return logisticProblem(inputs.flat, labels, inputs.rows, inputs.columns);
 }
 
 /** Model and flat weights of nested layers [W_1, …, W_L], a read-out p and an activation. */
@@ -51,10 +58,12 @@ function modelOf(problem, { weights, readout = null, activation = "linear" }) {
     at += layer.flat.length;
   }
   const head = readout && Float64Array.from(readout);
-  const model = activation === "linear"
-    ? new LinearModel(problem, widths, head)
-    : new ActivationModel(problem, widths, activation);
-  return { model, weights: flat };
+  if (activation !== "linear") {
+    if (problem.loss === "logistic") throw new TypeError(`activation is “${activation}”; the logistic loss is for linear networks here.`);
+    return { model: new ActivationModel(problem, widths, activation), weights: flat };
+  }
+  const Kind = problem.loss === "logistic" ? LogisticModel : LinearModel;
+  return { model: new Kind(problem, widths, head), weights: flat };
 }
 
 /** Arrays of risk, gap, distance (squared) and sharpness that `note()` fills from a loaded model. */
@@ -80,7 +89,7 @@ function nested(model, flat) {
 
 /**
  * Gradient descent as in `deeplin.gradient_descent`: records at steps 0, k, 2k, … and the last.
- * Options: momentum, nesterov, weight_decay, batch_size with seed, readout, activation.
+ * Options: momentum, nesterov, weight_decay, batch_size with seed, readout, activation, loss.
  * Returns {step, risk, gap, distance (squared), sharpness, status, steps, weights}.
  */
 export function train(input) {
@@ -121,10 +130,12 @@ export function sharpness(input) {
   return records.sharpness[0];
 }
 
-/** {lower, exact, upper, balanced, critical_learning_rate}; as a number it is `exact` (X-2, X-7). */
+/** {lower, exact, upper, balanced, critical_learning_rate}; as a number it is `exact` (X-2, X-7, X-14). */
 export function minimal_sharpness(input) {
   const { depth, readout_norm = 1, momentum = 0, nesterov = false } = input;
-  const found = minimalSharpness(problemOf(input), depth, readout_norm);
+  const problem = problemOf(input);
+  if (problem.separable) throw new TypeError("a linear map separates the two classes: the logistic loss has no minimum (X-16).");
+  const found = minimalSharpness(problem, depth, readout_norm);
   const critical = stabilityThreshold({ learning_rate: 1, momentum, nesterov }) / found.exact;
   const answer = { ...found, critical_learning_rate: critical };
   Object.defineProperty(answer, "valueOf", { value: () => found.exact });
@@ -161,6 +172,37 @@ export function wide(input) {
     spectrum: Float64Array.from(spectrum), truth: transpose(truth.flat, truth.rows, truth.columns),
     n: X.rows, d: X.columns, q: Y.columns,
   };
-  const { risk, bias, variance, noise: fitted, xi, riskBound, index, bound } = riskOf(problem, data, run, { wide_noise: noise });
-  return { ...answer, risk, bias, variance, noise: fitted, xi, bound: riskBound, index, interpolation_bound: bound };
+  const { risk, bias, variance, noise: fitted, xi, cross, zeroRisk, interpolantRisk, riskBound, index, bound } = riskOf(problem, data, run, { wide_noise: noise });
+  return { ...answer, risk, bias, variance, noise: fitted, xi, cross, zero_risk: zeroRisk, minimum_norm_risk: interpolantRisk, bound: riskBound, index, interpolation_bound: bound };
+}
+
+/**
+ * Descent on ½‖W_L…W_1 − diag(targets)‖² near its balanced minimum (X-12): {critical, doubling, orbit of the
+ * largest mode or null, period (null: none up to 16), mode, network} (iterates after settling; null: diverged).
+ */
+export function orbits({ targets, depth, learning_rate }) {
+  const sorted = [...targets].sort((a, b) => b - a);
+  const mode = modeIterates(sorted[0], depth, learning_rate);
+  return {
+    critical: modeThreshold(sorted[0], depth), doubling: doublingRate(sorted[0], depth),
+    orbit: balancedOrbit(sorted[0], depth, learning_rate), period: mode && periodOf(mode),
+    mode, network: networkIterates(sorted, depth, learning_rate),
+  };
+}
+
+/**
+ * Excess risk of the minimum-norm least-squares solution on the first d′ inputs, for each of `dimensions`
+ * (increasing): {dimension, excess_risk (of these samples), bias, variance (expected)}; `population` as in `wide`.
+ */
+export function double_descent(input) {
+  const [X, Y, truth] = [matrix("X", input.X), matrix("y", input.y), matrix("optimum", input.population.optimum)];
+  const [n, d, q] = [X.rows, X.columns, Y.columns];
+  const spectrum = Float64Array.from(input.population.spectrum);
+  const data = { X: X.flat, Y: Y.flat, truth: transpose(truth.flat, d, q), spectrum, n, d, q };
+  const powers = Array.from({ length: d }, (_, j) => truth.flat.subarray(j * q, j * q + q).reduce((sum, value) => sum + value ** 2, 0));
+  const expected = input.dimensions.map((m) => expectedRisk(spectrum, powers, input.population.noise, q, n, m));
+  return {
+    dimension: input.dimensions, excess_risk: fittedRisks(data, input.dimensions),
+    bias: expected.map((each) => each.bias), variance: expected.map((each) => each.variance),
+  };
 }

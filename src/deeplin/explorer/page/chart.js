@@ -7,15 +7,20 @@ const MARGIN = { left: 50, right: 12, top: 8, bottom: 34 };
 const FONT = "11px system-ui, sans-serif";
 
 /**
- * A picture: {x: {values, label, log}, y: {log, ends}, curves: [{name, color, values, x?, dash?,
- * width?}], bands: [{name, color, low, high, x?}], levels: [{name, color, value, dash?}], ranges:
- * [{name, color, low, high}]}. Colors are names of the palette, or CSS colors.
+ * A picture: {x: {values, label, log}, y: {log, ends, floor}, curves: [{name, color, values, x?, dash?,
+ * width?, dots?}], levels: [{name, color, value, dash?}], ranges: [{name, color, low, high}], verticals:
+ * [{name, color, value, dash?}], columns: [{color, from, to}], empty}. Colors are names of the palette,
+ * or CSS colors; `empty` is the sentence shown where there is nothing to draw.
  */
 export class Chart extends Drawing {
   constructor(canvas, tooltip) {
     super(canvas, tooltip);
     this.hovered = null;
     this.playhead = null;
+    this.onopen = null;
+    canvas.addEventListener("click", (event) => {
+      if (this.onopen && this.scales) this.onopen(this.scales.x.value(event.offsetX));
+    });
     canvas.addEventListener("pointermove", (event) => this._hover(event));
     canvas.addEventListener("pointerleave", () => this._leave());
     canvas.addEventListener("blur", () => this._leave());
@@ -32,20 +37,51 @@ export class Chart extends Drawing {
     pen.beginPath();
     pen.rect(MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom);
     pen.clip();
-    for (const part of [...(this.picture.ranges ?? []), ...(this.picture.bands ?? [])]) band(pen, part, x, y, colors, this.picture.x);
-    for (const level of this.picture.levels ?? []) horizontal(pen, level, x, y, width, colors);
-    for (const curve of this.picture.curves) line(pen, curve, x, y, colors, this.picture.x);
+    const [top, bottom] = [MARGIN.top, height - MARGIN.bottom];
+    for (const { color, from, to } of this.picture.columns ?? []) {
+      pen.globalAlpha = 0.3;
+      pen.fillStyle = paint(color, colors);
+      pen.fillRect(x.at(from), top, x.at(to) - x.at(from), bottom - top);
+      pen.globalAlpha = 1;
+    }
+    for (const part of this.picture.ranges ?? []) band(pen, part, x, y, colors, this.picture.x);
+    for (const { value, color, dash } of this.picture.verticals ?? []) {
+      if (!visible(value, x)) continue;
+      stroke(pen, { color, dash, width: 1.5 }, colors);
+      segment(pen, x.at(value), top, x.at(value), bottom);
+      pen.setLineDash([]);
+    }
+    for (const curve of this.picture.curves) (curve.dots ? points : line)(pen, curve, x, y, colors, this.picture.x);
+    for (const level of this.picture.levels ?? []) horizontal(pen, level, x, y, width, colors); // over runs that swing
     this._cursors(pen, x, height, colors);
     pen.restore();
+    if (this._isEmpty(y)) this._explain(pen, width, height, colors);
+  }
+
+  _isEmpty(y) {
+    return this.picture.empty || !this.picture.curves.some((curve) => curve.values.some((value) => visible(value, y)));
+  }
+
+  /** The sentence that stands where there is nothing to draw, in lines that fit. */
+  _explain(pen, width, height, colors) {
+    const text = this.picture.empty ?? "Every value is 0: a logarithmic axis cannot show them.";
+    Object.assign(pen, { font: "12px system-ui, sans-serif", fillStyle: colors.soft, textAlign: "center", textBaseline: "middle" });
+    const lines = [""];
+    for (const word of text.split(" ")) {
+      if (pen.measureText(`${lines.at(-1)} ${word}`).width > width - MARGIN.left - 30) lines.push(word);
+      else lines[lines.length - 1] = `${lines.at(-1)} ${word}`.trim();
+    }
+    lines.forEach((line, i) => pen.fillText(line, (MARGIN.left + width) / 2, height / 2 + 17 * (i - (lines.length - 1) / 2)));
   }
 
   _scales(width, height) {
-    const { x, y, curves, bands = [], levels = [], ranges = [] } = this.picture;
-    const across = curves.flatMap((curve) => ends(curve.x ?? x.values, x.log));
+    const { x, y, curves, levels = [], ranges = [], verticals = [] } = this.picture;
+    const shown = x.log ? [x] : curves.map((curve) => ({ values: curve.x ?? x.values })); // a logarithmic axis begins with the records
+    const across = [...shown.flatMap(({ values }) => ends(values, x.log)), ...verticals.map(({ value }) => value)];
+    const floor = y.floor ?? -Infinity;
     const up = y.ends ?? extent(
       (function* () {
-        for (const curve of curves) yield* curve.values;
-        for (const part of bands) { yield* part.low; yield* part.high; }
+        for (const curve of curves) for (const value of curve.values) yield value > 0 ? Math.max(value, floor) : value;
         for (const level of levels) yield level.value;
         for (const range of ranges) { yield range.low; yield range.high; }
       })(),
@@ -135,15 +171,15 @@ export class Chart extends Drawing {
 
   /** Rows [name, value] of everything shown at a record. */
   valuesAt(index) {
-    const { x, curves, bands = [] } = this.picture;
+    const { x, curves, levels = [] } = this.picture;
     const at = x.values[index];
     const rows = [[x.label, format(at, 6)]];
     for (const curve of curves) {
-      if (!curve.name) continue;
+      if (!curve.name || curve.dots) continue;
       const value = curve.x ? interpolate(curve.x, curve.values, at) : curve.values[index];
       rows.push([curve.name, format(value, 5)]);
     }
-    for (const part of bands) rows.push([part.name, `${format(part.low[index])} to ${format(part.high[index])}`]);
+    for (const level of levels) rows.push([level.name, format(level.value)]);
     return rows;
   }
 
@@ -170,11 +206,24 @@ function segment(pen, x1, y1, x2, y2) {
 const paint = (color, colors) => colors[color] ?? color;
 const visible = (value, axis) => Number.isFinite(value) && (!axis.logarithmic || value > 0);
 
+function stroke(pen, { color, width, dash }, colors) {
+  pen.strokeStyle = paint(color, colors);
+  pen.lineWidth = width ?? 2;
+  pen.setLineDash(dash ?? []);
+}
+
+function points(pen, curve, x, y, colors) {
+  pen.fillStyle = paint(curve.color, colors);
+  const size = curve.dots;
+  curve.values.forEach((value, i) => {
+    if (visible(value, y) && visible(curve.x[i], x)) pen.fillRect(x.at(curve.x[i]) - size / 2, y.at(value) - size / 2, size, size);
+  });
+}
+
 function line(pen, curve, x, y, colors, axis) {
   const across = curve.x ?? axis.values;
-  pen.strokeStyle = paint(curve.color, colors);
-  pen.lineWidth = curve.width ?? 2;
-  pen.setLineDash(curve.dash ?? []);
+  stroke(pen, curve, colors);
+  pen.globalAlpha = curve.alpha ?? 1;
   pen.beginPath();
   let down = false;
   for (let i = 0; i < curve.values.length; i++) {
@@ -187,29 +236,21 @@ function line(pen, curve, x, y, colors, axis) {
   }
   pen.stroke();
   pen.setLineDash([]);
+  pen.globalAlpha = 1;
 }
 
-function band(pen, part, x, y, colors, axis) {
-  const flat = typeof part.low === "number";
-  const places = flat ? ends(axis.values, axis.log) : part.x ?? axis.values;
-  const edge = (values, i) => (flat ? values : values[i]);
-  const seen = Array.from(places, (_, i) => i).filter((i) => visible(edge(part.low, i), y) && visible(edge(part.high, i), y) && visible(places[i], x));
-  if (seen.length < 2) return;
-  pen.fillStyle = paint(part.color, colors);
+function band(pen, { low, high, color }, x, y, colors, axis) {
+  const [from, to] = ends(axis.values, axis.log);
+  if (!visible(low, y) || !visible(high, y)) return;
+  pen.fillStyle = paint(color, colors);
   pen.globalAlpha = 0.18;
-  pen.beginPath();
-  seen.forEach((i, k) => (k ? pen.lineTo(x.at(places[i]), y.at(edge(part.high, i))) : pen.moveTo(x.at(places[i]), y.at(edge(part.high, i)))));
-  for (const i of seen.reverse()) pen.lineTo(x.at(places[i]), y.at(edge(part.low, i)));
-  pen.closePath();
-  pen.fill();
+  pen.fillRect(x.at(from), y.at(high), x.at(to) - x.at(from), y.at(low) - y.at(high));
   pen.globalAlpha = 1;
 }
 
 function horizontal(pen, level, x, y, width, colors) {
   if (!visible(level.value, y)) return;
-  pen.strokeStyle = paint(level.color, colors);
-  pen.lineWidth = level.width ?? 2;
-  pen.setLineDash(level.dash ?? []);
+  stroke(pen, level, colors);
   segment(pen, MARGIN.left, y.at(level.value), width - MARGIN.right, y.at(level.value));
   pen.setLineDash([]);
 }

@@ -5,21 +5,24 @@ export const CONVERGED = 1e-8; // R − R_min over its value at the start, as in
 
 /**
  * V ← βV − η(∇R(W) + 2λW), W ← W + V (Nesterov: W ← W + βV − η∇). `weights` are changed in place;
- * `observe(step, weights)` is called at steps 0, k, 2k, … and the last one, with the model loaded.
+ * `observe(step, weights)` is called at steps 0, k, 2k, … and the last one (or at those of
+ * `record_at`, increasing from 0), with the model loaded.
  * A run ends early where `stop()` holds. Returns {status, steps}: diverged where the risk is not finite or 1e10 times that of the start.
  */
 export function descend(model, weights, options, observe) {
   const {
     learning_rate, steps, record_every = steps, momentum = 0, nesterov = false, weight_decay = 0,
-    batches = null, stop = null,
+    batches = null, stop = null, record_at = null,
   } = options;
   const slope = new Float64Array(model.size);
   const velocity = momentum ? new Float64Array(model.size) : null;
   model.load(weights);
   const start = model.linear ? model.gap : model.risk;
   const ceiling = BLOW_UP * Math.max(model.risk, model.problem.targetMoment);
+  let next = 0;
   for (let step = 0; ; step++) {
-    const recorded = step % record_every === 0 || step === steps;
+    const recorded = step === steps || (record_at ? step === record_at[next] : step % record_every === 0);
+    if (recorded) next++;
     if (step > 0 && (recorded || !batches)) model.load(weights);
     const alive = model.risk <= ceiling;
     if (!alive) return { status: "diverged", steps: step };

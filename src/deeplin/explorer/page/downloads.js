@@ -9,7 +9,10 @@ const STRIP = 200; // height of a figure that takes the whole width
 const MARGIN = 20;
 const LINE = 17;
 const RESOLUTION = 2;
-const SHOWN = { training: ["descent", "network", "data"], phase: ["phase", "descent", "network", "data"], wide: ["wide"], theorems: [] };
+const SHOWN = {
+  training: ["descent", "network", "data"], phase: ["phase", "descent", "network", "data"], orbits: ["orbits"],
+  wide: ["wide", "population"], double_descent: ["population"], theorems: [],
+};
 
 /** The settings a page depends on, as one text. */
 export function settingsText(state) {
@@ -79,14 +82,14 @@ function legend(pen, items, box, colors) {
   let left = 50;
   let top = box.height - CELL.key - 4;
   pen.font = "11px system-ui, sans-serif";
-  for (const { name, color, dash, band } of items) {
+  for (const { name, color, dash, band, solid } of items) {
     const long = 30 + pen.measureText(name).width;
     if (left + long > box.width && left > 50) [left, top] = [50, top + 16];
     pen.fillStyle = pen.strokeStyle = colors[color] ?? color;
-    pen.globalAlpha = band ? 0.35 : 1;
+    pen.globalAlpha = band && !solid ? 0.35 : 1;
     pen.lineWidth = 2;
     pen.setLineDash(dash ?? []);
-    if (band) pen.fillRect(left, top + 1, 14, 10);
+    if (band || solid) pen.fillRect(left, top + 1, 14, 10);
     else {
       pen.beginPath();
       pen.moveTo(left, top + 6);

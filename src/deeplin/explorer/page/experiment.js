@@ -6,7 +6,7 @@ import { Batches, Random } from "./random.js";
 import { SharpnessTracker } from "./sharpness.js";
 import { isLinear, modelOf, readoutOf, weightsOf, widthsOf } from "./start.js";
 import { decayedMinimum, minimalSharpness, stabilityThreshold } from "./theory.js";
-import { norm } from "./linear_algebra.js";
+import { dot, norm } from "./linear_algebra.js";
 
 const MOST_RECORDS = 160;
 const MOST_NUMBERS = 4e6; // weights kept along all records of the first run
@@ -18,6 +18,17 @@ export function recordEvery(state, size) {
   const records = Math.min(MOST_RECORDS, Math.max(16, Math.floor(MOST_NUMBERS / size)));
   const few = isLinear(state) ? records : Math.min(records, 60);
   return Math.ceil(state.steps / few) | 1;
+}
+
+/** The steps that are recorded: evenly, or on a logarithmic axis ever farther apart; gaps are odd. */
+function recordSteps(state, every) {
+  const steps = [];
+  const growth = (10 * every) / state.steps;
+  for (let step = 0; step < state.steps;) {
+    steps.push(step);
+    step += state.horizontal_scale === "log" ? Math.min(Math.ceil(growth * step) | 1, 2 * every - 1) : every;
+  }
+  return [...steps, state.steps];
 }
 
 /** Multiplications that a picture of `runs` runs takes, roughly. */
@@ -33,13 +44,13 @@ export function workOf(state, problem, runs = state.seeds) {
 export function theoryOf(state, problem) {
   if (!isLinear(state)) return null;
   const readout = readoutOf(state, problem);
-  if (readout && problem.q > 1) return null;
+  if ((readout && problem.q > 1) || problem.separable) return null;
   const theory = minimalSharpness(problem, state.depth, readout ? norm(readout) : 1);
   theory.settles = theory.exact; // the sharpness that decides the critical rate
   theory.decayed = null;
   if (state.weight_decay > 0) {
     theory.settles = null;
-    if (problem.q === 1 && !readout) {
+    if (problem.q === 1 && !readout && problem.loss !== "logistic") {
       theory.decayed = decayedMinimum(problem, state.depth, state.weight_decay);
       theory.settles = theory.decayed.sharpness;
     }
@@ -64,19 +75,20 @@ export function train(state, problem) {
   const model = modelOf(state, problem);
   const every = recordEvery(state, model.size);
   const result = {
-    steps: [], runs: [], every, theory: theoryOf(state, problem), layers: null, flow: null,
+    steps: recordSteps(state, every), runs: [], separable: problem.separable ?? false, scaling: problem.scaling,
+    zeroRisk: problem.targetMoment, zeroDistance: problem.optimum ? dot(problem.optimum, problem.optimum) : NaN,
+    minimalRisk: problem.minimalRisk, theory: theoryOf(state, problem), layers: null, flow: null,
     threshold: stabilityThreshold(state), linear: model.linear, widths: model.widths,
   };
-  for (let step = 0; step < state.steps; step += every) result.steps.push(step);
-  result.steps.push(state.steps);
   for (let index = 0; index < state.seeds; index++) {
-    result.runs.push(trainOne(state, problem, model, index, every, index === 0 ? result : null));
+    result.runs.push(trainOne(state, problem, model, index, result));
   }
   if (state.flow && !state.nesterov) result.flow = flowOf(state, problem, model);
   return result;
 }
 
-function trainOne(state, problem, model, index, every, first) {
+function trainOne(state, problem, model, index, result) {
+  const first = index === 0 ? result : null;
   const weights = weightsOf(state, problem, index);
   const tracker = new SharpnessTracker(model, new Random(index, 11));
   const layers = first && new LayerTracker(model);
@@ -84,7 +96,7 @@ function trainOne(state, problem, model, index, every, first) {
   if (first) first.layers = { singular: [], norms: [], alignment: [], weights: [] };
   const full = !state.batch_size || state.batch_size >= problem.n;
   const batches = full ? null : new Batches(problem.n, state.batch_size, new Random(index, 5));
-  const options = { ...state, record_every: every, batches };
+  const options = { ...state, record_at: result.steps, batches };
   const outcome = descend(model, weights, options, (step) => {
     run.risk.push(model.risk);
     if (model.linear) {
@@ -111,7 +123,7 @@ let lastFlow = { key: null, problem: null, end: 0, path: null };
 export function flowOf(state, problem, model = modelOf(state, problem)) {
   const rate = state.learning_rate / (1 - state.momentum); // a heavy ball moves that much faster
   const end = rate * state.steps;
-  const key = JSON.stringify([...model.widths, state.architecture, state.initialization, state.scale, state.seed, state.data_seed, state.weight_decay]);
+  const key = JSON.stringify([...model.widths, state.architecture, state.initialization, state.scale, state.seed, state.data_seed, state.weight_decay, state.loss]);
   const known = lastFlow.key === key && lastFlow.problem === problem;
   if (!known || lastFlow.end < end) {
     const reach = known ? 1.5 * end : end;

@@ -3,8 +3,6 @@ import { heat, palette } from "./colors.js";
 import { format, scale } from "./scales.js";
 import { Drawing } from "./surface.js";
 
-export const CRITICAL = "#00805c";
-export const LOST = "#d04a00"; // diverged; the same on both papers, apart from the ramp
 const MARGIN = { left: 56, right: 70, top: 8, bottom: 36 };
 
 /** Ends of the cells around their centers, half-way on the axis. */
@@ -15,7 +13,10 @@ function edges(centers, logarithmic) {
   return logarithmic ? all.map(Math.exp) : all;
 }
 
-/** Shows {columns, rates, values[column][rate] (NaN: diverged), critical, labels, cell}. */
+/**
+ * Shows {columns, rates, values[column][rate], critical, labels, cell}. A value is a number for the ramp
+ * or the name of a color; undefined where it is still being computed.
+ */
 export class HeatMap extends Drawing {
   constructor(canvas, tooltip) {
     super(canvas, tooltip);
@@ -38,16 +39,25 @@ export class HeatMap extends Drawing {
     const y = scale([up[0], up.at(-1)], [height - MARGIN.bottom, MARGIN.top], true);
     this.geometry = { across, up, x, y };
     const finite = values.flat().filter(Number.isFinite);
-    const [low, high] = [Math.min(...finite, Infinity), Math.max(...finite, -Infinity)];
+    const [low, high] = this.picture.ends ?? [Math.min(...finite, Infinity), Math.max(...finite, -Infinity)];
     const share = (value) => (high > low ? (value - low) / (high - low) : 0.5);
     values.forEach((column, i) => column.forEach((value, j) => {
-      if (value === undefined) return;
-      pen.fillStyle = Number.isNaN(value) ? LOST : heat(share(value));
       const [left, top] = [x.at(across[i]), y.at(up[j + 1])];
-      pen.fillRect(left, top, x.at(across[i + 1]) - left + 0.5, y.at(up[j]) - top + 0.5);
+      const [right, bottom] = [x.at(across[i + 1]), y.at(up[j])];
+      if (value === undefined) {
+        pen.strokeStyle = colors.line; // computing: a stroke instead of a color
+        pen.lineWidth = 1;
+        pen.beginPath();
+        pen.moveTo(left, bottom);
+        pen.lineTo(right, top);
+        pen.stroke();
+        return;
+      }
+      pen.fillStyle = colors[value] ?? heat(share(value));
+      pen.fillRect(left, top, right - left + 0.5, bottom - top + 0.5);
     }));
     if (critical.every((value) => value > 0)) {
-      for (const [shade, thick] of [["#ffffff", 6], [CRITICAL, 3]]) {
+      for (const [shade, thick] of [["#ffffff", 6], [colors.green, 3]]) {
         pen.strokeStyle = shade;
         pen.lineWidth = thick;
         pen.beginPath();

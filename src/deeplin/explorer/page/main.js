@@ -9,30 +9,52 @@ import { gridOf } from "./phase.js";
 import { PhaseTab } from "./phase_tab.js";
 import { Player } from "./player.js";
 import { Pool } from "./pool.js";
+import { DoubleDescentTab } from "./double_descent_tab.js";
+import { Guide } from "./guide.js";
+import { ratesOf } from "./orbits.js";
+import { OrbitsTab } from "./orbits_tab.js";
 import { synthetic } from "./problem.js";
 import { format } from "./scales.js";
 import { settings } from "./settings.js";
-import { DATA, INPUTS, InputError, change, defaults, fromLink, keptLink, keptState, link } from "./state.js";
+import { withLoss } from "./start.js";
+import { DATA, INPUTS, InputError, change, defaults, fromLink, keptLink, keptState, link, presetState } from "./state.js";
 import { TheoremsTab } from "./theorems_tab.js";
+import { minimalSharpness } from "./theory.js";
 import { TrainingTab } from "./training_tab.js";
 import { readFile } from "./upload.js";
 import { WideTab } from "./wide_tab.js";
 
 const GROUPS = {
-  phase: "Phase diagram", theorems: "Certificate", descent: "Descent", network: "Network", data: "Data",
-  axes: "Axes", wide: "Wide network",
+  phase: "Phase diagram", theorems: "Certificate", orbits: "Orbits", descent: "Descent", network: "Network", data: "Data",
+  axes: "Axes", wide: "Wide network", population: "Population and samples",
 };
+const TRAINED = ["rate", "descent", "network", "data"];
+/** Which groups of inputs a page has. */
+const GROUPS_OF = {
+  training: [...TRAINED, "axes"], phase: ["phase", ...TRAINED], orbits: ["orbits"], wide: ["wide", "population"],
+  double_descent: ["population"], theorems: ["theorems", ...TRAINED],
+};
+const WORK = {
+  training: "_training", phase: "_phase", orbits: "_orbits", wide: "_wide", double_descent: "_doubleDescent", theorems: "_theorems",
+};
+const OPENING = "sharpening";
+const FITTING = [1e-3, 1]; // critical rates that the sliders fit: a file's target then keeps its units
+const CHUNK = 6; // rates of the bifurcation diagram in one job
 const AT_ONCE = 3e7; // multiplications that fit into a frame; more of them go to a worker
 
 class Page {
   constructor() {
     this.tooltip = new Tooltip(byId("tooltip"));
-    this.pools = { train: new Pool(1), phase: new Pool(), wide: new Pool(1) };
+    this.pools = { train: new Pool(1), phase: new Pool(), orbits: new Pool(), wide: new Pool(1), doubleDescent: new Pool(1) };
     this.upload = null;
     this.data = { key: null, problem: null };
     this.kept = new Map();
     this.turn = 0;
     this.verdict = null;
+    this.drawn = null;
+    this.waiters = [];
+    this.orbits = { key: null, rows: [] };
+    this.guide = new Guide((values) => this.open(values));
     this.controls = new Controls((name, value) => this.open({ [name]: value }), (text) => this.complain(text));
     this._buildInputs();
     this._buildTabs();
@@ -40,7 +62,9 @@ class Page {
     this.tabs = {
       training: new TrainingTab(byId("view-training"), this.tooltip),
       phase: new PhaseTab(byId("view-phase"), this.tooltip, (values) => this.open(values)),
+      orbits: new OrbitsTab(byId("view-orbits"), this.tooltip, (values) => this.open(values)),
       wide: new WideTab(byId("view-wide"), this.tooltip),
+      double_descent: new DoubleDescentTab(byId("view-double_descent"), this.tooltip),
       theorems: new TheoremsTab(),
     };
     this.player = new Player((frame) => {
@@ -72,8 +96,28 @@ class Page {
     if (state.tab !== tab) this._showTab();
     this.controls.show(state);
     this._adapt();
-    this._markPreset();
+    for (const button of byId("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === state.story));
+    this.guide.tell(state.story);
     this._request();
+  }
+
+  /** Open a preset; resolves when it is drawn. */
+  load(name) {
+    if (!Object.hasOwn(settings.presets, name)) throw new TypeError(`There is no preset “${name}”; pass one of ${Object.keys(settings.presets).join(", ")}.`);
+    const { saved_a, saved_b } = this.state;
+    this.go(presetState(name, { saved_a, saved_b }));
+    return new Promise((resolve, reject) => this.waiters.push({ turn: this.turn, resolve, reject }));
+  }
+
+  /** What is shown now: {settings, critical, runs, verdict, story, guide}. */
+  current() {
+    const { drawn, verdict } = this;
+    const preset = settings.presets[drawn?.story];
+    return {
+      settings: { ...drawn }, critical: verdict?.critical ?? null, runs: drawn ? runsOf(drawn.tab, this.tabs[drawn.tab].result) : [],
+      verdict: verdict ? `${verdict.headline} ${verdict.text}` : "",
+      story: preset ? preset.steps.map((step) => step.see ?? step.move).join(" ") : "", guide: this.guide.progress,
+    };
   }
 
   complain(sentence) {
@@ -100,6 +144,7 @@ class Page {
       this._draw().catch((error) => {
         if (!(error instanceof InputError)) throw error;
         if (turn !== this.turn) return; // a later move has made it pointless
+        for (const { reject } of this.waiters.splice(0)) reject(error);
         this.complain(error.message);
         this._say({ level: "warn", headline: "Nothing was computed.", text: "" });
       });
@@ -108,26 +153,38 @@ class Page {
 
   async _draw() {
     const { state, turn } = this;
-    const work = { training: "_training", phase: "_phase", wide: "_wide", theorems: "_theorems" }[state.tab];
-    const verdict = await this[work](state, turn);
+    const verdict = await this[WORK[state.tab]](state, turn);
     if (!verdict || turn !== this.turn) return;
     this._say(verdict);
     this._address(state);
+    this.drawn = state;
+    this.guide.notice(state, this.tabs[state.tab].result);
     globalThis.deeplin.pictures++;
+    for (const { resolve } of this.waiters.splice(0)) resolve();
   }
 
   _problem(state) {
     if (state.data === "file") {
       if (!this.upload) throw new InputError("No file has been read yet: choose a CSV file, or synthetic data.");
-      if (this.upload.problem.X === null) {
+      const problem = this.upload.problems[state.target_scale];
+      if (problem.X === null) {
+        if (state.loss === "logistic") throw new InputError("Only the moments of this large file are here; the logistic loss needs its rows. Choose the mean squared error.");
         if (["gelu", "relu"].includes(state.architecture)) throw new InputError("Only the moments of this large file are here; GELU and ReLU need its rows. Choose a linear network.");
         if (state.batch_size > 0) throw new InputError("Only the moments of this large file are here; mini-batches need its rows. Set the batch size to 0.");
       }
-      return this.upload.problem;
+      return this._withLoss(state, problem, this.upload.note);
     }
     const key = JSON.stringify(DATA.map((name) => state[name]));
     if (this.data.key !== key) this.data = { key, problem: synthetic(state) };
-    return this.data.problem;
+    return this._withLoss(state, this.data.problem, key);
+  }
+
+  /** The problem with the loss of the state; the last one that had to be minimized is kept. */
+  _withLoss(state, problem, key) {
+    if (state.loss === "squared") return problem;
+    if (this.classes?.key !== key || this.classes.of !== problem) this.classes = { key, of: problem, problem: withLoss(problem, state) };
+    if (!this.classes.problem) throw new InputError("The target does not have two distinct values; the logistic loss needs two classes. Choose the mean squared error.");
+    return this.classes.problem;
   }
 
   async _training(state, turn) {
@@ -184,9 +241,7 @@ class Page {
 
   async _wide(state, turn) {
     if (state.alpha === 0 && state.beta === 0) throw new InputError("Every gradient vanishes at this start (α = 0 with β = 0); make one of them positive.");
-    if (state.wide_samples >= state.wide_dimension) {
-      throw new InputError(`There are ${state.wide_samples} samples for ${state.wide_dimension} inputs; benign overfitting is about fewer samples than inputs.`);
-    }
+    this._fewSamples(state);
     const reduced = Math.min(state.wide_width, state.wide_samples + state.wide_outputs);
     const work = state.wide_steps * state.wide_depth * reduced ** 2 * state.wide_outputs * 3;
     if (work > 6e10) throw new InputError("This picture needs too many steps of too large a network; choose fewer steps, samples or layers.");
@@ -195,7 +250,38 @@ class Page {
     return results && turn === this.turn ? this.tabs.wide.show(state, results[0]) : null;
   }
 
+  async _orbits(state, turn) {
+    const key = JSON.stringify([state.orbit_depth, state.sigma_1, state.sigma_2, state.sigma_3]);
+    const tab = this.tabs.orbits;
+    if (this.orbits.key !== key) {
+      this._busy();
+      const rates = ratesOf(state);
+      const jobs = Array.from({ length: Math.ceil(rates.length / CHUNK) }, (_, i) => ({ name: "orbitsAt", args: [state, rates.slice(i * CHUNK, (i + 1) * CHUNK)] }));
+      const rows = [];
+      const found = await this.pools.orbits.run(jobs, (_, part) => {
+        rows.push(...part);
+        if (turn === this.turn) tab.show(state, rows, false);
+      });
+      if (!found) return null;
+      this.orbits = { key, rows };
+    }
+    return turn === this.turn ? tab.show(state, this.orbits.rows, true) : null;
+  }
+
+  async _doubleDescent(state, turn) {
+    this._fewSamples(state);
+    this._busy();
+    const found = await this.pools.doubleDescent.run([{ name: "doubleDescent", args: [state] }]);
+    return found && turn === this.turn ? this.tabs.double_descent.show(state, found[0]) : null;
+  }
+
+  _fewSamples(state) {
+    if (state.wide_samples < state.wide_dimension) return;
+    throw new InputError(`There are ${state.wide_samples} samples for ${state.wide_dimension} inputs; overfitting is about fewer samples than inputs.`);
+  }
+
   async _theorems(state, turn) {
+    if (state.loss !== "squared") throw new InputError("The statements here are about the squared loss; choose it to certify.");
     if (state.weight_decay > 0 || state.batch_size > 0 || (state.nesterov && state.momentum > 0)) {
       throw new InputError("The statements are about descent on all rows without weight decay or Nesterov's momentum; set these to 0.");
     }
@@ -240,7 +326,8 @@ class Page {
 
   _fromAddress() {
     try {
-      return fromLink(location.hash.length > 1 ? location.hash : location.search);
+      const text = location.hash.length > 1 ? location.hash : location.search;
+      return text.length > 1 ? fromLink(text) : presetState(OPENING);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
       this.refused = `This link could not be read: ${error.message}`;
@@ -294,7 +381,8 @@ class Page {
       const upload = await readFile(chosen);
       this.upload = upload;
       this.kept.clear();
-      this.open({ data: "file" });
+      const rate = 2 / minimalSharpness(upload.problems.own, this.state.depth).exact;
+      this.open({ data: "file", target_scale: rate >= FITTING[0] && rate <= FITTING[1] ? "own" : "unit" });
       this.say(upload.note);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
@@ -323,6 +411,7 @@ class Page {
 
   _showTab() {
     byId("page").dataset.tab = this.state.tab;
+    for (const box of document.querySelectorAll("[data-group]")) box.hidden = !GROUPS_OF[this.state.tab].includes(box.dataset.group);
     for (const tab of byId("tabs").children) {
       const chosen = tab.dataset.tab === this.state.tab;
       tab.setAttribute("aria-selected", String(chosen));
@@ -338,23 +427,9 @@ class Page {
     for (const [name, preset] of Object.entries(settings.presets)) {
       const button = make("button", { type: "button", "aria-pressed": "false" }, preset.title);
       button.dataset.preset = name;
-      button.addEventListener("click", () => {
-        const { saved_a, saved_b } = this.state;
-        this.go(change(defaults(), { ...preset.state, saved_a, saved_b }));
-      });
+      button.addEventListener("click", () => this.load(name).catch(() => {})); // what went wrong has been said
       byId("presets").append(button);
     }
-  }
-
-  /** Mark the preset that is shown and tell its story; a state of its own has none. */
-  _markPreset() {
-    const view = { ...this.state, saved_a: "", saved_b: "" };
-    const found = Object.entries(settings.presets).find(([, preset]) => link(view) === link({ ...defaults(), ...preset.state }));
-    for (const button of byId("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === found?.[0]));
-    byId("story").hidden = !found;
-    if (!found) return;
-    byId("story-title").textContent = found[1].title;
-    byId("story-text").textContent = found[1].story.join(" ");
   }
 
   /** Hide inputs that have no meaning for the present choice. */
@@ -365,7 +440,8 @@ class Page {
       initialization: state.architecture === "linear",
       nesterov: state.momentum > 0,
       spikes: state.spectrum === "spike", epsilon: state.spectrum === "spike", exponent: state.spectrum === "power",
-      ...Object.fromEntries(["samples", "dimension", "outputs", "condition_number", "noise", "data_seed"].map((name) => [name, state.data === "synthetic"])),
+      target_scale: state.data === "file" && state.loss === "squared", outputs: state.data === "synthetic" && state.loss === "squared",
+      ...Object.fromEntries(["samples", "dimension", "condition_number", "noise", "data_seed"].map((name) => [name, state.data === "synthetic"])),
     };
     for (const [name, visible] of Object.entries(shown)) byId(`control-${name}`).hidden = !visible;
   }
@@ -420,9 +496,22 @@ class Page {
   }
 }
 
+/** The runs a page shows, in the library's terms. */
+function runsOf(tab, result) {
+  if (tab === "training") return result.runs.map(({ risk, sharpness, distance, status }) => ({ risk, sharpness, distance, status }));
+  if (tab !== "wide") return [];
+  const { records, status, risk, zeroRisk, interpolantRisk, bias, noise, xi, cross } = result;
+  return [{
+    risk: records.loss, sharpness: [], distance: records.distance, status,
+    excess_risk: risk, zero_risk: zeroRisk, minimum_norm_risk: interpolantRisk, bias, noise, xi, cross,
+  }];
+}
+
 export function start() {
-  globalThis.deeplin = { ...api, pictures: 0 };
+  globalThis.deeplin = { ...api, pictures: 0, presets: Object.keys(settings.presets) };
   const page = new Page();
+  globalThis.deeplin.load = (name) => page.load(name);
+  globalThis.deeplin.current = () => page.current();
   /** What the training page shows now: the inputs and the numbers behind the curves. */
   globalThis.deeplin.shown = () => ({ state: page.state, result: page.tabs.training.result });
   page.counting = false;

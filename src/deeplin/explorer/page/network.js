@@ -45,15 +45,26 @@ export class LinearModel {
     for (let k = depth; k >= 1; k--) {
       product(B[k - 1], B[k], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
     }
-    const D = this.difference;
+    this._slope(rows);
+    for (let k = 1; k < depth; k++) {
+      productTransposed(F[k], F[k - 1], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
+    }
+  }
+
+  /** G into F_1, and the gap. */
+  _slope(rows) {
+    const { problem, difference: D, B, F } = this;
     for (let i = 0; i < D.length; i++) D[i] = B[0][i] - problem.optimum[i];
     timesCovariance(problem, D, F[0]);
     this.gap = Math.max(dot(D, F[0]), 0);
     if (rows) this._batchGradient(rows);
     else for (let i = 0; i < D.length; i++) F[0][i] *= 2;
-    for (let k = 1; k < depth; k++) {
-      productTransposed(F[k], F[k - 1], weights, offsets[k - 1], q, widths[k], widths[k - 1]);
-    }
+  }
+
+  /** out = the derivative of G along a change `rows` of Θ: 2·rows·Σ̂. */
+  curve(rows, out) {
+    timesCovariance(this.problem, rows, out);
+    for (let i = 0; i < out.length; i++) out[i] *= 2;
   }
 
   /** G = (2/B) Σ_i (Θx_i − y_i)x_iᵀ over the rows of a batch. */
@@ -93,8 +104,7 @@ export class LinearModel {
       product(dB[k - 1], B[k], E, at, q, m, n);
       if (k < depth) product(dB[k - 1], dB[k], weights, at, q, m, n, true);
     }
-    timesCovariance(problem, dB[0], dF[0]);
-    for (let i = 0; i < dF[0].length; i++) dF[0][i] *= 2;
+    this.curve(dB[0], dF[0]);
     for (let k = 1; k <= depth; k++) {
       const m = widths[k];
       const n = widths[k - 1];

@@ -1,13 +1,18 @@
 // The price of interpolation: exact excess risk, its parts, effective ranks and the bound of BO.
 import { dot, norm } from "./linear_algebra.js";
 
-/** The excess risk taken apart (BO-L4.2), effective ranks (BO-D2.1) and the bound BO-T3.1. */
+/**
+ * The excess risk taken apart, effective ranks (BO-D2.1) and the bound BO-T3.1. With P the
+ * projection on the data, Θ − Θ* = P(Θ − Θ*) − (I − P)Θ* + Θ_⊥, and P Θ = Θ_min once the data are fitted:
+ * the squares of the three parts (noise, bias, xi) and the rest, their products (cross), add up to the risk.
+ */
 export function riskOf(problem, { spectrum, truth, n, d, q }, run, { wide_noise }) {
   const size = (map) => map.reduce((sum, value, i) => sum + value * value * spectrum[i % d], 0);
   const minus = (a, b) => a.map((value, i) => value - b[i]);
   const onData = projected(problem, truth);
   const beside = minus(truth, onData);
-  const noise = size(minus(problem.optimum, onData));
+  const [bias, noise, xi] = [size(beside), size(minus(problem.optimum, onData)), size(run.perpendicular)];
+  const risk = size(minus(run.theta, truth));
   let trace = 0;
   for (let i = 0; i < problem.rank; i++) {
     const u = problem.eigenvectors.subarray(i * d, i * d + d);
@@ -23,8 +28,9 @@ export function riskOf(problem, { spectrum, truth, n, d, q }, run, { wide_noise 
   };
   return {
     spectrum, ranks, index: k, bound, perpendicularNorm: perpendicular,
-    risk: size(minus(run.theta, truth)), interpolantRisk: size(minus(problem.optimum, truth)),
-    interpolantNorm: norm(problem.optimum), bias: size(beside), noise, xi: size(run.perpendicular),
+    risk, interpolantRisk: size(minus(problem.optimum, truth)),
+    interpolantNorm: norm(problem.optimum), zeroRisk: size(truth),
+    bias, noise, xi, cross: risk - bias - noise - xi,
     variance: wide_noise ** 2 * q * trace,
     riskBound: 2 * size(minus(beside, run.perpendicular)) + 2 * noise,
   };

@@ -35,25 +35,36 @@ export function gridOf(state, problem) {
   return { columns, rates: geometric(top / 200, top, RATES), critical };
 }
 
-/** The runs of one column: final distance (risk without one), sharpness, divergence. */
+/**
+ * The runs of one column: final distance (risk without one), sharpness and status. What has not
+ * settled is "unfinished" where its risk fell at every step of the second half, and "unsettled" where
+ * it also rose.
+ */
 export function columnOf(state, problem, value, rates) {
   const chosen = { ...state, [state.phase_over]: value };
   const model = modelOf(chosen, problem);
   const start = weightsOf(chosen, problem);
   const tracker = new SharpnessTracker(model, new Random(0, 13));
-  const out = { distance: [], sharpness: [], diverged: [] };
+  const out = { distance: [], sharpness: [], status: [] };
+  const excess = () => (model.linear ? model.gap : model.risk);
   for (const learning_rate of rates) {
     const weights = Float64Array.from(start);
     const full = !state.batch_size || state.batch_size >= problem.n;
     const batches = full ? null : new Batches(problem.n, state.batch_size, new Random(0, 5));
-    const options = { ...chosen, learning_rate, record_every: state.steps, batches };
+    let [step, before, swings] = [0, Infinity, false];
+    const watch = () => {
+      const now = excess();
+      if (2 * step++ > state.steps && now > before) swings = true;
+      before = now;
+      return false;
+    };
+    const options = { ...chosen, learning_rate, record_every: state.steps, batches, stop: watch };
     const { status } = descend(model, weights, options, () => {});
     const lost = status === "diverged";
-    out.diverged.push(lost);
+    const sharpness = lost ? NaN : tracker.measure({ tolerance: 1e-3, most: 60 }) + 2 * state.weight_decay;
+    out.status.push(lost ? "diverged" : status === "converged" ? "settled" : swings ? "unsettled" : "unfinished");
     out.distance.push(lost ? NaN : model.linear ? model.distance : model.risk);
-    const precision = { tolerance: 1e-3, most: 60 };
-    const top = lost ? NaN : tracker.measure(precision);
-    out.sharpness.push(top + 2 * state.weight_decay);
+    out.sharpness.push(sharpness);
   }
   return out;
 }

@@ -1,14 +1,18 @@
 // The page of the phase diagram: a heat map whose cells open runs, by click, keys or two sliders.
+import { heat } from "./colors.js";
 import { byId, make } from "./dom.js";
 import { Figure } from "./figure.js";
-import { CRITICAL, HeatMap, LOST } from "./heat_map.js";
+import { HeatMap } from "./heat_map.js";
 import { format } from "./scales.js";
 
 const TITLES = {
   distance: "log₁₀ of the squared distance ‖Θ − Θ*‖² at the end",
-  sharpness: "Final sharpness over its threshold (1: the edge)",
-  diverged: "Diverged (red) or not",
+  sharpness: "Final sharpness over 2/η (1: the edge)",
+  outcome: "How each run ends",
 };
+const FLAT = { diverged: "red", unfinished: "unfinished" }; // colors that stand for no number
+const OUTCOMES = { settled: 0, unsettled: 1 }; // places on the ramp
+const NAMES = { settled: "settled", unfinished: "not trained yet (still falling)", unsettled: "does not settle (swings)", diverged: "diverged" };
 
 export class PhaseTab {
   constructor(parent, tooltip, open) {
@@ -42,7 +46,7 @@ export class PhaseTab {
       nearest(Array.from(grid.rates, Math.log), Math.log(state.learning_rate)),
     ];
     this._draw();
-    return columns.every(Boolean) ? this._words() : null;
+    return columns.every(Boolean) ? this._verdict() : null;
   }
 
   _values() {
@@ -50,10 +54,11 @@ export class PhaseTab {
     return grid.columns.map((_, i) => Array.from(grid.rates, (rate, j) => {
       const column = columns[i];
       if (!column) return undefined;
-      if (column.diverged[j]) return NaN;
+      const status = column.status[j];
+      if (FLAT[status]) return FLAT[status];
       if (state.phase_shows === "distance") return Math.log10(Math.max(column.distance[j], 1e-16));
       if (state.phase_shows === "sharpness") return (column.sharpness[j] * rate) / this._top();
-      return 0;
+      return OUTCOMES[status];
     }));
   }
 
@@ -71,11 +76,15 @@ export class PhaseTab {
     this.figure.show(
       {
         columns: grid.columns, rates: Array.from(grid.rates), critical: grid.critical, values: this._values(),
-        labels: { across }, cell: this.cell, describe: (i, j) => this._rows(i, j),
+        labels: { across }, cell: this.cell, ends: state.phase_shows === "outcome" ? [0, 1] : null, describe: (i, j) => this._rows(i, j),
       },
       {
         title, words: `${grid.columns.length} by ${grid.rates.length} runs over ${across} and learning rate`,
-        legend: [{ name: "critical rate 2/S_min", color: CRITICAL }, { name: "diverged", color: LOST, band: true }],
+        legend: [
+          { name: "critical rate 2/S_min", color: "green" },
+          ...(state.phase_shows === "sharpness" ? [] : [{ name: state.phase_shows === "outcome" ? NAMES.settled : "close to Θ*", color: heat(0), solid: true }, { name: state.phase_shows === "outcome" ? NAMES.unsettled : "far from it (swings)", color: heat(1), solid: true }]),
+          { name: NAMES.unfinished, color: "unfinished", solid: true }, { name: NAMES.diverged, color: "red", solid: true },
+        ],
       },
     );
     const text = this._rows(...this.cell).map(([name, value]) => `${name} ${value}`).join(", ");
@@ -94,7 +103,8 @@ export class PhaseTab {
     ];
     const column = columns[i];
     if (!column) return [...rows, ["", "computing"]];
-    if (column.diverged[j]) return [...rows, ["", "diverged"]];
+    rows.push(["", NAMES[column.status[j]]]);
+    if (column.status[j] === "diverged") return rows;
     return [...rows, ["final sharpness", format(column.sharpness[j])], ["final distance", format(column.distance[j])]];
   }
 
@@ -110,32 +120,33 @@ export class PhaseTab {
     this.open({ tab: "training", learning_rate: Number(this.grid.rates[j].toPrecision(4)), [this.state.phase_over]: value });
   }
 
-  _words() {
+  _verdict() {
     const { grid, columns } = this;
-    const all = columns.flatMap((column) => column.diverged);
-    const lost = all.filter(Boolean).length;
+    const all = columns.flatMap((column) => column.status);
+    const share = (status) => `${Math.round((100 * all.filter((each) => each === status).length) / all.length)} %`;
     let text = "";
     if (grid.critical[0]) {
-      let [above, close] = [0, 0];
+      let [above, settled] = [0, 0];
       columns.forEach((column, i) => grid.rates.forEach((rate, j) => {
         if (rate <= grid.critical[i]) return;
         above++;
-        if (column.distance[j] < 1e-3) close++;
+        if (column.status[j] === "settled") settled++;
       }));
-      text = `The green line is the critical rate 2/S_min: ${close} of ${above} runs above it came close to the optimum. `;
+      text = `The green line is the critical rate 2/S_min: ${settled} of ${above} runs above it settled. `;
     }
     return {
-      level: "good", headline: `${all.length} runs, ${Math.round((100 * lost) / all.length)} % diverged (red).`,
+      level: "good", critical: grid.critical[0],
+      headline: `${all.length} runs: ${share("settled")} settled, ${share("unfinished")} not trained yet, ${share("unsettled")} do not settle, ${share("diverged")} diverged.`,
       text: `${text}Click a cell to open its run.`,
     };
   }
 
   csv() {
     const { grid, columns, state } = this;
-    const rows = [[state.phase_over, "learning_rate", "distance", "sharpness", "diverged"]];
+    const rows = [[state.phase_over, "learning_rate", "distance", "sharpness", "status"]];
     grid.columns.forEach((value, i) => grid.rates.forEach((rate, j) => {
-      const { distance, sharpness, diverged } = columns[i];
-      rows.push([value, rate, distance[j], sharpness[j], diverged[j]]);
+      const { distance, sharpness, status } = columns[i];
+      rows.push([value, rate, distance[j], sharpness[j], status[j]]);
     }));
     return rows;
   }

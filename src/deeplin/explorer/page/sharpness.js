@@ -6,7 +6,6 @@
 // products only: Σ(d_{k−1} + d_k) numbers instead of Σ d_{k−1}d_k.
 import { EigenTracker } from "./eigen.js";
 import { dot, norm, product, productTransposed } from "./linear_algebra.js";
-import { timesCovariance } from "./problem.js";
 
 /** Follows the top eigenvector from one call to the next. */
 export class SharpnessTracker {
@@ -59,7 +58,7 @@ class ReducedHessian {
 
   apply(x, out) {
     const { model, places, unit, lengths, forward, C, Q, y } = this;
-    const { widths, depth, offsets, weights, F, problem } = model;
+    const { widths, depth, offsets, weights, F } = model;
     C[depth].fill(0);
     for (let k = depth; k >= 1; k--) {
       const [m, n] = [widths[k], widths[k - 1]];
@@ -76,8 +75,7 @@ class ReducedHessian {
       const shift = along - forward[k] * beside;
       for (let i = 0; i < m; i++) y[k][i] = forward[k] * x[zeta + i] + shift * unit[k][i];
     }
-    timesCovariance(problem, C[0], Q[0]);
-    for (let j = 0; j < Q[0].length; j++) Q[0][j] *= 2;
+    model.curve(C[0], Q[0]);
     for (let k = 1; k <= depth; k++) {
       const [m, n] = [widths[k], widths[k - 1]];
       const [xi, zeta] = places[k - 1];

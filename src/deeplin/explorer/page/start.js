@@ -1,6 +1,7 @@
 // Where training starts: the network of a state, its initial weights and its read-out.
 import { ActivationModel } from "./activations.js";
 import { norm } from "./linear_algebra.js";
+import { LogisticModel, labelsOf, logisticProblem } from "./logistic.js";
 import { LinearModel, shapeOf } from "./network.js";
 import { Random } from "./random.js";
 
@@ -29,9 +30,20 @@ export function readoutOf(state, problem) {
   return rows;
 }
 
+/**
+ * The problem of a state's loss on the data of a squared-loss problem; null where there are not two
+ * classes. Synthetic targets become the sign of the regression target.
+ */
+export function withLoss(problem, { loss, data }) {
+  if (loss !== "logistic") return problem;
+  const labels = labelsOf(data === "synthetic" ? problem.Y.map((value) => (value > 0 ? 1 : -1)) : problem.Y);
+  return labels && logisticProblem(problem.X, labels, problem.n, problem.d);
+}
+
 export function modelOf(state, problem) {
   const widths = widthsOf(state, problem);
-  if (isLinear(state)) return new LinearModel(problem, widths, readoutOf(state, problem));
+  const Kind = problem.loss === "logistic" ? LogisticModel : LinearModel;
+  if (isLinear(state)) return new Kind(problem, widths, readoutOf(state, problem));
   return new ActivationModel(problem, widths, state.architecture);
 }
 

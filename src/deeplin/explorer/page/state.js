@@ -3,6 +3,7 @@ import { settings } from "./settings.js";
 
 const LONGEST_LINK = 4000;
 export const INPUTS = settings.inputs;
+for (const [name, { title }] of Object.entries(settings.presets)) INPUTS.story.options[name] = title;
 export const DATA = namesOf("data");
 export const NETWORK = namesOf("network");
 export const DESCENT = namesOf("descent");
@@ -81,7 +82,18 @@ export function change(state, values) {
       "Initial scale is 0, where every gradient of this network vanishes; pass at least 0.01, or choose the residual network.",
     );
   }
+  if (next.loss === "logistic" && ["gelu", "relu"].includes(next.architecture)) {
+    throw new InputError("The logistic loss is for linear networks here; choose a linear or a residual one, or the mean squared error.");
+  }
+  if (next.loss === "logistic" && next.outputs > 1) {
+    throw new InputError(`The logistic loss has one output and Outputs q is ${next.outputs}; set it to 1, or choose the mean squared error.`);
+  }
   return next;
+}
+
+/** The state of a preset, with its guide. */
+export function presetState(name, kept = {}) {
+  return change(defaults(), { ...settings.presets[name].state, ...kept, story: name });
 }
 
 /** The query that restores a state: whatever differs from the default. */

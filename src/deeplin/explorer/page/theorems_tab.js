@@ -54,7 +54,7 @@ export class TheoremsTab {
   }
 
   csv() {
-    const names = ["id", "part", "verdict", "left", "right", "margin", "hypotheses"];
+    const names = ["id", "part", "verdict", "left", "right", "margin", "tolerance", "hypotheses"];
     return [names, ...(this.rows ?? []).map((row) => names.map((name) => row[name] ?? ""))];
   }
 }
@@ -65,10 +65,13 @@ function line(row) {
   formula.innerHTML = known.formula; // MathML the library wrote when the page was built
   const cell = make("td", {}, make("b", {}, row.id), ` ${known.title}${row.part ? ` (${row.part})` : ""}`, formula, make("small", {}, row.verdict));
   if (row.hypotheses) cell.append(make("br"), make("small", {}, row.hypotheses));
-  const sides = row.left === undefined ? "" : `${format(row.left, 4)} ≤ ${format(row.right, 4)}`;
+  const rounding = row.margin !== undefined && Math.abs(row.margin) <= row.tolerance;
+  const [left, right] = rounding && Math.max(Math.abs(row.left), Math.abs(row.right)) <= row.tolerance ? [0, 0] : [row.left, row.right];
+  const sides = row.left === undefined ? "" : `${format(left, 4)} ${rounding ? "=" : "≤"} ${format(right, 4)}`;
+  const margin = row.margin === undefined ? "" : rounding ? `0 (within ±${format(row.tolerance, 1)}, rounding)` : format(row.margin, 4);
   return make("tr", { className: LEVELS[row.verdict] ?? "dim" },
     make("td", { title: row.verdict }, MARKS[row.verdict] ?? ""), cell, make("td", {}, sides),
-    make("td", {}, row.margin === undefined ? "" : format(row.margin, 4)));
+    make("td", {}, margin));
 }
 
 function sameTraining(preset, state) {

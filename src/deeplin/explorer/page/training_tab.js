@@ -1,11 +1,11 @@
-// The training page: every seed's whole way, its sharpness, the theory's lines, the layers.
+// The training page: every run's whole way, its sharpness, the theory's lines, the layers.
 import { layerColor } from "./colors.js";
 import { byId, make, table } from "./dom.js";
 import { Figure } from "./figure.js";
 import { NetworkPicture } from "./network_picture.js";
 import { format } from "./scales.js";
 import { INPUTS, TRAINING, keptState } from "./state.js";
-import { describe, edgeName } from "./words.js";
+import { describe, edgeName } from "./verdict.js";
 
 const CURVES = { sharpness: "Sharpness", gap: "Risk above its minimum, R − R_min", distance: "Squared distance ‖Θ − Θ*‖²" };
 const LAYERS = {
@@ -13,9 +13,12 @@ const LAYERS = {
   norms: "Norm ‖W_k‖ of each layer",
   alignment: "Alignment of neighboring layers",
 };
-const RUNS = [{ name: "median", color: "blue" }, { name: "10–90 %", color: "blue", band: true }];
-const FLOW = { name: "flow", color: "gray", dash: [6, 4] };
-const KEPT = { saved_a: { name: "A", color: "orange" }, saved_b: { name: "B", color: "purple" } };
+const FLOOR = 1e-13; // of the start: what is below is rounding, and would hide what is above
+const FIRST = { name: "first run", color: "blue" };
+const OTHERS = { name: "other runs", color: "blue", width: 1, alpha: 0.6 };
+const FLOW = { name: "its gradient flow", color: "gray", dash: [6, 4] };
+const KEPT = { saved_a: { name: "A, first run", color: "brown" }, saved_b: { name: "B, first run", color: "teal" } };
+const ZERO = { name: "predicting zero", color: "gray", dash: [2, 3], width: 1.5 };
 
 export class TrainingTab {
   constructor(parent, tooltip) {
@@ -33,7 +36,7 @@ export class TrainingTab {
     return [...Object.values(this.curves), ...Object.values(this.layers), this.network];
   }
 
-  /** Show a training, with the kept ones beside it; the verdict in words. */
+  /** Show a training, with the kept ones beside it; its verdict. */
   show(state, result, kept) {
     Object.assign(this, { state, result, kept });
     const x = this._across(state, result);
@@ -60,7 +63,7 @@ export class TrainingTab {
     this.network.show(
       { widths: this.result.widths, weights: weights[shown], alignment: alignment[shown], step },
       {
-        title: `The network at step ${format(step, 6)}`,
+        title: `The network of the first run at step ${format(step, 6)}`,
         words: `largest singular values ${singular[shown].map((v) => format(v)).join(", ")}`,
         legend: [{ name: "bars: singular values", color: "gray", band: true }, { name: "links: alignment", color: "blue" }],
       },
@@ -78,48 +81,62 @@ export class TrainingTab {
 
   _across(state, { steps }) {
     const factor = state.horizontal === "time" ? state.learning_rate : 1;
-    return {
-      values: steps.map((step) => step * factor), factor,
-      label: state.horizontal === "time" ? "η·steps" : "steps", log: state.horizontal_scale === "log",
-    };
+    const log = state.horizontal_scale === "log";
+    const at = (step) => (log ? step + 1 : step) * factor; // so that the start has a place on a logarithmic axis
+    const name = log ? "steps + 1" : "steps";
+    return { values: steps.map(at), at, label: state.horizontal === "time" ? `η·(${name})`.replace("(steps)", "steps") : name, log };
   }
 
   _curve(name, x) {
     const { state, result, kept } = this;
     const key = result.linear ? name : { gap: "risk", distance: "distance" }[name] ?? name;
-    const figure = this.curves[name];
-    const series = result.runs.map((run) => run[key]);
-    const { low, middle, high } = quantiles(series, x.values.length);
-    const curves = [];
-    const legend = result.runs.length > 1 ? [...RUNS] : [{ name: "run", color: "blue" }];
+    const several = result.runs.length > 1;
+    const first = several ? FIRST : { ...FIRST, name: "run" };
+    const legend = several ? [first, OTHERS] : [first];
+    const curves = result.runs.slice(1).map((run, i) => ({ ...OTHERS, name: i < 5 ? `run ${i + 2}` : "", values: run[key] }));
     for (const [slot, other] of Object.entries(kept)) {
       const across = this._across(state, other).values;
       const factor = state.horizontal === "time" ? keptState(state[slot]).learning_rate / state.learning_rate : 1;
-      const values = quantiles(other.runs.map((run) => run[other.linear ? name : key] ?? []), across.length).middle;
-      curves.push({ ...KEPT[slot], x: across.map((value) => value * factor), values });
+      curves.push({ ...KEPT[slot], x: across.map((value) => value * factor), values: other.runs[0][other.linear ? name : key] ?? [] });
       legend.push(KEPT[slot]);
     }
     if (result.flow) {
-      curves.push({ ...FLOW, x: result.flow.steps.map((step) => step * x.factor), values: result.flow[key] });
+      curves.push({ ...FLOW, x: result.flow.steps.map(x.at), values: result.flow[key] });
       legend.push(FLOW);
     }
-    curves.push({ name: legend[0].name, color: "blue", values: middle });
-    const picture = {
-      x, y: { log: state.vertical_scale === "log" }, curves,
-      bands: result.runs.length > 1 ? [{ name: "10–90 %", color: "blue", low, high }] : [],
-    };
+    curves.push({ ...first, values: result.runs[0][key] });
+    const floor = name === "sharpness" ? null : FLOOR * result.runs[0][key]?.[0];
+    const picture = { x, y: { log: state.vertical_scale === "log", floor }, curves, levels: [], ranges: [] };
     if (name === "sharpness") this._lines(picture, legend);
-    const title = !result.linear && name === "gap" ? "Risk R" : !result.linear && name === "distance" ? "No single optimum" : CURVES[name];
-    const words = `from ${format(middle[0])} to ${format(middle.findLast(Number.isFinite))}`;
-    figure.show(picture, { legend, title, words });
+    else this._baselines(name, picture, legend);
+    if (name === "distance" && !result.linear) picture.empty = "A network with an activation is no single linear map: there is no Θ to measure a distance with.";
+    if (name === "distance" && result.separable) picture.empty = "A linear map separates the classes: the loss has no minimum, so there is nothing to measure a distance from.";
+    const values = result.runs[0][key];
+    const title = name !== "gap" || (result.linear && !result.separable) ? CURVES[name] : result.linear ? "Risk R (it has no minimum)" : "Risk R";
+    this.curves[name].show(picture, { legend, title, words: `first run from ${format(values[0])} to ${format(values.at(-1))}` });
+  }
+
+  /** What the zero map costs and, where the risk itself is shown, least squares. */
+  _baselines(name, picture, legend) {
+    const { linear, zeroRisk, zeroDistance, minimalRisk, separable } = this.result;
+    if (name === "distance") {
+      if (!linear || separable) return;
+      picture.levels.push({ ...ZERO, value: zeroDistance });
+    } else {
+      picture.levels.push({ ...ZERO, value: linear ? zeroRisk - minimalRisk : zeroRisk });
+      if (!linear) {
+        picture.levels.push({ name: "least squares", color: "green", value: minimalRisk });
+        legend.push({ name: "least squares, minimum norm", color: "green" });
+      }
+    }
+    legend.push(linear ? { ...ZERO, name: "predicting zero (least squares: 0)" } : ZERO);
   }
 
   /** The level lines of the sharpness picture. */
   _lines(picture, legend) {
     const { theory, threshold } = this.result;
-    picture.levels = [{ name: edgeName(this.state), color: "red", value: threshold }];
-    picture.ranges = [];
-    legend.push({ name: edgeName(this.state), color: "red" });
+    picture.levels.push({ name: edgeName(this.state), color: "purple", value: threshold });
+    legend.push({ name: edgeName(this.state), color: "purple" });
     if (!theory) return;
     if (theory.decayed) {
       picture.levels.push({ name: "S_λ", color: "green", value: theory.decayed.sharpness });
@@ -149,9 +166,10 @@ export class TrainingTab {
     const y = name === "alignment" ? { log: false, ends: [-0.02, 1.04] } : { log: this.state.vertical_scale === "log" };
     const legend = depth === 1 ? [] : [
       { name: name === "alignment" ? "first pair" : "first layer", color: layerColor(0, depth) },
-      { name: name === "alignment" ? "last pair" : "last layer", color: layerColor(count - 1, depth) },
+      { name: name === "alignment" ? "last pair of the first run" : "last layer of the first run", color: layerColor(count - 1, depth) },
     ];
-    this.layers[name].show({ x, y, curves }, { legend, words: `${count} curves` });
+    const empty = count ? null : "One layer has no neighbor to be aligned with.";
+    this.layers[name].show({ x, y, curves, empty }, { legend, words: `first run, ${count} curves` });
   }
 
   /** The kept runs beside the present one: the inputs that differ, and how each ended. */
@@ -162,12 +180,12 @@ export class TrainingTab {
     const columns = [{ name: "now", state: this.state, result: this.result, verdict }];
     for (const slot of slots) {
       const state = keptState(this.state[slot]);
-      columns.push({ name: KEPT[slot].name, state, result: this.kept[slot], verdict: describe(state, this.kept[slot]) });
+      columns.push({ name: KEPT[slot].name[0], state, result: this.kept[slot], verdict: describe(state, this.kept[slot]) });
     }
     const rows = TRAINING.filter((name) => new Set(columns.map(({ state }) => state[name])).size > 1)
       .map((name) => [INPUTS[name].label, ...columns.map(({ state }) => String(state[name]))]);
     rows.push(["Outcome", ...columns.map((column) => column.verdict.headline)]);
-    rows.push(["Final sharpness", ...columns.map(({ result }) => finalSharpness(result))]);
+    rows.push(["Final sharpness, first run", ...columns.map(({ result: { runs } }) => (runs[0].status === "diverged" ? "–" : format(runs[0].sharpness.at(-1), 4)))]);
     return this.comparison.replaceChildren(table(rows, ["", ...columns.map(({ name }) => name)]));
   }
 
@@ -183,27 +201,4 @@ export class TrainingTab {
     }));
     return rows;
   }
-}
-
-function finalSharpness({ runs }) {
-  const ends = runs.filter((run) => run.status !== "diverged").map((run) => run.sharpness.at(-1)).sort((a, b) => a - b);
-  return ends.length ? format(ends[Math.floor(ends.length / 2)], 4) : "–";
-}
-
-/** 10 %, 50 % and 90 % over the runs at each record, without those that have diverged. */
-function quantiles(series, records) {
-  const out = { low: [], middle: [], high: [] };
-  for (let i = 0; i < records; i++) {
-    const values = series.map((run) => run[i]).filter(Number.isFinite).sort((a, b) => a - b);
-    const at = (share) => {
-      if (!values.length) return NaN;
-      const place = share * (values.length - 1);
-      const k = Math.floor(place);
-      return values[k] + (place - k) * ((values[k + 1] ?? values[k]) - values[k]);
-    };
-    out.low.push(at(0.1));
-    out.middle.push(at(0.5));
-    out.high.push(at(0.9));
-  }
-  return out;
 }

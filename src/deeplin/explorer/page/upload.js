@@ -10,7 +10,7 @@ const MOST_INPUTS = 50;
 const MOST_ROWS = 20_000;
 const MISSING = new Set(["", "na", "nan", "null", "none", "?"]);
 
-/** {problem, note} of a file: inputs standardized, target centered and scaled to ‖w*‖ = 1. */
+/** {problems: {own, unit}, note} of a file: inputs standardized, target centered, as it is or with ‖w*‖ = 1. */
 export async function readFile(file) {
   if (file.size <= MOST_BYTES) return fromText(file.name, await file.text());
   if (!settings.server) {
@@ -24,7 +24,7 @@ export async function readFile(file) {
   return finish(problem, file.name, samples, inputs, target, "; read by the local server");
 }
 
-/** {problem, note} of the text of a CSV file: a line of names, inputs first, the target last. */
+/** The same of the text of a CSV file: a line of names, inputs first, the target last. */
 export function fromText(name, text) {
   const { header, rows } = parse(name, text);
   const d = header.length - 1;
@@ -46,8 +46,8 @@ function finish(problem, name, n, d, target, how) {
   const size = norm(problem.optimum);
   if (!(size > 1e-12)) throw new InputError(`The target “${target}” of ${name} does not depend on the inputs linearly; there is nothing to learn.`);
   return {
-    problem: scaled(problem, size),
-    note: `${name}: ${n} rows, ${d} inputs, target “${target}”; inputs standardized, target scaled to ‖w*‖ = 1${how}.`,
+    problems: { own: { ...problem, scaling: { size: 1 } }, unit: { ...scaled(problem, size), scaling: { size } } },
+    note: `${name}: ${n} rows, ${d} inputs, target “${target}”; inputs standardized${how}.`,
   };
 }
 

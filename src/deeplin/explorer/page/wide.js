@@ -7,6 +7,7 @@ import { inEigenbasis } from "./problem.js";
 import { Random } from "./random.js";
 
 const RECORDS = 400;
+const EARLY = 16; // steps that are all recorded
 const LOSS_TARGET = 1e-7;
 
 /** The population's eigenvalues: k spikes and a flat tail, or a power law. */
@@ -18,14 +19,15 @@ export function spectrumOf(state) {
   });
 }
 
-/** Gaussian rows with this spectrum, Y = XΘ*ᵀ + noise, ‖Θ*‖_F = 1 (BO). */
-export function populationData(state) {
+/** Gaussian rows with this spectrum, Y = XΘ*ᵀ + noise, ‖Θ*‖_F = 1 (BO); Θ* is that of every draw. */
+export function populationData(state, draw = 0) {
   const spectrum = spectrumOf(state);
   const [n, d, q] = [state.wide_samples, state.wide_dimension, state.wide_outputs];
-  const random = new Random(state.wide_seed, 21);
+  let random = new Random(state.wide_seed, 21);
   const truth = random.normals(q * d);
   const size = norm(truth);
   for (let i = 0; i < q * d; i++) truth[i] /= size;
+  if (draw) random = new Random(state.wide_seed, 100 + draw);
   const X = random.normals(n * d);
   for (let i = 0; i < n * d; i++) X[i] *= Math.sqrt(spectrum[i % d]);
   const Y = multiply(X, transpose(truth, q, d), n, d, q);
@@ -155,7 +157,7 @@ export function trainReduced(problem, start, options) {
     { learning_rate: learning_rate / q, steps: max_steps, record_every: 1, stop: () => model.risk <= goal },
     (step) => {
       taken = step;
-      if (step % record_every === 0) note(step);
+      if (step % record_every === 0 || step < EARLY) note(step);
     },
   );
   if (records.step.at(-1) !== taken) note(taken);
@@ -212,7 +214,7 @@ export function wide(state) {
   const learning_rate = state.wide_rate * stableLimit(problem, start, depth);
   const record_every = Math.max(1, Math.floor(state.wide_steps / RECORDS));
   const run = trainReduced(problem, start, { learning_rate, max_steps: state.wide_steps, depth, record_every });
-  return { ...run, learning_rate, ...riskOf(problem, data, run, state) };
+  return { ...run, learning_rate, zeroLoss: problem.targetMoment / data.q, ...riskOf(problem, data, run, state) };
 }
 
 /** N = α·(Gaussian r×d without its part on the data). */

@@ -3,7 +3,7 @@ import { Bars } from "./bars.js";
 import { byId, make, table } from "./dom.js";
 import { Figure } from "./figure.js";
 import { format } from "./scales.js";
-import { describeWide } from "./words.js";
+import { describeWide } from "./verdict.js";
 
 export class WideTab {
   constructor(parent, tooltip) {
@@ -22,11 +22,11 @@ export class WideTab {
   show(state, result) {
     Object.assign(this, { state, result });
     const { records } = result;
-    const x = { values: records.step, label: "steps", log: false };
+    const x = { values: records.step, label: "steps", log: true };
     const y = { log: true };
     this.loss.show(
-      { x, y, curves: [{ name: "loss", color: "blue", values: records.loss }] },
-      { words: `ends at ${format(result.loss)} after ${result.steps} steps` },
+      { x, y, curves: [{ name: "loss", color: "blue", values: records.loss }], levels: [{ name: "predicting zero", color: "gray", dash: [2, 3], value: result.zeroLoss }] },
+      { legend: [{ name: "trained network", color: "blue" }, { name: "predicting zero (min-norm interpolant: 0)", color: "gray", dash: [2, 3] }], words: `ends at ${format(result.loss)} after ${result.steps} steps` },
     );
     const two = [{ name: "‖Θ − Θ_min‖²", color: "blue" }, { name: "‖Θ_⊥‖", color: "orange" }];
     this.distance.show(
@@ -35,11 +35,13 @@ export class WideTab {
     );
     this._spectrum();
     const bars = [
-      { name: "trained network", color: "blue", value: result.risk },
+      { name: "predicting zero", color: "gray", value: result.zeroRisk },
       { name: "min-norm interpolant", color: "green", value: result.interpolantRisk },
-      { name: "bias", color: "gray", value: result.bias },
-      { name: "noise fitted", color: "red", value: result.noise },
-      { name: "due to Θ_⊥ (Ξ)", color: "orange", value: result.xi },
+      { name: "trained network", color: "blue", value: result.risk },
+      { name: "= bias", color: "part", value: result.bias },
+      { name: "+ noise fitted", color: "part", value: result.noise },
+      { name: "+ Θ_⊥ (Ξ)", color: "orange", value: result.xi },
+      { name: "+ cross terms", color: "part", value: result.cross },
     ];
     this.parts.show({ bars }, { words: bars.map(({ name, value }) => `${name} ${format(value)}`).join(", ") });
     byId("numbers").replaceChildren(table(this._numbers()));
@@ -49,10 +51,10 @@ export class WideTab {
   _spectrum() {
     const { spectrum, ranks, index } = this.result;
     const values = Array.from(spectrum, (_, j) => j + 1);
-    const legend = [{ name: "λ_j", color: "blue" }, { name: "r_{j−1}", color: "green" }];
+    const legend = [{ name: "λ_j", color: "text" }, { name: "r_{j−1}", color: "green" }];
     const curves = [{ ...legend[0], values: Array.from(spectrum) }, { ...legend[1], values: Array.from(ranks.small) }];
     if (index >= 0) {
-      const mark = { name: "k", color: "red", dash: [6, 4] };
+      const mark = { name: "k", color: "gray", dash: [6, 4] };
       legend.push(mark);
       curves.push({ ...mark, name: "", x: [index + 1, index + 1], values: [spectrum.at(-1), Math.max(...ranks.small)] });
     }
@@ -66,6 +68,7 @@ export class WideTab {
     const { result } = this;
     const { bound, ranks, index: k } = result;
     const rows = [
+      ["Excess risk: trained, interpolant, predicting zero", [result.risk, result.interpolantRisk, result.zeroRisk].map((value) => format(value, 4)).join(", ")],
       ["Squared distance to Θ_min", format(result.distance, 4)],
       ["‖Θ_⊥‖", format(result.perpendicularNorm, 4)],
       ["Conditional variance σ²q·Tr C (any interpolating network)", format(result.variance, 4)],

@@ -1,9 +1,11 @@
 // The other side of the pool: one job after another.
+import { doubleDescent } from "./double_descent.js";
 import { train } from "./experiment.js";
+import { orbitsAt } from "./orbits.js";
 import { columnOf } from "./phase.js";
 import { wide } from "./wide.js";
 
-const JOBS = { train, columnOf, wide };
+const JOBS = { train, columnOf, wide, orbitsAt, doubleDescent };
 
 export function start() {
   globalThis.onmessage = ({ data: { name, args } }) => {

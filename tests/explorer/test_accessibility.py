@@ -16,7 +16,8 @@ def test_every_picture_explains_itself(visit):
         assert len(words.text_content()) > 80
         assert button.get_attribute("aria-expanded") == "true"
         button.click()
-    for name in ("phase", "wide_loss", "wide_distance", "wide_spectrum", "wide_parts"):
+    others = ("phase", "wide_loss", "wide_distance", "wide_spectrum", "wide_parts")
+    for name in (*others, "orbits", "orbit_steps", "double_descent"):
         assert len(visitor.page.locator(f"#help-{name}").text_content()) > 80
 
 
@@ -44,18 +45,17 @@ def test_values_are_shown_on_hover_and_by_keys(visit):
     visitor = visit(QUICK).drawn()
     canvas, tooltip = visitor.page.locator("#figure-gap canvas"), visitor.page.locator("#tooltip")
     canvas.hover()
-    assert "median" in tooltip.text_content()
+    assert "first run" in tooltip.text_content()
     visitor.page.mouse.move(2, 2)
     assert not tooltip.is_visible()
     canvas.focus()
     canvas.press("ArrowRight")
-    steps, gaps = visitor.page.evaluate(
-        "[deeplin.shown().result.steps, deeplin.shown().result.runs.map((run) => run.gap[1])]"
+    steps, gap = visitor.page.evaluate(
+        "[deeplin.shown().result.steps, deeplin.shown().result.runs[0].gap[1]]"
     )
     assert f"steps {steps[1]}" in tooltip.text_content()
-    middle = sum(gaps) / 2
-    shown = float(tooltip.locator("div", has_text="median").locator("b").text_content())
-    assert shown == pytest.approx(middle, rel=1e-4)
+    shown = float(tooltip.locator("div", has_text="first run").locator("b").text_content())
+    assert shown == pytest.approx(gap, rel=1e-4)
     canvas.press("Escape")
     assert not tooltip.is_visible()
 
@@ -68,19 +68,34 @@ def test_dark_and_light_follow_the_system_and_the_button(visit):
     assert visitor.page.evaluate(paper) == "rgb(255, 255, 255)"
 
 
-def test_phone_begins_with_the_sharpness_and_the_learning_rate(visit):
-    visitor = visit(
-        "#depth=3&steps=60&seeds=2&noise=0.5", viewport={"width": 390, "height": 844}
-    ).drawn()
+def test_phone_shows_the_sharpness_and_keeps_the_sliders_in_sight(visit):
+    visitor = visit(viewport={"width": 390, "height": 844}).drawn()
     assert visitor.page.evaluate("document.documentElement.scrollWidth") <= 390
     plot = visitor.page.locator("#figure-sharpness canvas").bounding_box()
-    rate = visitor.page.locator("input[name=learning_rate]").bounding_box()
+    rate = visitor.page.locator("input[name=learning_rate]")
+    before = rate.bounding_box()
     assert plot["height"] > 180
-    assert plot["y"] + plot["height"] < rate["y"] < 600
-    others = visitor.page.locator("#figure-gap, #figure-distance, #input-depth").all()
-    assert all(other.bounding_box()["y"] > rate["y"] for other in others)
-    visitor.page.locator("#input-depth").scroll_into_view_if_needed()
-    assert visitor.page.locator("#figure-sharpness").bounding_box()["y"] == pytest.approx(0, abs=2)
+    assert plot["y"] + plot["height"] < before["y"] < 844 - before["height"]
+    assert visitor.page.locator("#figure-alignment").bounding_box()["y"] > 844
+    visitor.page.locator("#figure-alignment").scroll_into_view_if_needed()
+    assert visitor.page.locator("#figure-alignment").bounding_box()["y"] < before["y"]
+    assert rate.bounding_box() == before
+
+
+def test_empty_panels_say_why(visit):
+    visitor = visit("#architecture=relu&depth=1&steps=30&seeds=1").drawn()
+    pictures = visitor.page.evaluate(
+        """async () => { const said = []; const write = CanvasRenderingContext2D.prototype.fillText;
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+          said.push(text); return write.call(this, text, ...rest); };
+        const before = deeplin.pictures;
+        document.getElementById("theme").click();
+        while (deeplin.pictures === before) await new Promise(requestAnimationFrame);
+        CanvasRenderingContext2D.prototype.fillText = write;
+        return said.join(" "); }"""
+    )
+    assert "no single linear map" in pictures
+    assert "no neighbor to be aligned with" in pictures
 
 
 def test_theorems_fit_on_a_phone(visit):

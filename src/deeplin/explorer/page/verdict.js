@@ -1,0 +1,114 @@
+// What a page shows, in a sentence computed from its numbers.
+import { atInterpolant, factsOf, median, range } from "./facts.js";
+import { format } from "./scales.js";
+
+/** {level, headline, text} of a training. */
+export function describe(state, result) {
+  const { runs, threshold, theory, linear } = result;
+  const facts = runs.map((run) => factsOf(run, threshold));
+  const lost = runs.filter((run) => run.status === "diverged");
+  const settled = lost.length === 0 && !facts.some((fact) => fact.above) && (!linear || noisy(state) || runs.every((run) => run.status === "converged"));
+  return {
+    level: lost.length === runs.length ? "bad" : settled ? "good" : "warn",
+    headline: [outcome(runs, lost, linear, state), ...regimes(facts, edgeName(state))].join(" "),
+    text: [rateText(state, result, linear), endText(state, result, facts)].filter(Boolean).join(" "),
+    critical: theory?.critical ?? null,
+  };
+}
+
+/** Sentences on what most runs did, each with its numbers. */
+function regimes(facts, edge) {
+  const alive = facts.filter((fact) => !fact.lost);
+  const most = (name) => alive.filter((fact) => fact[name]).length * 2 > facts.length;
+  const told = (name) => {
+    const those = alive.filter((fact) => fact[name]);
+    return { those, share: those.length === facts.length ? "" : ` (${those.length} of ${facts.length} runs)` };
+  };
+  const say = (name, sentence) => {
+    const { those, share } = told(name);
+    return `${sentence(those)}${share}.`;
+  };
+  const numbers = (those, name) => range(those.map((fact) => fact[name]));
+  const out = [];
+  if (most("catapult")) out.push(say("catapult", (those) => `Catapult: the risk rises to ${numbers(those, "rise")} times its start and comes down`));
+  if (most("atEdge")) out.push(say("atEdge", () => `Edge of stability: the sharpness hovers at ${edge}`));
+  else if (most("above")) out.push(say("above", () => `The sharpness swings about ${edge} to the end`));
+  else if (most("sharpening")) out.push(say("sharpening", (those) => `Progressive sharpening: the sharpness ends at ${numbers(those, "growth")} times its start`));
+  else if (most("flattening")) out.push(say("flattening", (those) => `The sharpness falls to ${numbers(those, "growth")} of its start`));
+  return out;
+}
+
+const noisy = (state) => state.batch_size > 0 || state.weight_decay > 0;
+
+export function edgeName({ momentum, nesterov }) {
+  if (!momentum) return "2/η";
+  return nesterov ? "(2+2β)/((1+2β)η)" : "(2+2β)/η";
+}
+
+function outcome(runs, lost, linear, state) {
+  const all = runs.length;
+  if (lost.length) {
+    const first = Math.min(...lost.map((run) => run.steps));
+    const who = all === 1 ? "The run" : lost.length === all ? "All runs" : `${lost.length} of ${all} runs`;
+    return `${who} diverged, the first at step ${first}.`;
+  }
+  if (!linear || noisy(state)) return "Training stayed finite.";
+  const reached = runs.filter((run) => run.status === "converged").length;
+  if (reached === all) return all === 1 ? "Converged." : `All ${all} runs converged.`;
+  return `${all === 1 ? "The run" : `${all - reached} of ${all} runs`} had not converged after the last step.`;
+}
+
+function rateText(state, { theory, separable, scaling }, linear) {
+  if (!linear) return "The theory lines are about linear networks and are left out.";
+  const rate = `η = ${format(state.learning_rate)}`;
+  if (separable) return `${rate}; a linear map separates the classes, so the loss has no minimum and no critical rate (X-16).`;
+  if (!theory?.critical) return `${rate}; no critical rate is known for this combination.`;
+  const name = theory.decayed ? `${edgeName(state).replace("η", "S_λ")} for S_λ, the sharpness of the decayed minimum,` : edgeName(state).replace("η", "S_min");
+  const times = state.learning_rate / theory.critical;
+  const where = `${state.batch_size > 0 ? " (of the full batch)" : ""}${scalingText(state, scaling, theory.critical)}`;
+  const critical = `the critical rate ${name} = ${format(theory.critical)}${where}`;
+  if (times > 1) return `${rate} is ${format(times)} times ${critical}: no minimizer is stable.`;
+  return `${rate} is ${Math.round(100 * times)} % of ${critical}.`;
+}
+
+/** Which scaling of a file's columns a rate belongs to, and the rate for its own units. */
+function scalingText(state, scaling, critical) {
+  if (!scaling) return "";
+  if (scaling.size === 1) return " (inputs standardized, target in its own units: as `deeplin diagnose --standardize`)";
+  if (state.weight_decay > 0) return " (inputs standardized, target scaled to ‖w*‖ = 1)";
+  const own = critical * scaling.size ** (2 / state.depth - 2);
+  return ` (inputs standardized, target scaled to ‖w*‖ = 1; ${format(own)} for the target in its own units, as \`deeplin diagnose --standardize\`)`;
+}
+
+function endText(state, { threshold, theory }, facts) {
+  const ends = facts.filter((fact) => !fact.lost).map((fact) => fact.final);
+  if (!ends.length) return "";
+  const middle = median(ends);
+  const least = theory?.exact && !state.weight_decay ? ` = ${format(middle / theory.exact)} · S_min` : "";
+  const name = ends.length > 1 ? "Median of the final sharpness" : "Final sharpness";
+  return `${name}: ${format(middle)} = ${format(middle / threshold)} · ${edgeName(state)}${least}.`;
+}
+
+/** {level, headline, text} of a wide network. */
+export function describeWide(state, result) {
+  const rate = `η = ${format(result.learning_rate, 2)}`;
+  if (result.status === "diverged") {
+    return {
+      level: "bad", headline: `Diverged at step ${result.steps} with ${rate}.`,
+      text: "Choose a smaller share of the stable limit.",
+    };
+  }
+  const fitted = result.status === "converged"
+    ? `Interpolates after ${format(result.steps)} steps`
+    : `Loss ${format(result.loss, 2)} after ${format(result.steps)} steps`;
+  const zero = result.risk / result.zeroRisk;
+  const worse = zero > 1 ? `Predicting zero is better by a factor of ${format(zero)}` : `${format(1 / zero)} times better than predicting zero`;
+  return {
+    level: result.status === "converged" && zero < 1 ? "good" : "warn",
+    headline: `${fitted} (${rate}, on the mean over outputs); ends ${atInterpolant(result) ? "at" : "away from"} the minimum-norm interpolant.`,
+    text:
+      `Excess risk ${format(result.risk)}, ${format(result.risk / result.interpolantRisk)} times that of the ` +
+      `interpolant. ${worse}. A network of ${state.wide_depth} layers of width ${state.wide_width.toLocaleString("en-US")} ` +
+      `simulated exactly by one of width ${result.r}.`,
+  };
+}

@@ -1,0 +1,294 @@
+"""The story of every preset, from the numbers behind its pictures, before and after its moves."""
+
+import numpy as np
+import pytest
+
+import deeplin as dl
+from deeplin.explorer.build import inputs, presets
+from deeplin.explorer.draws import Random, data_of
+
+pytestmark = pytest.mark.browser
+DEFAULT = {name: given["default"] for name, given in inputs().items()}
+TRAINED = [name for name, preset in presets().items() if "tab" not in preset["state"]]
+
+
+@pytest.fixture(scope="module")
+def told(browser, page_file, visitor_of):
+    """What `current()` says of each preset when it is loaded, and after each of its moves."""
+    visitor = visitor_of(browser, page_file.as_uri()).drawn()
+    found = {}
+    for name in visitor.page.evaluate("deeplin.presets"):
+        visitor.page.evaluate("(name) => deeplin.load(name)", name)
+        found[name] = [visitor.page.evaluate("deeplin.current()")]
+        for step in presets()[name]["steps"]:
+            if "move" in step:
+                visitor.drawn(visitor.page.locator("#story-steps .now .do").click)
+                found[name].append(visitor.page.evaluate("deeplin.current()"))
+    yield found
+    visitor.close()
+
+
+def runs(shown, name):
+    return [np.array(run[name], float) for run in shown["runs"]]
+
+
+def threshold(shown):
+    return 2 / shown["settings"]["learning_rate"]
+
+
+def last_third(values):
+    return values[-(len(values) // 3) :].mean()
+
+
+def edges(shown):
+    """Mean sharpness of the last third of each run, over 2/η."""
+    return np.array([last_third(run) for run in runs(shown, "sharpness")]) / threshold(shown)
+
+
+def statuses(shown):
+    return {run["status"] for run in shown["runs"]}
+
+
+def risk_jumps_up_and_comes_down(shown):
+    return all(run.max() > 1.3 * run[0] and run[-1] < run[0] / 2 for run in runs(shown, "risk"))
+
+
+def risk_falls_at_every_step(shown):
+    return all(np.all(np.diff(run) <= 1e-12 * run[0]) for run in runs(shown, "risk"))
+
+
+def sharpness_grows_below_the_threshold(shown):
+    return statuses(shown) == {"converged"} and all(
+        run[-1] > 2 * run[0] and run.max() < threshold(shown) for run in runs(shown, "sharpness")
+    )
+
+
+def sharpness_is_at_the_edge(shown):
+    return "diverged" not in statuses(shown) and bool(np.all(np.abs(edges(shown) - 1) < 0.05))
+
+
+def sharpness_falls_while_the_risk_does(shown):
+    return (
+        statuses(shown) == {"converged"}
+        and risk_falls_at_every_step(shown)
+        and all(run[-1] < 0.7 * run[0] for run in runs(shown, "sharpness"))
+    )
+
+
+def every_run_settles(shown):
+    return statuses(shown) == {"converged"}
+
+
+def final_sharpness(shown):
+    return np.array([run[-1] for run in runs(shown, "sharpness")])
+
+
+def problem_of(shown):
+    X, Y = data_of(shown["settings"])
+    return dl.Problem.from_data(X, Y[:, 0])
+
+
+def sharpness_ends_balanced(shown):
+    if shown["settings"]["loss"] != "squared":
+        return False
+    balanced = float(dl.theory.balanced_sharpness(problem_of(shown), shown["settings"]["depth"]))
+    return bool(np.all(np.abs(final_sharpness(shown) / balanced - 1) < 0.01))
+
+
+CLAIMS = {  # story: its claim, and a preset whose settings must not fulfil it
+    "sharpening": (sharpness_grows_below_the_threshold, "residual"),
+    "edge": (sharpness_is_at_the_edge, "sharpening"),
+    "catapult": (risk_jumps_up_and_comes_down, "residual"),
+    "critical": (every_run_settles, "edge"),
+    "small": (sharpness_ends_balanced, "sharpening"),
+    "residual": (sharpness_falls_while_the_risk_does, "sharpening"),
+    "logistic": (every_run_settles, "edge"),
+}
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_story_holds_for_its_settings_and_fails_for_those_of_another(told, name):
+    claim, other = CLAIMS[name]
+    assert claim(told[name][0])
+    assert not claim(told[other][0])
+
+
+def test_only_the_catapult_jumps(told):
+    assert [n for n in TRAINED if risk_jumps_up_and_comes_down(told[n][0])] == ["catapult"]
+    assert [n for n in TRAINED if "Catapult" in told[n][0]["verdict"]] == ["catapult"]
+
+
+def test_only_the_edge_is_called_one(told):
+    assert [n for n in TRAINED if sharpness_is_at_the_edge(told[n][0])] == ["edge"]
+    assert [n for n in TRAINED if "Edge of stability" in told[n][0]["verdict"]] == ["edge"]
+
+
+def test_catapult_starts_above_the_threshold_and_is_gone_at_a_smaller_rate(told):
+    before, after = told["catapult"]
+    assert all(run[0] > threshold(before) > last_third(run) for run in runs(before, "sharpness"))
+    assert all(run[0] < threshold(after) for run in runs(after, "sharpness"))
+    assert risk_falls_at_every_step(after)
+    assert not risk_falls_at_every_step(before)
+
+
+def test_edge_follows_half_the_learning_rate_to_twice_the_sharpness(told):
+    before, after = told["edge"]
+    assert after["settings"]["learning_rate"] == before["settings"]["learning_rate"] / 2
+    assert sharpness_is_at_the_edge(after)
+    assert before["settings"]["learning_rate"] < before["critical"]
+
+
+def test_progressive_sharpening_is_held_down_at_a_larger_rate(told):
+    before, after = told["sharpening"]
+    assert np.all(edges(after) < 1.05)
+    assert final_sharpness(before).max() > threshold(after)
+    assert final_sharpness(after).max() < 0.95 * final_sharpness(before).max()
+
+
+def test_critical_rate_divides_settling_swinging_and_diverging(told):
+    below, above, far = told["critical"]
+    critical = dl.theory.critical_learning_rate(problem_of(below), below["settings"]["depth"])
+    assert below["critical"] == pytest.approx(critical, rel=1e-9)
+    rates = [shown["settings"]["learning_rate"] / critical for shown in (below, above, far)]
+    assert rates[0] < 1 < rates[1] < 1.2 < 2 < rates[2]
+    assert statuses(below) == {"converged"}
+    assert statuses(above) == {"stopped"}
+    assert "diverged" in statuses(far)
+
+
+def test_small_start_ends_balanced_at_any_rate_and_a_larger_one_does_not(told):
+    first, slower, larger = told["small"]
+    assert sharpness_ends_balanced(slower)
+    assert slower["settings"]["learning_rate"] < first["settings"]["learning_rate"]
+    ends = final_sharpness(larger)
+    assert ends.min() > 1.05 * final_sharpness(first).max()
+    assert ends.max() > 1.2 * ends.min()
+
+
+def test_residual_network_ends_near_the_flattest_minimum_and_sharper_when_deeper(told):
+    shallow, deep = told["residual"]
+    least = float(dl.theory.minimal_sharpness(problem_of(shallow), 10).exact)
+    assert np.all(final_sharpness(shallow) < 2 * least)
+    assert deep["settings"]["depth"] == 2 * shallow["settings"]["depth"]
+    assert final_sharpness(deep).min() > final_sharpness(shallow).max()
+    assert deep["critical"] < shallow["critical"]
+
+
+def test_logistic_loss_has_its_edge_and_its_critical_rate(told):
+    settled, edge, above = told["logistic"]
+    assert sharpness_is_at_the_edge(edge)
+    assert edge["settings"]["learning_rate"] < edge["critical"] < above["settings"]["learning_rate"]
+    assert "converged" not in statuses(above)
+    assert settled["critical"] == edge["critical"]
+
+
+def population_of(settings):
+    """Samples, truth and spectrum of a wide page, drawn again in Python."""
+    n, d, q = (settings[f"wide_{name}"] for name in ("samples", "dimension", "outputs"))
+    spectrum = np.where(np.arange(d) < settings["spikes"], 1.0, settings["epsilon"])
+    random = Random(settings["wide_seed"], 21)
+    truth = random.normals(q, d)
+    truth /= np.linalg.norm(truth)
+    X = random.normals(n, d) * np.sqrt(spectrum)
+    Y = X @ truth.T + settings["wide_noise"] * random.normals(n, q)
+    return X, Y, truth, spectrum
+
+
+def test_benign_overfitting_is_near_the_interpolant_and_far_better_than_zero(told):
+    benign, harmful = (shown["runs"][0] for shown in told["benign"])
+    X, Y, truth, spectrum = population_of(told["benign"][0]["settings"])
+    interpolant = np.linalg.lstsq(X, Y, rcond=None)[0].T
+    least = np.sum((interpolant - truth) ** 2 * spectrum)
+    zero = np.sum(truth**2 * spectrum)
+    assert benign["status"] == harmful["status"] == "converged"
+    assert benign["minimum_norm_risk"] == pytest.approx(least, rel=1e-8)
+    assert benign["zero_risk"] == pytest.approx(zero, rel=1e-12)
+    assert benign["excess_risk"] < 1.1 * least < 0.2 * zero
+    assert harmful["excess_risk"] > 10 * zero
+
+
+def test_counterexample_is_not_benign_and_ends_away_until_its_first_layer_is_zero(told):
+    away, there = told["counterexample"]
+    assert away["runs"][0]["excess_risk"] > away["runs"][0]["zero_risk"]
+    X, Y, _, _ = population_of(away["settings"])
+    size = np.sum(np.linalg.lstsq(X, Y, rcond=None)[0] ** 2)
+    assert away["runs"][0]["distance"][-1] > 0.1 * size
+    assert there["runs"][0]["distance"][-1] < 1e-4 * size
+
+
+@pytest.mark.parametrize("name", ["benign", "counterexample"])
+def test_parts_of_the_risk_add_up(told, name):
+    for shown in told[name]:
+        run = shown["runs"][0]
+        parts = sum(run[part] for part in ("bias", "noise", "xi", "cross"))
+        assert parts == pytest.approx(run["excess_risk"], rel=1e-9)
+
+
+def test_orbits_double_and_the_network_diverges_where_the_mode_does_not(told):
+    two, four, lost = (shown["verdict"] for shown in told["orbits"])
+    assert "Critical rate 0.0309439; the orbit of period two doubles at 0.038513" in two
+    assert "the mode has period 2 and the network stays bounded" in two
+    assert "the mode has period 4" in four
+    assert "the mode has no period up to 16 and the network diverges" in lost
+    start, end = (
+        float(part.split()[0]) for part in two.split("at every rate from ")[1].split(" to ")[:2]
+    )
+    assert start == pytest.approx(0.0435, abs=5e-4)  # two steps of the grid
+    assert end == pytest.approx(0.057, abs=1e-3)  # beyond, some rates diverge and some do not
+
+
+def test_double_descent_peaks_at_the_number_of_samples(told):
+    for shown in told["double_descent"]:
+        n = shown["settings"]["wide_samples"]
+        assert f"peaks at {n} inputs for {n} samples" in shown["verdict"]
+
+
+@pytest.mark.parametrize("name", presets())
+def test_guide_has_noticed_every_step_and_none_before_its_move(told, name):
+    steps = presets()[name]["steps"]
+    moves = [i for i, step in enumerate(steps) if "move" in step]
+    for shown, end in zip(told[name], [*moves, len(steps)], strict=True):
+        done = [step["done"] for step in shown["guide"]["steps"]]
+        assert done == [i < end for i in range(len(steps))]
+    assert told[name][-1]["story"] == " ".join(step.get("see") or step["move"] for step in steps)
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_settings_of_a_preset_are_shown_with_its_critical_rate(told, name):
+    shown = told[name][0]
+    assert shown["settings"] == DEFAULT | presets()[name]["state"] | {"story": name}
+    if shown["settings"]["loss"] == "squared":
+        depth = shown["settings"]["depth"]
+        exact = dl.theory.critical_learning_rate(problem_of(shown), depth)
+        assert shown["critical"] == pytest.approx(exact, rel=1e-9)
+
+
+def test_guide_stays_while_other_inputs_move_and_says_what_it_does_not_see(visit):
+    visitor = visit("#story=catapult")  # the story without its settings
+    visitor.drawn()
+    assert "Not seen in this picture: the risk rose to 1 times its start" in visitor.text("story")
+    visitor.drawn(lambda: visitor.type("noise", 0.5))
+    assert visitor.page.locator("#story").is_visible()
+    visitor.wait("location.hash.includes('story=catapult')")
+    assert visitor.text("story-progress") == "0 of 3 steps done"
+    visitor.press("Close the guide")
+    visitor.wait("!location.hash.includes('story')")
+    assert not visitor.page.locator("#story").is_visible()
+
+
+def test_guide_names_papers_and_links_to_them(visit):
+    visitor = visit().drawn()
+    links = visitor.page.locator("#story a, footer a")
+    for link in links.all():
+        assert link.get_attribute("href").startswith("https://arxiv.org/abs/")
+    text = visitor.text("story") + visitor.page.locator("footer").text_content()
+    for name in ("Marion", "Chizat", "Chatterji", "Long", "Documentation: Sharpness"):
+        assert name in text
+
+
+def test_unknown_preset_gets_a_sentence(visit):
+    visitor = visit("#depth=2&steps=20&seeds=1").drawn()
+    said = visitor.page.evaluate(
+        "(async () => { try { await deeplin.load('x'); } catch (e) { return e.message; } })()"
+    )
+    assert "There is no preset “x”; pass one of sharpening" in said
