@@ -18,8 +18,15 @@ Result = TypeVar("Result")
 
 
 def thread_count() -> int:
-    """Return the number of cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return the number of cores this process may use; `OMP_NUM_THREADS` lowers it.
+
+    Sweeps set it for their workers, so that several of them share the cores.
+    """
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    wanted = os.environ.get("OMP_NUM_THREADS", "")
+    return min(cores, int(wanted)) if wanted.isdecimal() and int(wanted) > 0 else cores
 
 
 @cache

@@ -143,7 +143,7 @@ def test_every_benchmark_of_the_checkout_can_be_loaded(pytestconfig):
 
 # --- what need not wait for JAX does not import it -----------------------------------------------
 
-SLOW = ("jax", "pandas", "scipy", "numba", "equinox", "pyarrow", "sklearn", "matplotlib")
+SLOW = ("jax", "pandas", "scipy", "equinox", "pyarrow", "sklearn", "matplotlib")
 
 
 def modules_after(code: str) -> set[str]:

@@ -9,7 +9,6 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics import recording
 from deeplin.hessian import SharpnessTracker, sharpness, sharpness_along, tracking
-from deeplin.kernels import pursuit
 
 WIDTHS = (5, 5, 5, 5, 1)
 

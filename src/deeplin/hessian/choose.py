@@ -14,7 +14,7 @@ from jaxtyping import Array, PyTree
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian import lanczos
-from deeplin.hessian.exact import exact, has_kernel, may_be_exact
+from deeplin.hessian.exact import exact, may_be_exact
 from deeplin.hessian.operators import (
     AutodiffHessian,
     Hessian,
@@ -221,7 +221,8 @@ def _power(request: _Request) -> Sharpness:
 def _auto(request: _Request) -> Sharpness:
     """Exact where its error allows; the others dense or by Lanczos."""
     general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
-    if not is_linear(request.problem, request.trees) or not _worth_trying(request):
+    problem, trees = request.problem, request.trees
+    if not is_linear(problem, trees) or not may_be_exact(problem, trees, request.tolerance):
         return general(request)
     result = _exact(request)
     members = np.flatnonzero(~np.asarray(result.converged))
@@ -242,13 +243,6 @@ def _auto(request: _Request) -> Sharpness:
     for name, column in columns.items():
         column[members] = np.broadcast_to(getattr(other, name), len(padded))[: len(members)]
     return Sharpness(**columns)
-
-
-def _worth_trying(request: _Request) -> bool:
-    """Whether `exact` may succeed somewhere, unless it is so cheap that trying costs nothing."""
-    if request.which == "largest" and has_kernel(request.problem, request.trees):
-        return True
-    return may_be_exact(request.problem, request.trees, request.tolerance)
 
 
 def _start(start: PyTree, shape: tuple[int, int], dtype: np.dtype) -> np.ndarray | None:

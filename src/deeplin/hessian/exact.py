@@ -12,19 +12,14 @@ the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recu
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from deeplin.errors import InputError
-from deeplin.kernels.compiling import call
-from deeplin.kernels.exact_sharpness import CLEAR, largest_eigenvalues
 from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
 
-NARROW = 16
-"""Widths up to which the kernel is faster than LAPACK."""
 MARGIN = 1e3
 """How far a lower bound of the error may exceed the tolerance before `exact` is not even tried."""
 ROUNDING = float(np.finfo(np.float64).eps)
@@ -72,15 +67,7 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
     networks only; always in float64.
     """
-    arrays = host_arrays(networks)
-    if which == "largest" and has_kernel(problem, networks):
-        return _in_lanes(problem, *arrays)
-    return _by_matrices(Tangent.of(problem, *arrays), which)
-
-
-def has_kernel(problem: Problem, networks: Network) -> bool:
-    """Whether the largest eigenvalue comes from compiled code: narrow networks with one output."""
-    return problem.outputs == 1 and problem.rank > 0 and max(networks.widths) <= NARROW
+    return _extreme(Tangent.of(problem, *host_arrays(networks)), which)
 
 
 def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
@@ -103,30 +90,8 @@ def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
     return bool(np.any(error <= MARGIN * tolerance * value))
 
 
-def _in_lanes(problem: Problem, weights: list[np.ndarray], readout: np.ndarray | None):
-    """The largest eigenvalue by the compiled kernel; by LAPACK where it is not simple."""
-    root, goal = _factors(problem)
-    batch = len(weights[0])
-    last = np.ones(1) if readout is None else readout
-    last = np.broadcast_to(last, (batch, last.shape[-1]))
-    flat = np.concatenate([*(weight.reshape(batch, -1) for weight in weights), last], axis=1)
-    widths = np.array(_widths(weights))
-    results = np.empty((batch, 3))
-    kernel = largest_eigenvalues
-    run = kernel if kernel.signatures else partial(call, kernel)  # always the same types
-    run(flat, widths, root, goal[:, 0].copy(), ROUNDING * widths.max(), results)
-    value, error, clear = results.T
-    error = error + 2 * widths.max() * ROUNDING * value
-    unclear = np.flatnonzero(~(clear >= 1 - CLEAR))
-    if len(unclear):
-        part = readout if readout is None or readout.ndim == 1 else readout[unclear]
-        rest = Tangent.of(problem, [weight[unclear] for weight in weights], part)
-        value[unclear], error[unclear] = _by_matrices(rest, "largest")
-    return value, error
-
-
-def _by_matrices(tangent: Tangent, which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Either extreme eigenvalue of the matrix itself, for any shape."""
+def _extreme(tangent: Tangent, which: str) -> tuple[np.ndarray, np.ndarray]:
+    """Either extreme eigenvalue of the matrix, and its error."""
     matrices, error = gauss_newton(tangent)
     if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
         return np.zeros(len(matrices)), error

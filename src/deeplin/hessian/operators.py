@@ -1,7 +1,7 @@
 """The Hessian of anything over its flattened parameters, and the one place that chooses its form.
 
-`hessian_of` gives the reduced Hessian of a linear network with one output (compiled once for every
-shape, in the coordinates of its range, see `kernels.hessian`), else automatic differentiation.
+`hessian_of` gives the reduced Hessian of a linear network with one output (by NumPy, in the
+coordinates of its range), else automatic differentiation.
 """
 
 from __future__ import annotations
@@ -18,9 +18,16 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
 
 from deeplin.errors import InputError
-from deeplin.kernels import hessian as kernel
-from deeplin.kernels.compiling import call
-from deeplin.networks import Loss, Network, check_fits, landscape, linear_gradient, linear_risk
+from deeplin.networks import (
+    Loss,
+    Network,
+    batch_last,
+    check_fits,
+    landscape,
+    linear_gradient,
+    linear_risk,
+)
+from deeplin.networks.products import backward_products, forward_products, slope
 from deeplin.networks.trees import no_parameters
 from deeplin.problems import Problem
 
@@ -132,42 +139,94 @@ class AutodiffHessian:
 class ReducedHessian:
     """The Hessians of linear networks with one output in the coordinates of their range.
 
-    Coordinates that stand for no direction (see `kernels.hessian`) count as directions of
-    eigenvalue zero. All other eigenvalues are those of the full Hessians.
+    The gradient of layer k is v_k u_kᵀ (FM-grad). Along δ it changes by δv_k u_kᵀ + v_k δu_kᵀ: so
+    the range of the Hessian has in layer k no more than the d_k + d_{k−1} dimensions of
+    a ûᵀ + v̂ bᵀ, û and v̂ of length one. Where b has no part along û these are orthonormal
+    coordinates, (a_1, b_1, …, a_L, b_L), and a product needs no matrix but the weights themselves:
+    δv_{k−1} = ⟨a, v_k⟩ û + |v_k| b + W_kᵀδv_k and δu_{k+1} = |u_k| a + W_k δu_k.
+
+    Coordinates that stand for no direction (b along û) count as directions of eigenvalue zero. All
+    other eigenvalues are those of the full Hessians.
     """
 
     def __init__(self, problem: Problem, networks: Network):
-        weights, readouts = map(np.atleast_2d, flat_weights(networks))
-        self.dtype = weights.dtype
-        widths = np.array(networks.widths)
-        curvature, optimum = curvature_and_optimum(problem, self.dtype)
-        self.networks = kernel.FlatNetwork(widths, weights, curvature)
-        left, right = np.empty((2, len(weights), widths.sum()), self.dtype)
-        lengths = np.empty((len(weights), 2, len(widths)), self.dtype)
-        self.frame = kernel.Frame(left, right, lengths)
-        self.shape = (len(weights), int(np.sum(widths[1:] + widths[:-1])))
-        call(kernel.frames, self.networks, readouts, optimum, self.frame)
+        weights = [np.asarray(weight) for weight in networks.with_batch().weights]
+        self.dtype = np.result_type(*weights)
+        self.weights = [weight.astype(self.dtype, copy=False) for weight in weights]
+        readout = networks.readout
+        readout = None if readout is None else np.asarray(readout, self.dtype)
+        backward = backward_products(self.weights, readout)
+        covariance = problem.covariance.astype(self.dtype)
+        self.curvature = 2 * covariance
+        start = slope(covariance, backward[0] - problem.optimum.reshape(-1, 1).astype(self.dtype))
+        self.left = [_normalized(v[..., 0]) for v in backward[1:]]
+        self.right = [_normalized(u[..., 0]) for u in forward_products(self.weights, start)]
+        sizes = [size for weight in weights for size in weight.shape[-2:]]
+        self.shape = (len(weights[0]), sum(sizes))
+        self.cuts = np.cumsum(sizes)[:-1]
+
+    def _frame(self, members: np.ndarray) -> list[tuple[np.ndarray, ...]]:
+        """W, v̂, |v|, û, |u| of each layer."""
+        pairs = zip(self.weights, self.left, self.right, strict=True)
+        return [(w[members], *(n[members] for n in (*v, *u))) for w, v, u in pairs]
+
+    def _split(self, coordinates: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """a and b of each layer."""
+        parts = np.split(coordinates, self.cuts, axis=1)
+        return list(zip(parts[::2], parts[1::2], strict=True))
 
     def __call__(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
         """Hx, a row for each of the members."""
-        images = np.empty(coordinates.shape, self.dtype)
-        rows = np.ascontiguousarray(coordinates)
-        call(kernel.multiply_members, self.networks, self.frame, members, rows, images)
-        return images
+        frame, parts = self._frame(members), self._split(coordinates)
+        row_moves = [np.zeros_like(parts[-1][0])]
+        for (weight, v, size, u, _), (a, b) in zip(frame[::-1], parts[::-1], strict=True):
+            along = _inner(a, v) - _inner(b, u)
+            row_moves.append(size * (along * u + b) + _times(weight.mT, row_moves[-1]))
+        column_move = row_moves.pop() @ self.curvature
+        images = []
+        for (weight, v, size, u, length), (a, _) in zip(frame, parts, strict=True):
+            along = _inner(u, column_move)
+            images.append(length * row_moves.pop() + size * along * v)
+            images.append(size * (column_move - along * u))
+            column_move = length * a + _times(weight, column_move)
+        return np.concatenate(images, axis=1)
 
     def expand(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
         """Flat vectors of weights from coordinates, a row for each of the members."""
-        vectors = np.empty((len(members), self.networks.weights.shape[1]), self.dtype)
-        frame = self.networks.widths, self.frame.left, self.frame.right
-        call(kernel.expand, *frame, members, np.ascontiguousarray(coordinates), vectors)
-        return vectors
+        layers = []
+        for (_, v, _, u, _), (a, b) in zip(
+            self._frame(members), self._split(coordinates), strict=True
+        ):
+            b = b - _inner(b, u) * u
+            layer = a[:, :, None] * u[:, None] + v[:, :, None] * b[:, None]
+            layers.append(layer.reshape(len(layer), -1))
+        return np.concatenate(layers, axis=1)
 
     def project(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Coordinates of that part of flat vectors that lies in the range."""
-        coordinates = np.empty((len(members), self.shape[1]), self.dtype)
-        frame = self.networks.widths, self.frame.left, self.frame.right
-        call(kernel.project, *frame, members, np.ascontiguousarray(vectors), coordinates)
-        return coordinates
+        sizes = np.cumsum([weight[0].size for weight in self.weights])[:-1]
+        coordinates = []
+        for (weight, v, _, u, _), part in zip(
+            self._frame(members), np.split(vectors, sizes, axis=1), strict=True
+        ):
+            layer = part.reshape(len(part), *weight.shape[1:])
+            across = _times(layer.mT, v)
+            coordinates += [_times(layer, u), across - _inner(across, u) * u]
+        return np.concatenate(coordinates, axis=1)
+
+
+def _normalized(vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors at length one (zero stays zero), and their lengths."""
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors / np.where(lengths > 0, lengths, 1), lengths
+
+
+def _inner(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return np.sum(left * right, axis=1, keepdims=True)
+
+
+def _times(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    return (matrices @ vectors[:, :, None])[:, :, 0]
 
 
 Hessian = AutodiffHessian | ReducedHessian
@@ -178,6 +237,40 @@ def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
     if has_reduced_hessian(problem, trees):
         return ReducedHessian(problem, trees)
     return AutodiffHessian(problem, trees)
+
+
+def narrow_hessian(
+    data: tuple[Array, Array], record: tuple[Array, Array]
+) -> Callable[[Array], Array]:
+    """v ↦ Hv for linear networks of small width, (N, b).
+
+    `data` is 2Σ̂ (D, D) and Θ*ᵀ (q, D), a record the layers (b, L, D, D) and the read-outs (b, q, D),
+    all filled up with zeros to one width D.
+    """
+    curvature, optimum = data
+    layers, readout = (jnp.moveaxis(array, 0, -1) for array in record)
+
+    def curved(direction: Array) -> Array:
+        return (curvature[:, :, None] * direction[..., None, :, :]).sum(-2)
+
+    def derivatives(theta: Array) -> tuple[Array, Callable[[Array], Array]]:
+        return curved(theta - optimum[:, :, None]), curved
+
+    product = batch_last.hessian_product(layers, readout, derivatives)
+    return lambda vector: product(vector[None])[0]
+
+
+def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Callable:
+    """v ↦ Hv for the trees of a batch, (N, b); `data` is a surface and what in a tree is no array."""
+    risk, given, rest = data
+
+    def slope_at(own: PyTree, x: Array | None) -> Array:
+        function, vector = gradient(risk, given, eqx.combine(own, rest))
+        return vector if x is None else function(x)
+
+    vectors = jax.vmap(lambda own: slope_at(own, None))(arrays)
+    product = jax.linearize(lambda x: jax.vmap(slope_at)(arrays, x), vectors)[1]
+    return lambda vector: product(vector.T).T
 
 
 def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
@@ -194,21 +287,6 @@ def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[
     """
     one_output = is_linear(problem, networks) and networks.outputs == 1
     return one_output and any(min(weight.shape[-2:]) > 1 for weight in networks.weights)
-
-
-def flat_weights(networks: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Weights (…, N) and read-outs (…, d_L) as vectors, for any leading axes."""
-    layers = [np.asarray(weight) for weight in networks.weights]
-    weights = np.concatenate([layer.reshape(*layer.shape[:-2], -1) for layer in layers], axis=-1)
-    readout = np.ones(1) if networks.readout is None else np.asarray(networks.readout)
-    readouts = np.empty((*weights.shape[:-1], readout.shape[-1]), weights.dtype)
-    readouts[:] = readout
-    return weights, readouts
-
-
-def curvature_and_optimum(problem: Problem, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """2Σ̂ and w*, as the kernels take them."""
-    return 2 * problem.covariance.astype(dtype), problem.optimum.reshape(-1).astype(dtype)
 
 
 @eqx.filter_jit

@@ -1,46 +1,55 @@
-"""Sharpness along a trajectory: each point starts from the eigenvectors of the point before.
+"""Sharpness along a trajectory: each record starts from the eigenvectors of the record before.
 
-Where the first vector starts is predicted from where it has been. If it arrives close enough, one
-product gives the answer (a Rayleigh quotient is accurate to the square of the angle); otherwise
-locally optimal conjugate gradients (as in LOBPCG, Knyazev 2001) improve it, a product at a time. A
-second vector is kept for an eigenvalue that overtakes, and from time to time a look in a fresh
-direction finds one that has come from far below (see `kernels.tracking`).
+Networks are followed in chunks, all records of a chunk by one compiled loop (see `following`), and
+chunks are spread over threads. At every 16th record a larger eigenvalue is sought; where one is
+found, or where the value jumps, it is followed back through the records before, which are at hand.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import PyTree
 
 from deeplin.errors import InputError, positive_number, shown, whole_number
-from deeplin.hessian.follower import Operators, one_by_one
+from deeplin.hessian.following import State, begin, follow, rounding
 from deeplin.hessian.operators import (
     as_batch,
+    autodiff_hessian,
     check_subject,
-    curvature_and_optimum,
-    has_reduced_hessian,
+    extent,
+    is_linear,
+    narrow_hessian,
     parameters,
+    surface,
 )
 from deeplin.hessian.result import HessianSpectrum, Tracked
 from deeplin.hessian.spectrum import spectra
-from deeplin.kernels.compiling import call, in_threads, thread_count
-from deeplin.kernels.pursuit import FAR, Pursuit, pursuit, room
-from deeplin.kernels.sharpness_along import Layers, along
-from deeplin.networks import Network, explained
+from deeplin.networks import Loss, Network, explained
+from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
-IN_LANES = 16
-"""Networks up to this width are followed in lanes, wider ones one by one."""
-THREAD = 500
-"""Records of networks that are worth a thread of their own (about a millisecond)."""
-PARTS = 4
-"""Pieces of work for each thread: one that the machine holds up leaves the next to the others."""
+NARROW = 16
+"""Linear networks up to this width are followed with the batch axis last."""
+CHUNK = 8
+"""Networks that are followed together; fewer are filled up, so that none depends on its batch."""
+EVERY = 16
+"""Records from one search for a larger eigenvalue to the next."""
+FRESH = 64
+"""Records from one search in a fresh direction to the next."""
+SHORT = 8
+"""Records of a call that are too few for a search at its end, unless it is the first."""
+JUMP = 1.25
+"""A value that grows by this from one record to the next may be one that was missed before."""
+LARGE = 2**20
+"""Numbers of a chunk above which its records are followed one call at a time."""
 
 
 class SharpnessTracker:
@@ -48,14 +57,14 @@ class SharpnessTracker:
 
     Arguments:
         problem: a `Problem` or a loss, as for `sharpness`.
-        tolerance: the residual ‖Hv − θv‖ allowed, relative to ‖Hv‖. The value itself is far more
-            accurate, about tolerance².
+        tolerance: relative accuracy of the value, down to 1e-12 in double precision. The residual
+            ‖Hv − θv‖ allowed for it is √(tolerance · (λ_1 − λ_2)/λ_1), relative to λ_1.
 
-    Two eigenvectors are kept. The second is examined at every eighth call, and at once when it may
-    have caught up. An eigenvalue that rises from far below both, and whose vector
-    hardly meets theirs, is found by a look in a fresh direction at every 64th call: late by so many
-    calls at most. `sharpness_along`, which has all records at hand, looks at the last one as well,
-    and then goes back and corrects them, as it does wherever the value jumps.
+    A second eigenvector is kept, in case its eigenvalue overtakes. An eigenvalue that rises from
+    far below both, and whose vector hardly meets theirs, is found by a search in a fresh direction
+    at every 64th call: late by so many calls at most. `sharpness_along`, which has all records at
+    hand, searches at every 16th record and at the last one, and goes back and corrects what came
+    before, as it does wherever the value jumps.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -64,48 +73,52 @@ class SharpnessTracker:
     problem = dl.Problem.from_data(X, X[:, 0])
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.35)
     tracker = SharpnessTracker(problem)
-    tracker(net).value  # later, for networks nearby: one or two products each
+    tracker(net).value  # later, for networks nearby: a few products each
     ```
     """
 
-    def __init__(self, problem: Any, *, tolerance: float = 1e-3):
+    def __init__(self, problem: Problem | Loss, *, tolerance: float = 1e-6):
         self.problem = problem
         self.tolerance = positive_number("tolerance", tolerance)
-        self.follow: _Networks | Operators | None = None
+        self.chunks: list[_Chunk] = []
+        self.clock = 0
 
-    def __call__(self, networks: Any) -> Tracked:
+    def __call__(self, networks: PyTree) -> Tracked:
         """Sharpness of each network, from the eigenvectors found at the last call."""
         check_subject(self.problem, networks)
-        batch = as_batch(networks)
-        found = self._along(
-            jax.tree.map(lambda leaf: leaf[None] if eqx.is_array(leaf) else leaf, batch)
-            if not isinstance(batch, Network)
-            else jax.tree.map(lambda leaf: np.asarray(leaf)[None], batch),
-            live=True,
-        )
-        return Tracked(*(column[0] for column in found))
+        records = _arrays(as_batch(networks), lambda leaf: leaf[None])
+        return Tracked(*(column[0] for column in self._along(records, live=True)))
 
-    def along(self, records: Any) -> Tracked:
+    def along(self, records: PyTree) -> Tracked:
         """Sharpness at each of several records, (records, batch)."""
         return self._along(records, live=False)
 
-    def _along(self, records: Any, live: bool) -> Tracked:
+    def _along(self, records: PyTree, live: bool) -> Tracked:
         """The same; `live` if what is found late can not be put right later."""
-        if self.follow is None:
-            linear = has_reduced_hessian(self.problem, records)
-            self.follow = (_Networks if linear else Operators)(self.problem, self.tolerance)
-        return self.follow(records, live)
+        count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
+        if not self.chunks:
+            layout = _layout(self.problem, records)
+            size = CHUNK if layout is _Narrow else -(-batch // -(-batch // CHUNK))
+            for first in range(0, batch, size):
+                members = np.minimum(np.arange(first, first + size), batch - 1)
+                chunk = layout(self.problem, members, min(size, batch - first), self.tolerance)
+                self.chunks.append(chunk)
+        dtype = extent(_arrays(records, lambda leaf: leaf[0]))[1]
+        found = Tracked(*np.zeros((2, count, batch), dtype), np.zeros((count, batch), np.int64))
+        map_in_threads(lambda chunk: chunk.along(records, found, self.clock, live), self.chunks)
+        self.clock += count
+        return found
 
 
 @validated
 def sharpness_along(
-    problem: Any,
-    trajectory: Any,
+    problem: Problem | Loss,
+    trajectory: PyTree,
     *,
-    tolerance: float = 1e-3,
+    tolerance: float = 1e-6,
     count: int = 1,
     vectors: bool = False,
-) -> Any:
+) -> Tracked | HessianSpectrum:
     """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
 
     `trajectory` is `run.trajectory`, or for a loss of your own a pytree whose arrays have a leading
@@ -125,7 +138,9 @@ def sharpness_along(
     """
     records, batched = records_of(problem, trajectory)
     tracker = SharpnessTracker(problem, tolerance=tolerance)
-    example = None if isinstance(problem, Problem) else _alone(next(one_by_one(records)))
+    example = None
+    if not isinstance(problem, Problem):
+        example = _arrays(records, lambda leaf: jnp.asarray(leaf[0, 0]))
     with explained(problem, example):
         if whole_number("count", count) > 1 or vectors:
             found = spectrum_along(problem, records, count=count)
@@ -151,7 +166,7 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
         )
     check_subject(problem, trajectory)
     if not isinstance(trajectory, Network):
-        return trajectory if batched else _with_second_axis(trajectory), batched
+        return trajectory if batched else _arrays(trajectory, lambda leaf: leaf[:, None]), batched
     batched, readout = leaf.ndim == 4, trajectory.readout
     if readout is not None:  # one for all, or one for each record, or for each network as well
         axes = leaf.shape[: leaf.ndim - 2]
@@ -161,71 +176,209 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
     return networks if batched else jax.tree.map(lambda leaf: leaf[:, None], networks), batched
 
 
-def _alone(batch: Any) -> Any:
-    """The first of a batch of trees."""
-    return jax.tree.map(lambda leaf: leaf[0] if eqx.is_array(leaf) else leaf, batch)
-
-
 def spectrum_along(problem: Any, records: Any, *, count: int) -> HessianSpectrum:
     """The spectrum at each of several records, (records, batch, …): all as one batch."""
     axes = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
-    arrays = isinstance(records, Network)  # those of NumPy as well
-
-    def flat(leaf):
-        return jnp.reshape(leaf, (-1, *leaf.shape[2:])) if arrays or eqx.is_array(leaf) else leaf
-
-    return spectra(problem, jax.tree.map(flat, records), count=count).reshaped(*axes)
+    flat = _arrays(records, lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])))
+    return spectra(problem, flat, count=count).reshaped(*axes)
 
 
-def _with_second_axis(tree: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[:, None] if eqx.is_array(leaf) else leaf, tree)
+def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
+    """`function` of each array; what else a loss of one's own keeps in its tree stays."""
+    known = isinstance(tree, Network)  # its arrays may be those of NumPy
+    return jax.tree.map(lambda leaf: function(leaf) if known or eqx.is_array(leaf) else leaf, tree)
 
 
-class _Networks:
-    """Follows linear networks with one output through their records, in compiled code alone.
+def _layout(problem: Problem | Loss, records: PyTree) -> type[_Chunk]:
+    narrow = is_linear(problem, records) and max(records.widths) <= NARROW
+    return _Narrow if narrow else _General
 
-    The piece of records before the last call is kept, with what was found there: an eigenvalue
-    that is found late is followed back into it, and its arrays are corrected where they are.
-    """
 
-    def __init__(self, problem: Problem, tolerance: float):
-        self.problem, self.tolerance = problem, tolerance
-        self.state: Pursuit | None = None
-        self.clock = 0
-        self.arrays: list[np.ndarray] = []
-        self.found: tuple[np.ndarray, ...] = ()
+@dataclass
+class _Chunk:
+    """Follows some networks of a batch through their records."""
 
-    def __call__(self, records: Network, live: bool) -> Tracked:
-        """The largest eigenvalue of each network at each record."""
-        dtype = np.result_type(*(weight.dtype for weight in records.weights))
-        arrays = [np.ascontiguousarray(weight, dtype) for weight in records.weights]
-        shape, widths = arrays[0].shape[:2], np.array(records.widths)
-        readout = np.ones(1) if records.readout is None else np.asarray(records.readout)
-        arrays.append(np.empty((*shape, readout.shape[-1]), dtype))
-        arrays[-1][:] = readout
-        found = np.empty(shape, dtype), np.empty(shape, dtype), np.zeros(shape, np.int64)
-        lanes = bool(widths.max() <= IN_LANES)
+    problem: Any
+    members: np.ndarray
+    """Their numbers in the batch; the last is repeated to fill the chunk up."""
+    count: int
+    """How many of them there are."""
+    tolerance: float
+    state: State | None = None
+    earlier: list[tuple[PyTree, Tracked]] = field(default_factory=list)
+    """The records of the call before, with what was found there."""
+
+    def along(self, records: PyTree, found: Tracked, clock: int, live: bool) -> None:
+        """Write what is found at each record; what was found before may be corrected."""
+        count = len(found.value)
+        pieces = [*self.earlier, (records, found)]
+        start = 0
+        while start < count:
+            end = min(count, start + EVERY - (clock + start - 1) % EVERY)
+            due = (clock + end - 1) % EVERY == 0
+            higher = self._follow(records, found, start, end, clock + end - 1, live or due)
+            if not live:
+                late = higher | self._jumped(pieces, start, end)
+                self._correct(pieces, start, end, late)
+            start = end
+        if not live:
+            if not due and (clock == 0 or count >= SHORT):
+                self._search_at_end(pieces, clock)
+            self.earlier = [(records, found)]
+
+    def _follow(
+        self, records: PyTree, found: Tracked, start: int, end: int, clock: int, search: bool
+    ) -> np.ndarray:
+        """The records from `start` to `end`, and whether a search at the last one was successful."""
+        fresh = clock if clock % FRESH == 0 else None
+        result, higher = self._run(records, np.arange(start, end), search, fresh)
+        self._write(found, np.arange(start, end), result, np.ones_like(higher))
+        return higher
+
+    def _run(
+        self, records: PyTree, places: np.ndarray, search: bool, fresh: int | None
+    ) -> tuple[Tracked, np.ndarray]:
+        """Follow the records at `places` in turn, from the state and to the next one."""
+        operator, data, size, dtype = self._operator(records)
         if self.state is None:
-            self.state = pursuit(shape[1], widths, dtype, lanes)
-        if live or not self.found:
-            self.arrays, self.found = arrays, tuple(column[:0] for column in found)
-        pieces = tuple(
-            (Layers(np.array([array.ctypes.data for array in own]), widths, shape[1]), columns)
-            for own, columns in ((arrays, found), (self.arrays, self.found))
-        )
-        accuracy = self.tolerance, FAR if live else 0.0
-        data = curvature_and_optimum(self.problem, dtype)
-        data = pieces, data, accuracy, self.clock, self.state
-        groups = len(self.state.places)
-        threads = min(thread_count(), groups, shape[0] * shape[1] // THREAD)
-        parts = min(PARTS * threads, groups) if threads > 1 else 1
-        cuts = np.linspace(0, groups, parts + 1).astype(np.int64)
-        spans = [np.array(span) for span in pairwise(cuts)]
+            draws = np.random.default_rng(0).standard_normal((3, size)).astype(dtype)
+            self.state = begin(jnp.asarray(draws), len(self.members))
+        direction = np.zeros(size, dtype)
+        if fresh is not None:
+            draw = np.random.default_rng([1, fresh]).standard_normal(size)
+            direction[:] = draw / np.linalg.norm(draw)
+        once = len(places) == 1 or size * len(self.members) > LARGE
+        steps = [places[k : k + 1] for k in range(len(places))] if once else [places]
+        parts = []
+        for own in steps:
+            piece = self._piece(records, own, 1 if once else EVERY)
+            last = own[-1] == places[-1]
+            self.state, found, higher = _follow(
+                operator, data, piece, np.int32(len(own)), self.state, direction,
+                np.int32(search and last), np.asarray(self.tolerance, dtype),
+            )  # fmt: skip
+            parts.append(tuple(np.asarray(column)[: len(own)] for column in found))
+        value, residual, scale, products = (np.concatenate(p) for p in zip(*parts, strict=True))
+        error = residual + rounding(dtype, size) * scale
+        error = np.where(np.isfinite(value), error, np.nan)
+        return Tracked(value, error, products.astype(np.int64)), np.asarray(higher)
 
-        def follow(span: np.ndarray) -> None:
-            call(along, *data, room(widths, dtype, lanes), span)
+    def _write(self, found: Tracked, places: np.ndarray, result: Tracked, chosen: np.ndarray):
+        """Put results where they belong; `chosen` says which networks (at which record)."""
+        own = np.ix_(places, self.members[: self.count])
+        chosen = np.broadcast_to(chosen, result.value.shape)[:, : self.count]
+        for column, new in zip(found[:2], result[:2], strict=True):
+            column[own] = np.where(chosen, new[:, : self.count], column[own])
+        found.products[own] += result.products[:, : self.count]
 
-        in_threads(follow, spans)
-        self.clock += shape[0]
-        self.arrays, self.found = arrays, found
-        return Tracked(*found)
+    def _known(self, found: Tracked, places: np.ndarray) -> np.ndarray:
+        return found.value[np.ix_(places, self.members)]
+
+    def _jumped(self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int) -> np.ndarray:
+        """Whether the value of a network jumps somewhere in these records."""
+        values = self._known(pieces[-1][1], np.arange(max(start - 1, 0), end))
+        if start == 0 and len(pieces) > 1:
+            values = np.concatenate([self._known(pieces[0][1], np.array([-1])), values])
+        return np.any(values[1:] > JUMP * values[:-1], axis=0)
+
+    def _correct(
+        self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int, late: np.ndarray
+    ) -> None:
+        """Follow what overtook before the record `end` back to where it did.
+
+        A Rayleigh quotient is never above the largest eigenvalue: the larger of two is right. The
+        piece itself is gone through to its start, and one record beyond; then as long as it helps.
+        """
+        if not late.any():
+            return
+        kept, piece, first = self.state, len(pieces) - 1, True
+        place = end - 1
+        while late.any():
+            if place == 0:
+                piece, place = piece - 1, len(pieces[piece - 1][1].value)
+            if piece < 0:
+                break
+            records, found = pieces[piece]
+            stop = max(start - 1, 0) if first else max(place - EVERY, 0)
+            stop = min(stop, place - 1)
+            places = np.arange(place - 1, max(stop, place - EVERY) - 1, -1)
+            result, _ = self._run(records, places, False, None)
+            known = self._known(found, places)
+            better = late & (result.value > known + self.tolerance * np.abs(known))
+            self._write(found, places, result, better)
+            place, first = int(places[-1]), False
+            late = better[-1]
+        self.state = kept
+
+    def _search_at_end(self, pieces: list[tuple[PyTree, Tracked]], clock: int) -> None:
+        """A search at the last record, because there may be no later one; what it finds is kept."""
+        records, found = pieces[-1]
+        kept, last = self.state, np.array([len(found.value) - 1])
+        result, higher = self._run(records, last, True, 1 + clock + int(last[0]))
+        known = found.value[last[0], self.members] + found.error[last[0], self.members]
+        higher = higher & (result.value[0] > known)
+        self._write(found, last, result, higher)
+        new = self.state
+        self.state = jax.tree.map(lambda a, b: jnp.where(higher, a, b), new, kept)
+        self._correct(pieces, int(last[0]), int(last[0]) + 1, higher)
+
+    def _operator(self, records: PyTree) -> tuple[Callable, Any, int, np.dtype]:
+        """The function `follow` takes with its data, the size of a vector and its precision."""
+        raise NotImplementedError
+
+    def _piece(self, records: PyTree, places: np.ndarray, capacity: int) -> PyTree:
+        """The records at `places` with the networks of this chunk, filled up to `capacity`."""
+        raise NotImplementedError
+
+
+class _Narrow(_Chunk):
+    """Linear networks of small width: all layers in one array, the batch axis last."""
+
+    def _operator(self, records: Network) -> tuple[Callable, Any, int, np.dtype]:
+        width, dtype = max(records.widths), np.result_type(*(w.dtype for w in records.weights))
+        return narrow_hessian, self._data(width, dtype), len(records.weights) * width**2, dtype
+
+    def _data(self, width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+        """2Σ̂ and Θ*ᵀ, filled up to the width."""
+        d, outputs = self.problem.dimension, self.problem.outputs
+        curvature, optimum = np.zeros((width, width), dtype), np.zeros((outputs, width), dtype)
+        curvature[:d, :d] = 2 * self.problem.covariance
+        optimum[:, :d] = self.problem.optimum.reshape(d, -1).T
+        return curvature, optimum
+
+    def _piece(self, records: Network, places: np.ndarray, capacity: int) -> PyTree:
+        dtype, width = np.result_type(*(w.dtype for w in records.weights)), max(records.widths)
+        own = np.ix_(places, self.members)
+        layers = np.zeros((capacity, len(self.members), len(records.weights), width, width), dtype)
+        for k, weight in enumerate(records.weights):
+            layers[: len(places), :, k, : weight.shape[2], : weight.shape[3]] = weight[own]
+        last = records.weights[-1].shape[2]
+        outputs = last if records.readout is None else 1
+        readout = np.zeros((capacity, len(self.members), outputs, width), dtype)
+        if records.readout is None:
+            readout[..., :last] = np.eye(last)
+        else:
+            readout[: len(places), :, 0, :last] = np.asarray(records.readout)[own]
+        return layers, readout
+
+
+@dataclass
+class _General(_Chunk):
+    """Any network or loss, by automatic differentiation."""
+
+    known: tuple[Callable, Any, int, np.dtype] | None = None
+
+    def _operator(self, records: PyTree) -> tuple[Callable, Any, int, np.dtype]:
+        if self.known is None:
+            tree = _arrays(records, lambda leaf: jnp.asarray(leaf[0]))
+            (_, size), dtype = extent(tree)
+            data = (*surface(self.problem, tree), eqx.partition(tree, eqx.is_array)[1])
+            self.known = autodiff_hessian, data, size, dtype
+        return self.known
+
+    def _piece(self, records: PyTree, places: np.ndarray, capacity: int) -> PyTree:
+        own = np.ix_(np.resize(places, capacity), self.members)
+        return eqx.filter(_arrays(records, lambda leaf: jnp.asarray(leaf[own])), eqx.is_array)
+
+
+_follow = eqx.filter_jit(follow)

@@ -31,7 +31,7 @@ POLL_SECONDS = 1.0
 CLUSTER_POLL_SECONDS = 2.0
 """How long to wait for a result of a cluster between two looks at whether it has workers."""
 
-LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+LIBRARIES = ("OMP", "OPENBLAS", "MKL")
 THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's
 
 

@@ -33,7 +33,7 @@ from deeplin.sweep.tasks import Result, describe_columns
 
 LOCK_SECONDS = 120
 """How long to wait for another process that is just opening the folder."""
-PACKAGES = ("deeplin", "jax", "jaxlib", "numba", "numpy", "pandas", "pyarrow", "scipy")
+PACKAGES = ("deeplin", "jax", "jaxlib", "numpy", "pandas", "pyarrow", "scipy")
 """Those behind the numbers."""
 
 

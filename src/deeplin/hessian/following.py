@@ -1,0 +1,283 @@
+"""Largest eigenvalues of moving symmetric operators, each found from that of the record before.
+
+The eigenvector of a new record is predicted from those of the last two, and improved by locally
+optimal conjugate gradients (LOBPCG, Knyazev 2001) until the residual ρ = ‖Hx − θx‖ says that the
+value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that comes from below, with a vector that hardly meets
+the one that is followed, is found by a search among all vectors orthogonal to it, from time to time.
+
+Arrays of vectors have the batch axis last, (N, b): many operators are followed at once, and each
+stays as it is from where it has converged, so that its result does not depend on the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
+
+MAX_PRODUCTS = 400
+SEARCH_PRODUCTS = 12
+"""Products of a search for a larger eigenvalue."""
+NEWTON = 5
+LOOSE = 0.03
+"""Residual, relative to ‖H‖, at which the second vector is known well enough."""
+SMALLEST = 1e-3
+"""A value is wanted relative to itself, or to this part of ‖H‖ where that is more."""
+
+
+class State(NamedTuple):
+    """What is kept of each operator from record to record."""
+
+    vector: Float[Array, "N b"]
+    before: Float[Array, "N b"]
+    """The vector of the record before the last."""
+    second: Float[Array, "N b"]
+    """An approximate eigenvector of the second eigenvalue."""
+    gap: Float[Array, " b"]
+    """(λ_1 − λ_2)/λ_1 at the last search, within [0, 1]."""
+    prediction: Float[Array, "2 b"]
+    """Coefficients of `vector` and `before` that would have predicted `vector` best."""
+
+
+class Found(NamedTuple):
+    """Rayleigh quotients with their evidence."""
+
+    value: Float[Array, "*records b"]
+    residual: Float[Array, "*records b"]
+    scale: Float[Array, "*records b"]
+    """A lower bound of ‖H‖."""
+    products: Float[Array, "*records b"]
+
+
+class _Ritz(NamedTuple):
+    """A unit vector on its way to an eigenvector."""
+
+    vector: Array
+    image: Array
+    step: Array
+    """The last step, at length one and orthogonal to the vector; zero before the first."""
+    step_image: Array
+    found: Found
+    products: Array
+
+
+def begin(vectors: Float[Array, "3 N"], batch: int) -> State:
+    """The state before the first record, from random directions."""
+    first, before, second = (jnp.repeat(v[:, None], batch, axis=1) for v in vectors)
+    known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
+    return State(_unit(first), before, second, jnp.full(batch, 0.1, first.dtype), known)
+
+
+def follow(
+    operator: Callable[[Any, Any], Multiply],
+    data: Any,
+    records: Any,
+    count: Array,
+    state: State,
+    fresh: Float[Array, " N"],
+    search: Array,
+    tolerance: Array,
+) -> tuple[State, Found, Bool[Array, " b"]]:
+    """Find the largest eigenvalue of `operator(data, record)` at the first `count` of the records.
+
+    With `search`, a larger eigenvalue is then sought at the last of them, by a second vector that
+    starts where it was, mixed with the direction `fresh`. If one is found it is followed from there
+    on: the last result says where. A loop with a step for each record, and two more with a search,
+    compiles the product once.
+    """
+    batch = state.vector.shape[1]
+    capacity = jax.tree.leaves(records)[0].shape[0]
+    dtype = state.vector.dtype
+
+    def advance(index: Array, carry: tuple) -> tuple:
+        state, found, higher = carry
+        at = jnp.minimum(index, count - 1)
+        stage = index - at  # 0: the next record, 1: search, 2: improve what the search found
+        multiply = operator(data, jax.tree.map(lambda leaf: leaf[at], records))
+        known = Found(*(column[at] for column in found))
+        start = jax.lax.switch(stage, [_predicted, _mixed, lambda s, _: s.vector], state, fresh)
+
+        def needed(ritz: _Ritz) -> Array:
+            gap = jnp.where(stage == 0, state.gap, 0)
+            exact = ritz.found.residual > _allowed(ritz.found, gap, tolerance, len(start))
+            wanted = jnp.where(stage == 2, higher, True) & (ritz.products < MAX_PRODUCTS)
+            loose = ritz.found.residual > LOOSE * ritz.found.scale
+            searching = loose & (ritz.products < SEARCH_PRODUCTS)
+            return jnp.where(stage == 1, searching, exact & wanted)
+
+        ritz = _improved(multiply, start, state.vector, stage == 1, needed)
+        state, result, higher = jax.lax.switch(
+            stage, [_moved, _searched, _settled], state, known, ritz, higher
+        )
+        found = Found(*(column.at[at].set(new) for column, new in zip(found, result, strict=True)))
+        return state, found, higher
+
+    none = jnp.zeros((capacity, batch), dtype)
+    start = state, Found(none, none, none, none), jnp.zeros(batch, bool)
+    return jax.lax.fori_loop(0, count + 2 * search, advance, start)
+
+
+# --- before and after the improvement of a step ---------------------------------------------
+
+
+def _predicted(state: State, _: Array) -> Array:
+    return _unit(state.prediction[0] * state.vector + state.prediction[1] * state.before)
+
+
+def _mixed(state: State, fresh: Array) -> Array:
+    return _orthogonal(_unit(state.second) + fresh[:, None], state.vector)
+
+
+def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
+    """Keep the new vector, and what would have predicted it best: the largest cosine.
+
+    To stay, to go on along a line, or to return to where it was two records ago. A cosine below one
+    half predicts nothing: a vector that has just been found shall not give way to the one it
+    replaced.
+    """
+    x, p, q = ritz.vector, state.vector, state.before
+    here, there, between, size = _dot(x, p), _dot(x, q), _dot(p, q), _dot(q, q)
+    sign = jnp.where(here < 0, -1.0, 1.0).astype(x.dtype)
+    here, there = here * sign, there * sign
+    stay, back = jnp.maximum(here, 0.5), there * _inverse(jnp.sqrt(size))
+    line = (2 * here - there) * _inverse(jnp.sqrt(4 - 4 * between + size))
+    ahead, behind = jnp.where(line > stay, 2, 1), jnp.where(line > stay, -1, 0)
+    returned = back > jnp.maximum(stay, line)
+    prediction = jnp.stack([jnp.where(returned, 0, ahead), jnp.where(returned, 1, behind)])
+    finite = jnp.isfinite(ritz.found.value)
+    new = State(sign * x, p, state.second, state.gap, prediction.astype(x.dtype))
+    return _choose(finite, new, state), ritz.found, higher
+
+
+def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State, Found, Array]:
+    """Keep the second vector; it becomes the first where it is higher."""
+    value, below = known.value, ritz.found.value
+    higher = below > value + 0.1 * known.residual
+    gap = jnp.clip((value - below - ritz.found.residual) * _inverse(jnp.abs(value)), 0, 1)
+    swapped = State(ritz.vector, ritz.vector, state.vector, gap, _stay(state.prediction))
+    same = state._replace(second=ritz.vector, gap=gap)
+    new = _choose(jnp.isfinite(below) & jnp.isfinite(value), _choose(higher, swapped, same), state)
+    return new, known._replace(products=known.products + ritz.found.products), higher
+
+
+def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
+    """Keep what the search found, now improved."""
+    count = known.products + jnp.where(higher, ritz.found.products, 0)
+    result = _choose(higher, ritz.found, known)
+    moved = state._replace(vector=jnp.where(higher, ritz.vector, state.vector))
+    return moved, result._replace(products=count), higher
+
+
+def _stay(prediction: Array) -> Array:
+    return jnp.zeros_like(prediction).at[0].set(1)
+
+
+def _choose(condition: Array, new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _allowed(found: Found, gap: Array, tolerance: Array, size: int) -> Array:
+    """The residual at which the value is accurate, never below rounding."""
+    value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
+    error = tolerance * value
+    accurate = jnp.maximum(error, jnp.sqrt(error * gap * value))
+    return jnp.maximum(accurate, rounding(found.scale.dtype, size) * found.scale)
+
+
+def rounding(dtype: Any, size: int) -> float:
+    """How far rounding may move an eigenvalue, relative to ‖H‖."""
+    return 8 * float(jnp.finfo(dtype).eps) * size**0.5
+
+
+# --- conjugate gradients ---------------------------------------------------------------------
+
+
+def _improved(
+    multiply: Multiply, start: Array, first: Array, apart: Array, needed: Callable
+) -> _Ritz:
+    """Steps while `needed`, if `apart` among the vectors orthogonal to the unit vectors `first`.
+
+    Each is a Rayleigh-Ritz step in the space of the vector, its residual and its last step. In
+    exact arithmetic they are orthogonal: the residual to the whole space before, the step to the
+    vector. A residual that is pure rounding is orthogonal to nothing, so it is made so twice.
+    """
+
+    def step(ritz: _Ritz) -> _Ritz:
+        opening, active = ritz.products == 0, needed(ritz)
+        x, hx, p, hp = ritz.vector, ritz.image, ritz.step, ritz.step_image
+        rest = (hx - ritz.found.value * x) * jnp.where(active, _inverse(ritz.found.residual), 0)
+        rest = rest - x * _dot(x, rest) - p * _dot(p, rest)
+        rest = rest * _inverse(jnp.sqrt(_dot(rest, rest)))
+        rest = rest - x * _dot(x, rest) - p * _dot(p, rest)
+        q = jnp.where(opening, x, rest)
+        hq = multiply(q)
+        hq = hq - jnp.where(apart, _dot(first, hq), 0) * first
+        value = ritz.found.value
+        a, b, c = _dot(q, hq), _dot(p, hq), _dot(p, hp)
+        y, z = _largest(a - value, b, c - value, ritz.found.residual)
+        y, z = (jnp.where(active & ~opening, part, 0) for part in (y, z))
+        square = y * y + z * z
+        norm, back = 1 / jnp.sqrt(1 + square), _inverse(jnp.sqrt(square * (1 + square)))
+        move, image_move = y * q + z * p, y * hq + z * hp
+        new, image = norm * (x + move), jnp.where(opening, hq, norm * (hx + image_move))
+        value = _dot(new, image) * _inverse(_dot(new, new))
+        residual = jnp.sqrt(jnp.square(image - value * new).sum(-2))
+        scale = jnp.maximum(jnp.abs(value) + residual, jnp.abs(a))
+        scale = jnp.where(active, jnp.maximum(scale, ritz.found.scale), ritz.found.scale)
+        count = ritz.found.products + active
+        return _Ritz(
+            new, image, back * (move - square * x), back * (image_move - square * hx),
+            Found(value, residual, scale, count), ritz.products + 1,
+        )  # fmt: skip
+
+    unknown = jnp.full(start.shape[1], jnp.inf, start.dtype)
+    nothing, none = jnp.zeros_like(unknown), jnp.zeros_like(start)
+    found = Found(nothing, unknown, nothing, nothing)
+    ritz = _Ritz(start, none, none, none, found, jnp.asarray(0))
+    return jax.lax.while_loop(lambda r: jnp.any(needed(r)), step, ritz)
+
+
+def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array]:
+    """The vector (1, y, z) of the largest eigenvalue m of ((0, r, 0), (r, a, b), (0, b, c)).
+
+    Eigenvalues of the two 2×2 blocks are below it; from there Newton's method climbs, since
+    m − a − b²/(m − c) − r²/m grows and is concave. Unless c < 0 the last step is left out.
+    """
+    b, c = jnp.where(c < 0, b, 0), jnp.where(c < 0, c, -r)
+    root = jnp.sqrt(a * a + 4 * r * r)
+    m = jnp.where(a < 0, 2 * r * r / (root - a), 0.5 * (a + root))
+    m = jnp.maximum(m, 0.5 * (a + c) + jnp.sqrt(0.25 * (a - c) ** 2 + b * b))
+    for _ in range(NEWTON):
+        u, w = 1 / m, 1 / (m - c)
+        above = m - a - b * b * w - r * r * u
+        m = m - above / (1 + (b * w) ** 2 + (r * u) ** 2)
+    y = m * _inverse(r)
+    return y, b * y * _inverse(m - c)
+
+
+# --- vectors ---------------------------------------------------------------------------------
+
+
+def _dot(left: Array, right: Array) -> Array:
+    return (left * right).sum(-2)
+
+
+def _inverse(numbers: Array) -> Array:
+    """1/x, and 0 for 0."""
+    return jnp.where(numbers == 0, 0, 1 / jnp.where(numbers == 0, 1, numbers))
+
+
+def _unit(vectors: Array) -> Array:
+    """Vectors at length one; zero stays zero."""
+    return vectors * _inverse(jnp.sqrt(_dot(vectors, vectors)))
+
+
+def _orthogonal(vectors: Array, to: Array) -> Array:
+    """What is left of each vector without its part along the unit vector `to`, at length one."""
+    rest = _unit(vectors - to * _dot(to, vectors))
+    return _unit(rest - to * _dot(to, rest))
