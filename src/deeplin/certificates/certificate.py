@@ -94,15 +94,15 @@ class Certificate(pd.DataFrame):
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows as text, without statements that do not apply to any of the runs."""
-        table = self.table[self.table["verdict"] != NOT_APPLICABLE]
-        if table["run"].nunique() > 1:
+        table = self.table.loc[self.table["verdict"] != NOT_APPLICABLE]
+        if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
             rows = counts.reset_index().astype(str).to_numpy().tolist()
             return ["statement", "title", *counts.columns[1:]], rows
         sides = ["left", "right", "margin"]
         rows = [
             [row["id"], row["title"], _explained(row), *(_number(row[side]) for side in sides)]
-            for row in table.to_dict("records")
+            for row in table.to_dict("records")  # pyright: ignore
         ]
         return ["statement", "title", "verdict", *sides], rows
 

@@ -59,5 +59,6 @@ def _changed(config: Any, changes: dict[str, Any], name: str) -> Any:
         raise InputError(f"{name} has no {', '.join(sorted(unknown))}; pass any of {known}.")
     mine = {key: value for key, value in changes.items() if key in own}
     if within := {key: value for key, value in changes.items() if key in inner}:
-        mine["setting"] = dataclasses.replace(mine.get("setting", setting), **within)
+        base: Any = mine.get("setting", setting)
+        mine["setting"] = dataclasses.replace(base, **within)
     return dataclasses.replace(config, **mine)
