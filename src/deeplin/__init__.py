@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from deeplin.networks import Network, initialize
     from deeplin.networks.torch import from_arrays, from_torch
     from deeplin.problems import Population, Problem, population_risk
-    from deeplin.sklearn import DeepLinearRegressor
+    from deeplin.sklearn import DeepLinearClassifier, DeepLinearRegressor
     from deeplin.tables.reading import read_problem
     from deeplin.theory import double_descent
     from deeplin.training import diagnose, train
@@ -45,7 +45,7 @@ _MODULES = {
         "networks": "Network initialize",
         "networks.torch": "from_arrays from_torch",
         "problems": "Population Problem population_risk",
-        "sklearn": "DeepLinearRegressor",
+        "sklearn": "DeepLinearClassifier DeepLinearRegressor",
         "tables.reading": "read_problem",
         "theory": "double_descent",
         "training": "diagnose train",

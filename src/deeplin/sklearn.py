@@ -1,29 +1,34 @@
-"""A scikit-learn regressor whose coefficients are the product of a deep linear network."""
+"""scikit-learn estimators whose coefficients are the product of a deep linear network."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import jax
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from scipy.special import expit, log_expit, log_softmax, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from deeplin.compilation import share_compiled_code
-from deeplin.dynamics import Run, gradient_flow
+from deeplin.dynamics import Run, gradient_descent, gradient_flow
 from deeplin.dynamics.reduction import reduce
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.networks import Network
+from deeplin.hessian import sharpness
+from deeplin.networks import Network, initialize
 from deeplin.networks.products import product
 from deeplin.problems import Problem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
-from deeplin.theory import decayed_minimum
-from deeplin.theory.minimizers import balanced_network
+from deeplin.theory import critical_learning_rate, decayed_minimum
+from deeplin.theory.minimizers import balanced_factors, balanced_network
 from deeplin.training import TrainingSpec, advise, default_width, descend, starting_network
 
 COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
@@ -298,6 +303,187 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags.target_tags.single_output = True
         tags.input_tags.sparse = True
         return tags
+
+
+class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
+    """Classification by a deep linear network: logistic loss for two classes, else softmax.
+
+    Where the risk has a minimizer the predictions are those of `LogisticRegression(penalty=None)`.
+    Classes that a hyperplane separates have none (X-16): training then ends where every sample is
+    classified right.
+
+    Parameters
+    ----------
+    depth : number of layers L.
+    width : hidden units; by default at most 32, and enough for the classes.
+    scale : standard deviation of the initial weights; by default 1/√(inputs of the layer).
+    learning_rate : a number, or "auto": half of the critical rate, halved while it diverges.
+    solver : "descent", or "closed_form" (the balanced minimizer, found by Newton's method).
+    max_steps : most steps of descent.
+    tolerance : training ends when R − R_min is at most this part of R(0) − R_min.
+    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15), two classes only.
+    fit_intercept : whether to add a constant input; its weights are penalized as all others.
+    random_state : seed of the initialization.
+
+    Attributes
+    ----------
+    classes_, coef_, intercept_, n_features_in_, n_iter_ : as in scikit-learn.
+    weights_ : the trained layers, the last column of the first for the constant input.
+    status_, learning_rate_, critical_learning_rate_ : how the training went; above the critical
+        rate no minimizer is stable (X-14, X-15, X-17); None where it is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from deeplin.sklearn import DeepLinearClassifier
+    >>> X = np.random.default_rng(0).normal(size=(50, 3))
+    >>> y = np.where(X[:, 0] + np.random.default_rng(1).normal(size=50) > 0, "yes", "no")
+    >>> model = DeepLinearClassifier(depth=3, random_state=0).fit(X, y)
+    >>> model.predict_proba(X).shape
+    (50, 2)
+    """
+
+    def __init__(
+        self,
+        depth=2,
+        width=None,
+        *,
+        scale=None,
+        learning_rate="auto",
+        solver="descent",
+        max_steps=10_000,
+        tolerance=1e-10,
+        weight_decay=0.0,
+        fit_intercept=True,
+        random_state=None,
+    ):
+        self.depth = depth
+        self.width = width
+        self.scale = scale
+        self.learning_rate = learning_rate
+        self.solver = solver
+        self.max_steps = max_steps
+        self.tolerance = tolerance
+        self.weight_decay = weight_decay
+        self.fit_intercept = fit_intercept
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Train on X (n×d) and labels y (n)."""
+        X, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self._check_parameters()
+        rows = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
+        several = len(np.unique(y)) > 2
+        problem = Problem.from_data(rows, y, "softmax" if several else "logistic")
+        assert isinstance(problem, GeneralizedLinearProblem)
+        self.classes_ = problem.classes
+        with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
+            network = self._train(problem)
+            self.weights_ = tuple(np.asarray(weight) for weight in network.weights)
+        theta = product(self.weights_, None)
+        self.coef_ = theta[: X.shape[1]].T
+        self.intercept_ = theta[-1] if self.fit_intercept else np.zeros(theta.shape[1])
+        return self
+
+    def decision_function(self, X):
+        """X·coef_ᵀ + intercept_: (n,) for two classes, else (n, classes)."""
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        values = X @ self.coef_.T + self.intercept_
+        return values[:, 0] if values.shape[1] == 1 else values
+
+    def predict_proba(self, X):
+        """The probability of each class, (n, classes)."""
+        values = self.decision_function(X)
+        return expit(np.stack([-values, values], 1)) if values.ndim == 1 else softmax(values, 1)
+
+    def predict_log_proba(self, X):
+        """The logarithm of `predict_proba`, finite also where that is 0."""
+        values = self.decision_function(X)
+        if values.ndim == 1:
+            return log_expit(np.stack([-values, values], 1))
+        return log_softmax(values, 1)
+
+    def predict(self, X):
+        """The most probable class."""
+        values = self.decision_function(X)
+        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
+
+    @property
+    def network_(self) -> Network:
+        """The trained network (float64 where JAX has it switched on)."""
+        check_is_fitted(self)
+        return Network(self.weights_)
+
+    def _check_parameters(self) -> None:
+        if self.solver not in ("descent", "closed_form"):
+            raise InputError(f"solver is {self.solver!r}; pass 'descent' or 'closed_form'.")
+        if self.learning_rate != "auto":
+            positive_number("learning_rate", self.learning_rate)
+        positive_number("tolerance", self.tolerance)
+        positive_number("weight_decay", self.weight_decay, zero_allowed=True)
+        whole_number("depth", self.depth)
+        whole_number("max_steps", self.max_steps)
+
+    def _train(self, problem: GeneralizedLinearProblem) -> Network:
+        """Train as asked, keep the evidence, return the network."""
+        share_compiled_code()
+        self.status_, self.n_iter_, self.learning_rate_ = "converged", 0, None
+        self.critical_learning_rate_ = None
+        d, q = problem.dimension, problem.outputs
+        width = max(q, min(32, d)) if self.width is None else whole_number("width", self.width)
+        minimum = None
+        if self.weight_decay:
+            minimum = decayed_minimum(problem, self.depth, self.weight_decay)
+            self.critical_learning_rate_ = minimum.critical_learning_rate()
+            if minimum.collapsed:
+                warnings.warn(COLLAPSED.format(self.weight_decay), stacklevel=4)
+        elif problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0 and q == 1:
+            self.critical_learning_rate_ = critical_learning_rate(problem, self.depth)
+        if minimum is not None and (self.solver == "closed_form" or minimum.collapsed):
+            return minimum.attaining(width)
+        if self.solver == "closed_form":
+            found = problem.last_iterate  # on separable data it separates them
+            if np.any(found):
+                return balanced_factors(found, self.depth, width)
+            sizes = [d, *[width] * (self.depth - 1), q]
+            return Network([np.zeros((b, a)) for a, b in pairwise(sizes)])
+        return self._descended(problem, width)
+
+    def _descended(self, problem: GeneralizedLinearProblem, width: int) -> Network:
+        key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
+        sizes = (problem.dimension, *[width] * (self.depth - 1), problem.outputs)
+        start = initialize.gaussian(key, sizes, scale=1.0 if self.scale is None else self.scale)
+        if self.scale is None:
+            start = Network([w / np.sqrt(w.shape[1]) for w in start.weights])
+        rate = self.learning_rate
+        if automatic := rate == "auto":
+            known = self.critical_learning_rate_ or np.inf
+            first = float(sharpness(problem, start).value)
+            rate = min(known / 2, 1 / first if first > 0 else 1.0)
+        goal = (
+            {"gap": self.tolerance * problem.zero_gap}
+            if problem.has_minimizer
+            else {"loss_target": np.log(2) / problem.samples}  # then every sample is right
+        )
+        for _ in range(20):
+            run = gradient_descent(
+                problem, start, rate, self.max_steps, weight_decay=self.weight_decay, **goal
+            )
+            if run.status != "diverged" or not automatic:
+                break
+            rate /= 2
+        self.status_, self.n_iter_, self.learning_rate_ = run.status, int(run.steps), rate
+        if run.status != "converged" and not self.weight_decay:
+            warnings.warn(
+                f"Descent is {run.status} after {run.steps} steps at learning rate {rate:.3g}. "
+                "Standardise the inputs, raise max_steps or tolerance, or pass "
+                "solver='closed_form'.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return run.network
 
 
 def _dense_problem(X, Y, weights, centre: bool) -> tuple[Problem, np.ndarray]:

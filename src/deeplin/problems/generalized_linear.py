@@ -36,11 +36,16 @@ class GeneralizedLinearProblem(Problem):
         """Whether the risk attains its infimum: not for classes that a hyperplane separates."""
         return self._fit.settled
 
+    @property
+    def last_iterate(self) -> np.ndarray:
+        """Where Newton's method ended, (d, q): the optimum, if there is one."""
+        return self.coordinates.theta(self._fit.coordinates)
+
     @cached_property
     def optimum(self) -> np.ndarray:
         """Θ*: the minimizer of least norm, (d,) or (d, q); raises where there is none (X-16)."""
         if self._fit.settled:
-            return self._as_given(self.coordinates.theta(self._fit.coordinates))
+            return self._as_given(self.last_iterate)
         if not self._fit.separable:
             raise InputError(
                 "Newton's method found no minimizer of this loss: it may have none on these data, "
