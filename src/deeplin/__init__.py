@@ -58,7 +58,7 @@ __all__ = ["InputError", "__version__", *_SUBPACKAGES, *_MODULES]  # pyright: ig
 
 
 def __getattr__(name: str):
-    """Import what is asked for, and keep it."""
+    """Import a public name on first use, and keep it."""
     if name == "__version__":
         from importlib.metadata import version
 

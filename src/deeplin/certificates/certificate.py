@@ -248,13 +248,13 @@ def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unmet(check: Check, applies: np.ndarray, batch: int) -> list[str]:
-    """For each run the hypotheses that fail, in words; nothing where all are met."""
+    """For each run the names of the hypotheses that fail; empty where all are met."""
     met = {name: np.broadcast_to(ok, batch) for name, ok in check.hypotheses.items()}
     lost = {name: ok for name, ok in met.items() if not ok.all()}
-    words = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
+    names = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
     return [
         text or ("" if here else "nothing along this run to compare")
-        for text, here in zip(words, applies, strict=True)
+        for text, here in zip(names, applies, strict=True)
     ]
 
 

@@ -121,7 +121,7 @@ class Run:
     """The weights at each record."""
     learning_rate: float | Float[np.ndarray, " ..."] | None = None
     """η on R: a number or (batch,); with one for each layer (layers,) or (batch, layers), with a
-    schedule (steps,). None for gradient flow, and where an optimiser has its own."""
+    schedule (steps,). None for gradient flow, and where an optimizer has its own."""
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
     evidence: Evidence = field(default_factory=dict)

@@ -109,7 +109,8 @@ def questions(config: Life, table: Table) -> list[Question]:
         ),
         Question(
             "where it ends",
-            "Does descent lower where the flow would end until that is stable, or as flat as can be?",
+            "Does descent lower where the flow would end until that is stable, or as flat as "
+            "can be?",
             f"The flow's sharpness at the end over the larger of 2/η and S_min is at most "
             f"{each(rate, ends)}.",
         ),

@@ -101,7 +101,8 @@ def questions(config: ModeOrbits, table: Table) -> list[Question]:
             "stability",
             "Is the orbit stable in the whole network, too?",
             f"While one mode oscillates the largest multiplier of two steps is "
-            f"{extent(alone['multiplier'])}, above 1 from η = {number(float(lost))} on; with several "
+            f"{extent(alone['multiplier'])}, above 1 from η = {number(float(lost))} on; with "
+            "several "
             f"it is {extent(several['multiplier'])}: errors that mix two modes of like size grow.",
         ),
     ]

@@ -91,7 +91,7 @@ def run_certificate(config: Certified, run: str, data_seed: int) -> pd.DataFrame
     else:
         setting = Setting(data_seed=data_seed)
         table = certify(setting.data.problem, RUNS[run](config, setting), parts=True)
-    kept = table.table[["id", "title", "kind", "part", "verdict", "left", "right"]]
+    kept: Any = table.table[["id", "title", "kind", "part", "verdict", "left", "right"]]
     return kept.astype({"left": float, "right": float, "part": str})
 
 
@@ -126,7 +126,8 @@ def questions(config: Certified, table: Table) -> list[Question]:
             "looseness",
             "How tight are the bounds on these runs?",
             f"Of {len(ratio)} statements with two positive sides {len(tight)} are tight to a tenth "
-            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, leaves a "
+            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, "
+            "leaves a "
             f"factor {number(ratio.iloc[-1])}.",
         )
     ]

@@ -99,7 +99,8 @@ def questions(config: Decays, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with weight decay (X-9)?",
-            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest λ up "
+            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest "
+            "λ up "
             f"to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
         ),
         Question(

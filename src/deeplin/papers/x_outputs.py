@@ -78,7 +78,8 @@ def questions(config: Outputs, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with several outputs (X-7)?",
-            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining network has "
+            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining "
+            "network has "
             f"S_min within {number((rows['attained'] / least - 1).abs().max())}; the flattest of "
             f"{config.minimizers} random minimizers has {extent(rows['flattest_other'] / least)} "
             "of it.",
@@ -87,7 +88,8 @@ def questions(config: Outputs, table: Table) -> list[Question]:
             "more outputs",
             "What do more outputs cost?",
             f"The exact rate falls from {number(exact[0])} to {number(exact[-1])}; all targets "
-            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the last one "
+            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the "
+            "last one "
             "alone.",
         ),
     ]
