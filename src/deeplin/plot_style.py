@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
@@ -44,6 +47,14 @@ RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "path",  # looks the same on a machine without the font
 }
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the figures' style within this context."""
+    mpl.get_backend()  # chosen outside: leaving the context would undo what a notebook's sets
+    with mpl.rc_context(RC):
+        yield
 
 
 def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:

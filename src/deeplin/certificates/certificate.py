@@ -90,7 +90,7 @@ class Certificate(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         head, rows = self._cells()
-        return pd.DataFrame(rows, columns=head).to_html(index=False)  # pyright: ignore
+        return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows as text, without statements that do not apply to any of the runs."""
