@@ -94,8 +94,8 @@ class Certificate(pd.DataFrame):
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows as text, without statements that do not apply to any of the runs."""
-        table = self.table[self.table["verdict"] != NOT_APPLICABLE]
-        if table["run"].nunique() > 1:
+        table = self.table.query("verdict != @NOT_APPLICABLE")
+        if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
             rows = counts.reset_index().astype(str).to_numpy().tolist()
             return ["statement", "title", *counts.columns[1:]], rows

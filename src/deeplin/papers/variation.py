@@ -50,13 +50,14 @@ def figure(name: str, *, preset: str = "quick", ax: Axes | None = None, **change
 def _changed(config: Any, changes: dict[str, Any], name: str) -> Any:
     """Replace fields of the config, and of its setting where that has them."""
     own = {field.name for field in dataclasses.fields(config)}
-    setting: Any = getattr(config, "setting", None)
+    setting = getattr(config, "setting", None)
     inner = set() if setting is None else {f.name for f in dataclasses.fields(setting)} - own
     unknown = set(changes) - own - inner
     if unknown:
         known = ", ".join(sorted((own | inner) - {"setting"}))
         raise InputError(f"{name} has no {', '.join(sorted(unknown))}; pass any of {known}.")
     mine = {key: value for key, value in changes.items() if key in own}
-    if within := {key: value for key, value in changes.items() if key in inner}:
-        mine["setting"] = dataclasses.replace(mine.get("setting", setting), **within)
+    if setting is not None:
+        within = {key: value for key, value in changes.items() if key in inner}
+        mine["setting"] = dataclasses.replace(mine.get("setting") or setting, **within)
     return dataclasses.replace(config, **mine)
