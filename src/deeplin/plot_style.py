@@ -51,10 +51,17 @@ RC: dict[Any, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Draw in the figures' style within this context."""
-    mpl.get_backend()  # chosen outside: leaving the context would undo what a notebook's sets
-    with mpl.rc_context(RC):
+    """Draw in the figures' style within this context.
+
+    Only what it sets is restored: a notebook's backend makes settings of its own at the first
+    figure, without which it shows none of the following (`rc_context` would undo them).
+    """
+    before = {name: mpl.rcParams[name] for name in RC}
+    mpl.rcParams.update(RC)
+    try:
         yield
+    finally:
+        mpl.rcParams.update(before)
 
 
 def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
