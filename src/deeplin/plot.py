@@ -103,7 +103,14 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
         color = COLOURS[index % len(COLOURS)] if few else COLOURS[0]
         shown = f"_{label}" if label in drawn or not label else label
         before = records[when] < ended[index]  # a diverged run repeats its last finite weights
-        ax.plot(records[when][before], column[before], color=color, label=shown, **thin)
+        ax.plot(
+            records[when][before],
+            column[before],
+            color=color,
+            label=shown,
+            zorder=3 - 0.01 * index,
+            **thin,
+        )
         if name == "sharpness" and np.isfinite(rates[index]) and label not in drawn:
             limit = (2 + 2 * run.momentum) / rates[index]
             ax.axhline(limit, color=color, linestyle="--", linewidth=0.9)
