@@ -90,11 +90,11 @@ class Certificate(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         head, rows = self._cells()
-        return pd.DataFrame(rows, columns=head).to_html(index=False)  # pyright: ignore
+        return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows as text, without statements that do not apply to any of the runs."""
-        table = self.table.loc[self.table["verdict"] != NOT_APPLICABLE]
+        table = self.table.query("verdict != @NOT_APPLICABLE")
         if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
             rows = counts.reset_index().astype(str).to_numpy().tolist()
@@ -102,7 +102,7 @@ class Certificate(pd.DataFrame):
         sides = ["left", "right", "margin"]
         rows = [
             [row["id"], row["title"], _explained(row), *(_number(row[side]) for side in sides)]
-            for row in table.to_dict("records")  # pyright: ignore
+            for row in table.to_dict("records")
         ]
         return ["statement", "title", "verdict", *sides], rows
 
