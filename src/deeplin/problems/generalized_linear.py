@@ -90,6 +90,13 @@ class GeneralizedLinearProblem(Problem):
         gap, gradient = self.numpy_objective.value_and_gradient(np.asarray(theta))
         return self.minimal_risk + gap, gradient
 
+    def slope_bound(self, theta: np.ndarray) -> np.ndarray:
+        """‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), and at least that of Θ = 0."""
+        X, y = self._rows
+        at = (self.convex_loss.slope(z, y) for z in (X @ theta, np.zeros_like(y)))
+        sizes = (np.linalg.norm(slope, axis=(-2, -1)) for slope in at)
+        return np.linalg.norm(X) * np.maximum(*sizes) / self.samples
+
     @cached_property
     def curvature(self) -> np.ndarray:
         """H at Θ*: (d, d), or (q·d, q·d) class-major for softmax."""

@@ -34,7 +34,7 @@ def critical_learning_rate(
     sam_radius: float = 0.0,
     paths: ArrayLike = 1,
 ) -> float:
-    """The learning rate above which training cannot settle in any (global) minimizer.
+    """The learning rate above which no (global) minimizer is stable: almost no start settles.
 
     For every convex loss of the problem (X-14, X-17):
 

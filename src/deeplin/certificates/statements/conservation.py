@@ -13,6 +13,7 @@ from deeplin.networks.products import imbalance, layer_gradients
     "FM-L1",
     title="conserved differences of neighboring layers",
     formula=r"\tfrac{d}{dt}\big(W_{k+1}^\top W_{k+1} - W_k W_k^\top\big) = 0",
+    any_loss=True,
 )
 def conservation(context: Context) -> list[Check]:
     """The drift along the flow; between consecutive descent steps, its exact size.
