@@ -295,10 +295,10 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
     place = (record, np.arange(context.batch), *rest)
     sides = {"left": left, "right": right, "margin": margin}
     found = sides | {"tolerance": bound, "relative": relative}
-    along = shape[0] == len(context.moments) > 1
+    along = shape[0] == len(context.times) > 1
     return {
         "applies": where.any(axis=(0, *range(2, len(shape)))),
-        "at": context.moments[record] if along else np.full(context.batch, np.nan),
+        "at": context.times[record] if along else np.full(context.batch, np.nan),
     } | {name: np.broadcast_to(array, shape)[place] for name, array in found.items()}
 
 
