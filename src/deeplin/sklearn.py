@@ -408,7 +408,8 @@ class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         """The most probable class."""
         values = self.decision_function(X)
-        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
+        chosen = (values > 0).astype(int) if values.ndim == 1 else values.argmax(1)
+        return np.asarray(self.classes_)[chosen]
 
     @property
     def network_(self) -> Network:
@@ -469,11 +470,16 @@ class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
         )
         for _ in range(20):
             run = gradient_descent(
-                problem, start, rate, self.max_steps, weight_decay=self.weight_decay, **goal
+                problem,
+                start,
+                rate,
+                self.max_steps,
+                weight_decay=self.weight_decay,
+                **goal,  # pyright: ignore[reportArgumentType]
             )
             if run.status != "diverged" or not automatic:
                 break
-            rate /= 2
+            rate = rate / 2  # pyright: ignore[reportOperatorIssue]
         self.status_, self.n_iter_, self.learning_rate_ = run.status, int(run.steps), rate
         if run.status != "converged" and not self.weight_decay:
             warnings.warn(

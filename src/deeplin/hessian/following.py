@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
@@ -83,11 +84,11 @@ def follow(
     operator: Callable[[Any, Any], Multiply],
     data: Any,
     records: Any,
-    count: Array,
+    count: Array | np.integer,
     state: State,
-    fresh: Float[Array, " N"],
-    search: Array,
-    tolerance: Array,
+    fresh: Float[Array | np.ndarray, " N"],
+    search: Array | np.integer,
+    tolerance: Array | np.ndarray,
 ) -> tuple[State, Found, Bool[Array, " b"]]:
     """Find the largest eigenvalue of `operator(data, record)` at the first `count` of the records.
 
