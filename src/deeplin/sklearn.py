@@ -370,14 +370,14 @@ class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y):
         """Train on X (n×d) and labels y (n)."""
-        X, y = validate_data(self, X, y, dtype=np.float64)
+        X, y = map(np.asarray, validate_data(self, X, y, dtype=np.float64))
         check_classification_targets(y)
         self._check_parameters()
         rows = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
         several = len(np.unique(y)) > 2
         problem = Problem.from_data(rows, y, "softmax" if several else "logistic")
         assert isinstance(problem, GeneralizedLinearProblem)
-        self.classes_ = problem.classes
+        self.classes_ = np.asarray(problem.classes)
         with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
             network = self._train(problem)
             self.weights_ = tuple(np.asarray(weight) for weight in network.weights)
@@ -408,8 +408,7 @@ class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
     def predict(self, X):
         """The most probable class."""
         values = self.decision_function(X)
-        chosen = (values > 0).astype(int) if values.ndim == 1 else values.argmax(1)
-        return np.asarray(self.classes_)[chosen]
+        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
 
     @property
     def network_(self) -> Network:
@@ -458,16 +457,16 @@ class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
         start = initialize.gaussian(key, sizes, scale=1.0 if self.scale is None else self.scale)
         if self.scale is None:
             start = Network([w / np.sqrt(w.shape[1]) for w in start.weights])
-        rate = self.learning_rate
-        if automatic := rate == "auto":
+        automatic = self.learning_rate == "auto"
+        if automatic:
             known = self.critical_learning_rate_ or np.inf
             first = float(sharpness(problem, start).value)
             rate = min(known / 2, 1 / first if first > 0 else 1.0)
-        goal = (
-            {"gap": self.tolerance * problem.zero_gap}
-            if problem.has_minimizer
-            else {"loss_target": np.log(2) / problem.samples}  # then every sample is right
-        )
+        else:
+            rate = float(self.learning_rate)
+        gap = self.tolerance * problem.zero_gap if problem.has_minimizer else None
+        # below it every sample is classified right
+        target = None if problem.has_minimizer else np.log(2) / problem.samples
         for _ in range(20):
             run = gradient_descent(
                 problem,
@@ -475,11 +474,12 @@ class DeepLinearClassifier(ClassifierMixin, BaseEstimator):
                 rate,
                 self.max_steps,
                 weight_decay=self.weight_decay,
-                **goal,  # pyright: ignore[reportArgumentType]
+                gap=gap,
+                loss_target=target,
             )
             if run.status != "diverged" or not automatic:
                 break
-            rate = rate / 2  # pyright: ignore[reportOperatorIssue]
+            rate /= 2
         self.status_, self.n_iter_, self.learning_rate_ = run.status, int(run.steps), rate
         if run.status != "converged" and not self.weight_decay:
             warnings.warn(
