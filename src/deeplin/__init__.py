@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from deeplin.errors import InputError
 
 if TYPE_CHECKING:
-    from deeplin import networks, papers, problems, sweep, theory, training
+    from deeplin import networks, papers, plot, problems, sweep, theory, training
     from deeplin.certificates.certificate import certify
     from deeplin.dynamics import (
         Gap,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-_SUBPACKAGES = ("networks", "papers", "problems", "sweep", "theory", "training")
+_SUBPACKAGES = ("networks", "papers", "plot", "problems", "sweep", "theory", "training")
 _MODULES = {
     name: f"deeplin.{module}"
     for module, names in {
@@ -58,7 +58,7 @@ __all__ = ["InputError", "__version__", *_SUBPACKAGES, *_MODULES]  # pyright: ig
 
 
 def __getattr__(name: str):
-    """Import what is asked for, and keep it."""
+    """Import a public name on first use, and keep it."""
     if name == "__version__":
         from importlib.metadata import version
 

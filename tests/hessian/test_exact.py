@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
-from deeplin.hessian import exact, sharpness
+from deeplin.hessian import sharpness
 from deeplin.networks import stack
 
 SHAPES = {
@@ -85,17 +85,6 @@ def test_error_bounds_the_distance_from_the_minimisers(widths, seed, away):
         found = sharpness(problem, net, method="exact", which=which)
         oracle = sharpness(problem, net, method="dense", which=which)
         assert abs(found.value - oracle.value) <= found.error + oracle.error
-
-
-@pytest.mark.parametrize("count", [1, 8, 13])
-@pytest.mark.parametrize("widths", [(5, 5, 5, 1), (5, 3, 7, 2)])
-def test_kernel_and_matrices_give_the_same_value_and_error(problem, widths, count):
-    keys = jax.random.split(jax.random.key(0), count)
-    readout = None if widths[-1] == 1 else np.random.default_rng(0).normal(size=(count, 2))
-    nets = dl.Network(dl.initialize.gaussian(keys, widths, 0.7).weights, readout)
-    weights = [np.asarray(weight) for weight in nets.weights]
-    by_matrices = exact._by_matrices(exact.Tangent.of(problem, weights, readout), "largest")
-    np.testing.assert_allclose(exact._in_lanes(problem, weights, readout), by_matrices, rtol=1e-11)
 
 
 def test_equal_eigenvalues_at_the_top_are_exact(rng):

@@ -1,4 +1,4 @@
-"""What the statements look at: one problem, a batch of runs, and shared quantities computed once.
+"""What statements are evaluated on: a problem, a batch of runs, shared quantities computed once.
 
 Everything is NumPy on (records, batch, …) arrays: certifying needs no compilation, and a batch
 costs little more than one run.
@@ -24,7 +24,7 @@ from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 
 NEAR = 1e-3
-"""A network counts as a minimiser when its map is this close to w*, relatively, on the data."""
+"""A network counts as a minimizer when its map is this close to w*, relatively, on the data."""
 
 
 class Context(RunView):
@@ -180,12 +180,12 @@ class Context(RunView):
 
     @cached_property
     def slack(self) -> np.ndarray:
-        """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
+        """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimizer."""
         return np.sqrt(self.gap[-1] / max(self.problem.zero_gap, np.finfo(float).tiny))
 
     @cached_property
     def exact_sharpness(self) -> Sharpness:
-        """S at the end by its value at minimisers, and how far from one it is (X-1).
+        """S at the end by its value at minimizers, and how far from one it is (X-1).
 
         For other losses than the squared one by `auto`.
         """
@@ -213,10 +213,10 @@ class Context(RunView):
         return self.readout_norm ** (2 / self.depth)
 
     def minimizer_hypotheses(self) -> dict[str, Any]:
-        """The hypothesis of statements about minimisers."""
-        return {"the run ended in a minimiser": self.bounded & (self.slack <= NEAR)}
+        """The hypothesis of statements about minimizers."""
+        return {"the run ended in a minimizer": self.bounded & (self.slack <= NEAR)}
 
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
-        """left ≤ right where the run ended, up to what is missing there to a minimiser."""
+        """left ≤ right where the run ended, up to what is missing there to a minimizer."""
         met = self.minimizer_hypotheses()
         return Check(left, right, part, slack=4 * self.slack, hypotheses=met)

@@ -177,7 +177,11 @@ def _train(
         "done": run.status == "converged" or (run.status == "stopped" and not prediction.settles),
         "optimizer": str(spec),
         "learning_rate": used,
-        "critical_learning_rate": prediction.critical_learning_rate,
+        "critical_learning_rate": (
+            None
+            if math.isnan(prediction.critical_learning_rate)
+            else prediction.critical_learning_rate
+        ),
         "risk": run.evidence["risk"],
         "minimal_risk": problem.minimal_risk,
         "r_squared": _each(reading, r_squared(problem, product)),

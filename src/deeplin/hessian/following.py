@@ -2,8 +2,9 @@
 
 The eigenvector of a new record is predicted from those of the last two, and improved by locally
 optimal conjugate gradients (LOBPCG, Knyazev 2001) until the residual ρ = ‖Hx − θx‖ says that the
-value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that comes from below, with a vector that hardly meets
-the one that is followed, is found by a search among all vectors orthogonal to it, from time to time.
+value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that comes from below,
+with a vector that hardly meets the one that is followed, is found by a search among the vectors
+orthogonal to it, from time to time.
 
 Arrays of vectors have the batch axis last, (N, b): many operators are followed at once, and each
 stays as it is from where it has converged, so that its result does not depend on the others.

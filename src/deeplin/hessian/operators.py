@@ -244,8 +244,8 @@ def narrow_hessian(
 ) -> Callable[[Array], Array]:
     """v ↦ Hv for linear networks of small width, (N, b).
 
-    `data` is 2Σ̂ (D, D) and Θ*ᵀ (q, D), a record the layers (b, L, D, D) and the read-outs (b, q, D),
-    all filled up with zeros to one width D.
+    `data` is 2Σ̂ (D, D) and Θ*ᵀ (q, D), a record the layers (b, L, D, D) and the read-outs
+    (b, q, D), all filled up with zeros to one width D.
     """
     curvature, optimum = data
     layers, readout = (jnp.moveaxis(array, 0, -1) for array in record)
@@ -261,7 +261,10 @@ def narrow_hessian(
 
 
 def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Callable:
-    """v ↦ Hv for the trees of a batch, (N, b); `data` is a surface and what in a tree is no array."""
+    """v ↦ Hv for the trees of a batch, (N, b).
+
+    `data` is a surface, and what in a tree is no array.
+    """
     risk, given, rest = data
 
     def slope_at(own: PyTree, x: Array | None) -> Array:

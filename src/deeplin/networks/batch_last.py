@@ -72,7 +72,8 @@ def hessian_product(
     Layers are filled up with zeros to one width D, which adds directions of curvature zero. With
     the rows V_k, the columns U_k and a direction D_k,
 
-        δV_{k−1} = δV_k W_k + V_k D_k,   δU_{k+1} = W_k δU_k + D_k U_k,   U_1 = ∇ℓ(Θ),   δU_1 = ∇²ℓ(Θ)δΘ,
+        δV_{k−1} = δV_k W_k + V_k D_k,   δU_{k+1} = W_k δU_k + D_k U_k,
+        U_1 = ∇ℓ(Θ),   δU_1 = ∇²ℓ(Θ)δΘ,
         (Hv)_k = δV_kᵀ U_kᵀ + V_kᵀ δU_kᵀ.
 
     `derivatives` maps Θ (q, D, b) to ∇ℓ(Θ) and to the function δΘ ↦ ∇²ℓ(Θ)δΘ.

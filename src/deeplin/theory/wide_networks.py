@@ -8,7 +8,6 @@ stand the laws of E‖U‖². Notation: a² = α²m, b² = β²m, ℓ = L−2, s
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from jaxtyping import Float
 from deeplin.dynamics import gradient_flow
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.markup import html_table
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.problems import Population, Problem
@@ -71,8 +71,7 @@ class Law:
             "regime": self.regime,
             "relative error": f"about {self.error:.1g}",
         }
-        cells = (f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
-        return f"<table>{''.join(cells)}</table>"
+        return html_table(rows)
 
 
 class Start(NamedTuple):

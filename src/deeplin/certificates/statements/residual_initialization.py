@@ -1,4 +1,4 @@
-"""Gradient flow from a residual initialisation (FM Section 5)."""
+"""Gradient flow from a residual initialization (FM Section 5)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _residual_start(context: Context) -> tuple[np.ndarray, dict[str, Any]]:
     likely = distance <= kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY)
     # s is known to a few percent, so two digits lose nothing, and runs share their constants
     rounded = np.array([float(f"{s:.2g}") for s in scale])
-    return rounded, {"residual initialisation": likely}
+    return rounded, {"residual initialization": likely}
 
 
 def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:

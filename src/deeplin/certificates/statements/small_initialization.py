@@ -69,7 +69,7 @@ def first_assumption(context: Context) -> list[Check]:
 
 @statement(
     "FM-ε",
-    title="size of the initialisation",
+    title="size of the initialization",
     kind="definition",
     reference="FM, Section 4",
     formula=r"\varepsilon = 3\max_k\|W_k(0)\|_F^2 + 2\sum_{k<L}"
