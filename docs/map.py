@@ -80,6 +80,8 @@ TESTS = {
     "test_X26_to_X28_hold_along_flows_and_where_their_starts_fit": "X-26",
     "test_X31_certifies_descent_where_its_hypotheses_are_met": "X-31",
     "test_X33_the_best_interpolant_is_the_constrained_minimum": "X-33",
+    "test_no_minimizer_found_by_search_is_flatter_and_the_minimizer_attains_it": "X-14",
+    "test_minimal_sharpness_is_the_reference_and_the_minimizer_attains_it": "X-17",
     "test_X27_no_counterexample_among_random_flows": "X-27",
     "test_X28_has_the_reference_values": "X-28",
     "test_X32_bounds_every_draw_from_below_by_about_one_minus_df2_over_n": "X-32",

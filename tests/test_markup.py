@@ -146,6 +146,15 @@ def test_a_run_becomes_a_tidy_table(runs):
     assert set(runs[1].to_frame()["run"]) == {0}
 
 
+def test_a_batch_that_recorded_only_layers_has_one_row_for_each_run(problem, runs):
+    names = ["singular_values"]
+    again = dl.gradient_descent(problem, runs.initial, 0.05, 4, record_every=2, record=names)
+    table = again.to_frame()
+    assert set(table["run"]) == {0, 1, 2}
+    assert set(table["quantity"]) >= {"singular_values_1", "singular_values_3"}
+    assert "singular_values_4" not in set(table["quantity"])
+
+
 def test_a_run_without_records_has_no_table(problem, runs):
     with pytest.raises(dl.InputError, match="record_every"):
         dl.gradient_descent(problem, runs[0].initial, 0.05, 3).to_frame()

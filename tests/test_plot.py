@@ -122,6 +122,13 @@ def test_double_descent_draws_its_table():
     np.testing.assert_array_equal(drawn(ax)["excess risk"].get_ydata(), table["excess_risk"])
 
 
+def test_a_curve_ends_where_its_run_diverges(problem, run):
+    wild = dl.gradient_descent(problem, run[0].initial, 50.0, 40, record_every=1, record=["risk"])
+    assert wild.status == "diverged"
+    steps = dl.plot.training(wild, "risk").get_lines()[0].get_xdata()
+    assert steps.tolist() == list(range(wild.steps))
+
+
 def test_axes_that_are_given_are_used_and_settings_stay(run):
     before = mpl.rcParams.copy()
     ax = Figure().add_subplot()

@@ -11,12 +11,12 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 import jax
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from jaxtyping import Array, Float
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
+from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from deeplin import theory
@@ -25,7 +25,7 @@ from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, whole_number
 from deeplin.hessian.result import HessianSpectrum
 from deeplin.networks import initialize
-from deeplin.plot_style import COLOURS, INK, QUIET, RC, SIZE, reference_line
+from deeplin.plot_style import COLOURS, INK, QUIET, SIZE, plain_numbers, reference_line, style
 from deeplin.problems import Population, Problem
 
 __all__ = ["critical_rates", "double_descent", "phase", "spectrum", "training"]
@@ -42,7 +42,7 @@ def _styled(draw: Callable[Arguments, Axes]) -> Callable[Arguments, Axes]:
 
     @wraps(draw)
     def styled(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Axes:
-        with mpl.rc_context(RC):
+        with style():
             return draw(*args, **kwargs)
 
     return styled
@@ -94,12 +94,23 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
         rates = np.broadcast_to(rate if constant else np.nan, values.shape[1])
         labels = [f"η = {rate:.3g}" if rate == rate else "" for rate in rates]
     few = values.shape[1] <= len(COLOURS)
-    style: dict[str, Any] = {} if few else {"linewidth": 0.6, "alpha": 0.5}
+    thin: dict[str, Any] = {} if few else {"linewidth": 0.6, "alpha": 0.5}
     drawn: set[str] = set()
+    ended = np.broadcast_to(
+        np.where(np.equal(run.status, "diverged"), run.steps, np.inf), len(labels)
+    )
     for index, (column, label) in enumerate(zip(values.T, labels, strict=True)):
         color = COLOURS[index % len(COLOURS)] if few else COLOURS[0]
         shown = f"_{label}" if label in drawn or not label else label
-        ax.plot(records[when], column, color=color, label=shown, **style)
+        before = records[when] < ended[index]  # a diverged run repeats its last finite weights
+        ax.plot(
+            records[when][before],
+            column[before],
+            color=color,
+            label=shown,
+            zorder=3 - 0.01 * index,
+            **thin,
+        )
         if name == "sharpness" and np.isfinite(rates[index]) and label not in drawn:
             limit = (2 + 2 * run.momentum) / rates[index]
             ax.axhline(limit, color=color, linestyle="--", linewidth=0.9)
@@ -130,12 +141,14 @@ def critical_rates(
     depths = [whole_number("depths", depth) for depth in depths]
     minima = [theory.minimal_sharpness(problem, depth) for depth in depths]
     bracket = np.array([[2 / m.upper, 2 / m.lower] for m in minima])
-    style = {"color": QUIET, "alpha": 0.25, "linewidth": 0}
-    ax.fill_between(depths, *bracket.T, label="bracket of FM-T2", **style)
+    shade = {"color": QUIET, "alpha": 0.25, "linewidth": 0}
+    ax.fill_between(depths, *bracket.T, label="bracket of FM-T2", **shade)
     ax.plot(depths, [2 / m.exact for m in minima], color=COLOURS[0], label="$2/S_{min}$, critical")
     balanced = [2 / theory.balanced_sharpness(problem, depth) for depth in depths]
     ax.plot(depths, balanced, "--", color=COLOURS[1], label="$2/S_{bal}$, small starts")
     ax.set(xlabel="depth", ylabel="learning rate", yscale="log")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    plain_numbers(ax.yaxis)
     ax.legend()
     return ax
 
@@ -232,6 +245,7 @@ def phase(
     line: dict[str, Any] = {"color": "white", "markeredgecolor": INK, "label": "$2/S_{min}$"}
     ax.plot(depths, critical, "o-", **line)
     ax.set(xlabel="depth", ylabel="learning rate", yscale="log", xticks=depths)
+    plain_numbers(ax.yaxis)
     ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the final gap (orange: diverged)")
     return ax
 
@@ -275,7 +289,7 @@ def double_descent(
     ```
     """
     given = range(1, population.dimension + 1) if dimensions is None else dimensions
-    table = theory.double_descent(population, samples, given).replace(np.inf, np.nan)
+    table = theory.double_descent(population, samples, given).replace([np.inf, 0.0], np.nan)
     ax = _axes(ax)
     columns = {"excess_risk": "excess risk", "bias": "bias", "variance": "variance"}
     for (name, label), color in zip(columns.items(), (INK, *COLOURS), strict=False):

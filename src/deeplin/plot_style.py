@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
@@ -44,6 +47,21 @@ RC: dict[Any, Any] = {
     "pdf.fonttype": 42,
     "svg.fonttype": "path",  # looks the same on a machine without the font
 }
+
+
+@contextmanager
+def style() -> Iterator[None]:
+    """Draw in the figures' style within this context.
+
+    Only what it sets is restored: a notebook's backend makes settings of its own at the first
+    figure, without which it shows none of the following (`rc_context` would undo them).
+    """
+    before = {name: mpl.rcParams[name] for name in RC}
+    mpl.rcParams.update(RC)
+    try:
+        yield
+    finally:
+        mpl.rcParams.update(before)
 
 
 def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:

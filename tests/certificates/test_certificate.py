@@ -190,8 +190,8 @@ def test_start_and_end_are_seen_even_where_they_were_not_recorded(problem):
         table = certify(problem, run)
         assert table.all_hold, table.violated.to_string()
         context = Context(problem, run)
-        assert context.moments[0] == 0
-        assert context.moments[-1] == 2
+        assert context.times[0] == 0
+        assert context.times[-1] == 2
         np.testing.assert_array_equal(context.weights[0][0, 0], net.weights[0])
         np.testing.assert_array_equal(context.weights[0][-1, 0], run.network.weights[0])
 

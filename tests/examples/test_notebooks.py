@@ -38,6 +38,9 @@ def test_a_notebook_runs_and_shows_what_it_prints(path):
         fresh, timeout=300, kernel_name="python3", resources={"metadata": {"path": FOLDER}}
     ).execute()
     assert texts(fresh) == texts(shown)
+    for cell in fresh["cells"]:
+        if cell["cell_type"] == "code" and ("dl.plot" in cell["source"]):
+            assert any("image/png" in output.get("data", {}) for output in cell["outputs"])
     for cell in shown["cells"]:
         for output in cell.get("outputs", []):
             assert output.get("name") != "stderr"

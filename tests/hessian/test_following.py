@@ -18,7 +18,7 @@ def operator(_data, matrices):
 
 def follow(matrices, tolerance=1e-6, every=1, fresh=64):
     """Follow (steps, batch, N, N), with a search at every so many steps: (steps, batch) each."""
-    steps, batch, size, _ = matrices.shape
+    batch, size = matrices.shape[1:3]
     rng = np.random.default_rng(0)
     dtype = matrices.dtype
     state = following.begin(jnp.asarray(rng.normal(size=(3, size)), dtype), batch)

@@ -239,7 +239,8 @@ def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
     np.testing.assert_allclose(found, truth, rtol=1e-5)
 
 
-def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(decoupled):
+def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(decoupled, monkeypatch):
+    monkeypatch.setattr(tracking, "EVERY", 64)
     problem, batch = decoupled
     truth = sharpness(problem, batch, method="dense").value
     records = jax.tree.map(lambda weight: weight[:, None], batch)

@@ -90,12 +90,12 @@ class Certificate(pd.DataFrame):
 
     def _repr_html_(self) -> str:
         head, rows = self._cells()
-        return pd.DataFrame(rows, columns=head).to_html(index=False)  # pyright: ignore
+        return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
         """Head and rows as text, without statements that do not apply to any of the runs."""
-        table = self.table[self.table["verdict"] != NOT_APPLICABLE]
-        if table["run"].nunique() > 1:
+        table = self.table.query("verdict != @NOT_APPLICABLE")
+        if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
             rows = counts.reset_index().astype(str).to_numpy().tolist()
             return ["statement", "title", *counts.columns[1:]], rows
@@ -295,10 +295,10 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
     place = (record, np.arange(context.batch), *rest)
     sides = {"left": left, "right": right, "margin": margin}
     found = sides | {"tolerance": bound, "relative": relative}
-    along = shape[0] == len(context.moments) > 1
+    along = shape[0] == len(context.times) > 1
     return {
         "applies": where.any(axis=(0, *range(2, len(shape)))),
-        "at": context.moments[record] if along else np.full(context.batch, np.nan),
+        "at": context.times[record] if along else np.full(context.batch, np.nan),
     } | {name: np.broadcast_to(array, shape)[place] for name, array in found.items()}
 
 

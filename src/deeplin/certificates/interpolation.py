@@ -199,14 +199,14 @@ class CertificateContext(Context):
     @property
     def later(self) -> np.ndarray:
         """After the start, where bounds on growth are more than equalities, (records, 1)."""
-        return (self.moments > 0)[:, None]
+        return (self.times > 0)[:, None]
 
     @cached_property
     def time(self) -> np.ndarray:
         """BO's time of each record, (records, batch)."""
         trained = self.run.learning_rate is not None and not self.is_flow
         scale = self.learning_rate if trained else np.full(self.batch, float(self.is_flow))
-        return self.moments[:, None] * scale / self.problem.samples
+        return self.times[:, None] * scale / self.problem.samples
 
     @cached_property
     def path(self) -> np.ndarray:

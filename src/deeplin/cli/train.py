@@ -155,11 +155,12 @@ def _train(
     def fit(part: Any) -> np.ndarray:
         """The same training on other rows."""
         begin = starting_network(part, first, **start)
-        return np.asarray(descend(part, begin, used, run.steps, **options).network.product)
+        return np.asarray(descend(part, begin, used, int(run.steps), **options).network.product)
 
     product, prepared, left = run.network.product, reading.preparation, None
     if run.status != "diverged" and reading.held_out is not None:
-        mean = np.zeros(problem.outputs) if prepared.centered else np.mean(problem.targets, axis=0)
+        targets = problem.require_data("the mean of the targets")[1]
+        mean = np.zeros(problem.outputs) if prepared.centered else np.mean(targets, axis=0)
         left = score_rows(problem, product, *reading.held_out, mean)
     elif run.status != "diverged" and folds:
         flags = {"centered": prepared.centered, "standardized": prepared.standardized}

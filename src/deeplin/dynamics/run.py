@@ -75,12 +75,17 @@ class Records(Mapping[str, np.ndarray]):
         shapes = ", ".join(f"{name} {values.shape}" for name, values in self._columns.items())
         return f"Records({shapes})"
 
-    def table(self) -> pd.DataFrame:
-        """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …"""
+    def table(self, *, single: bool | None = None) -> pd.DataFrame:
+        """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …
+
+        `single` says that there is no axis of runs; by default the shape of the risk does.
+        """
         index_name = "time" if "time" in self._columns else "step"
         when = self._columns[index_name]
         batch = max((v.shape[1] for v in self._columns.values() if v.ndim > 1), default=1)
-        single = all(v.ndim == 1 for name, v in self._columns.items() if name in ("risk", "loss"))
+        if single is None:
+            scalar = ("risk", "loss", "gap", "sharpness")
+            single = all(v.ndim == 1 for name, v in self._columns.items() if name in scalar)
         rows: dict[str, np.ndarray] = {
             index_name: np.repeat(when, 1 if single else batch),
             "run": np.tile(np.arange(1 if single else batch), len(when)),
@@ -173,7 +178,7 @@ class Run:
         if not self.records:
             raise InputError("this run has no records; train it with record_every=1.")
         when = "time" if "time" in self.records else "step"
-        return self.records.table().melt(["run", when], var_name="quantity")
+        return self.records.table(single=self.single).melt(["run", when], var_name="quantity")
 
     def __len__(self) -> int:
         """How many runs there are: 1 for a single one."""

@@ -3,7 +3,7 @@
 The eigenvector of a new record is predicted from those of the last two, and improved by locally
 optimal conjugate gradients (LOBPCG, Knyazev 2001) until the residual ρ = ‖Hx − θx‖ says that the
 value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that comes from below,
-with a vector that hardly meets the one that is followed, is found by a search among the vectors
+with a vector that hardly meets the one that is followed, is found by a search among all vectors
 orthogonal to it, from time to time.
 
 Arrays of vectors have the batch axis last, (N, b): many operators are followed at once, and each
@@ -24,6 +24,8 @@ Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
 MAX_PRODUCTS = 400
 SEARCH_PRODUCTS = 12
 """Products of a search for a larger eigenvalue."""
+CAUTION = 0.25
+"""Part of the tolerance that is used, because the gap is known from a record before."""
 NEWTON = 5
 LOOSE = 0.03
 """Residual, relative to ‖H‖, at which the second vector is known well enough."""
@@ -41,6 +43,8 @@ class State(NamedTuple):
     """An approximate eigenvector of the second eigenvalue."""
     gap: Float[Array, " b"]
     """(λ_1 − λ_2)/λ_1 at the last search, within [0, 1]."""
+    searched: Float[Array, " b"]
+    """λ_1 at the last search."""
     prediction: Float[Array, "2 b"]
     """Coefficients of `vector` and `before` that would have predicted `vector` best."""
 
@@ -71,7 +75,8 @@ def begin(vectors: Float[Array, "3 N"], batch: int) -> State:
     """The state before the first record, from random directions."""
     first, before, second = (jnp.repeat(v[:, None], batch, axis=1) for v in vectors)
     known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
-    return State(_unit(first), before, second, jnp.full(batch, 0.1, first.dtype), known)
+    gap, value = jnp.full(batch, 0.1, first.dtype), jnp.full(batch, jnp.inf, first.dtype)
+    return State(_unit(first), before, second, gap, value, known)
 
 
 def follow(
@@ -104,7 +109,7 @@ def follow(
         start = jax.lax.switch(stage, [_predicted, _mixed, lambda s, _: s.vector], state, fresh)
 
         def needed(ritz: _Ritz) -> Array:
-            gap = jnp.where(stage == 0, state.gap, 0)
+            gap = jnp.where(stage == 0, _remaining_gap(state, ritz.found.value), 0)
             exact = ritz.found.residual > _allowed(ritz.found, gap, tolerance, len(start))
             wanted = jnp.where(stage == 2, higher, True) & (ritz.products < MAX_PRODUCTS)
             loose = ritz.found.residual > LOOSE * ritz.found.scale
@@ -151,7 +156,7 @@ def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[Sta
     returned = back > jnp.maximum(stay, line)
     prediction = jnp.stack([jnp.where(returned, 0, ahead), jnp.where(returned, 1, behind)])
     finite = jnp.isfinite(ritz.found.value)
-    new = State(sign * x, p, state.second, state.gap, prediction.astype(x.dtype))
+    new = state._replace(vector=sign * x, before=p, prediction=prediction.astype(x.dtype))
     return _choose(finite, new, state), ritz.found, higher
 
 
@@ -160,8 +165,9 @@ def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State,
     value, below = known.value, ritz.found.value
     higher = below > value + 0.1 * known.residual
     gap = jnp.clip((value - below - ritz.found.residual) * _inverse(jnp.abs(value)), 0, 1)
-    swapped = State(ritz.vector, ritz.vector, state.vector, gap, _stay(state.prediction))
-    same = state._replace(second=ritz.vector, gap=gap)
+    stay = jnp.zeros_like(state.prediction).at[0].set(1)
+    swapped = State(ritz.vector, ritz.vector, state.vector, gap, below, stay)
+    same = state._replace(second=ritz.vector, gap=gap, searched=value)
     new = _choose(jnp.isfinite(below) & jnp.isfinite(value), _choose(higher, swapped, same), state)
     return new, known._replace(products=known.products + ritz.found.products), higher
 
@@ -174,19 +180,21 @@ def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[St
     return moved, result._replace(products=count), higher
 
 
-def _stay(prediction: Array) -> Array:
-    return jnp.zeros_like(prediction).at[0].set(1)
-
-
 def _choose(condition: Array, new: Any, old: Any) -> Any:
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), new, old)
+
+
+def _remaining_gap(state: State, value: Array) -> Array:
+    """What is left of the gap for sure, if the second eigenvalue moved as much as the first."""
+    moved = jnp.abs(value - state.searched) * _inverse(jnp.abs(state.searched))
+    return jnp.where(jnp.isinf(state.searched), state.gap, jnp.maximum(state.gap - moved, 0))
 
 
 def _allowed(found: Found, gap: Array, tolerance: Array, size: int) -> Array:
     """The residual at which the value is accurate, never below rounding."""
     value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
     error = tolerance * value
-    accurate = jnp.maximum(error, jnp.sqrt(error * gap * value))
+    accurate = jnp.maximum(error, jnp.sqrt(CAUTION * error * gap * value))
     return jnp.maximum(accurate, rounding(found.scale.dtype, size) * found.scale)
 
 

@@ -261,10 +261,7 @@ def narrow_hessian(
 
 
 def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Callable:
-    """v ↦ Hv for the trees of a batch, (N, b).
-
-    `data` is a surface, and what in a tree is no array.
-    """
+    """v ↦ Hv for the trees of a batch, (N, b); `data`: a surface, and what is no array."""
     risk, given, rest = data
 
     def slope_at(own: PyTree, x: Array | None) -> Array:

@@ -229,7 +229,7 @@ class _Chunk:
     def _follow(
         self, records: PyTree, found: Tracked, start: int, end: int, clock: int, search: bool
     ) -> np.ndarray:
-        """Follow the records from `start` to `end`; whether a search at the last one found more."""
+        """The records from `start` to `end`, and whether a search at the last one succeeded."""
         fresh = clock if clock % FRESH == 0 else None
         result, higher = self._run(records, np.arange(start, end), search, fresh)
         self._write(found, np.arange(start, end), result, np.ones_like(higher))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-import matplotlib as mpl
 import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.errors import InputError
 from deeplin.papers import catalogue
-from deeplin.plot_style import RC
+from deeplin.plot_style import style
 
 
 def figure(name: str, *, preset: str = "quick", ax: Axes | None = None, **changes: Any) -> Axes:
@@ -41,7 +40,7 @@ def figure(name: str, *, preset: str = "quick", ax: Axes | None = None, **change
     config = _changed(study.presets[preset], given, name)
     tables = [study.experiment.run_unit(config, unit) for unit in study.experiment.units(config)]
     table = pd.concat(map(pd.DataFrame, tables), ignore_index=True)
-    with mpl.rc_context(RC):
+    with style():
         if ax is None:
             ax = plt.subplots(figsize=panel.size, layout="constrained")[1]
         panel.plot(config, table, ax)
@@ -58,6 +57,7 @@ def _changed(config: Any, changes: dict[str, Any], name: str) -> Any:
         known = ", ".join(sorted((own | inner) - {"setting"}))
         raise InputError(f"{name} has no {', '.join(sorted(unknown))}; pass any of {known}.")
     mine = {key: value for key, value in changes.items() if key in own}
-    if within := {key: value for key, value in changes.items() if key in inner}:
-        mine["setting"] = dataclasses.replace(mine.get("setting", setting), **within)
+    if setting is not None:
+        within = {key: value for key, value in changes.items() if key in inner}
+        mine["setting"] = dataclasses.replace(mine.get("setting") or setting, **within)
     return dataclasses.replace(config, **mine)

@@ -141,7 +141,8 @@ def wide_law(
         problem: data X (n×d, d > n, independent rows) and Y.
         width: m, at least max(n, q) + 2.
         depth: L, at least 2.
-        alpha, beta: standard deviations of the entries of the first and the last layer.
+        alpha: standard deviation of the entries of the first layer.
+        beta: standard deviation of the entries of the last layer.
         population: where the data come from, for `added_risk`.
 
     ```python

@@ -159,8 +159,8 @@ def _settled(context: Context) -> np.ndarray:
         needed = np.log(NEAR / np.finfo(float).eps) / growth
     near = context.gap <= NEAR**2 * context.problem.zero_gap
     near = np.logical_and.accumulate(near[::-1])[::-1]
-    since = np.where(near, context.moments[:, None], np.inf).min(axis=0)
-    return (context.moments[-1] - since >= needed) & (context.gap[-1] > 0)
+    since = np.where(near, context.times[:, None], np.inf).min(axis=0)
+    return (context.times[-1] - since >= needed) & (context.gap[-1] > 0)
 
 
 @statement(

@@ -182,8 +182,8 @@ def _stays_near(
 ) -> list[Check]:
     """θ_k within its radius, the Polyak-Łojasiewicz inequality with rate·λ‖p‖², and its decay."""
     rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
-    decay = context.gap[0] * np.exp(-rate * context.moments[:, None])
-    later = (context.moments[:, None] > 0) & context.moving
+    decay = context.gap[0] * np.exp(-rate * context.times[:, None])
+    later = (context.times[:, None] > 0) & context.moving
     slack = context.gap_error / np.maximum(context.gap, decay)
     squares = np.sum(context.gradient_squares, axis=-1)
     moved = context.displacement_norms
