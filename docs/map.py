@@ -40,8 +40,6 @@ TESTS = {
     "test_the_enumerated_second_moment_is_neutral_at_the_threshold": "X-10",
     "test_long_iteration_ends_on_the_stable_orbit": "X-12",
     "test_modes_agree_with_integration": "X-13",
-    "test_minimal_and_balanced_sharpness_and_trace_are_the_reference_values": "X-14",
-    "test_minimal_sharpness_is_the_reference_and_the_minimizer_attains_it": "X-17",
     "test_brackets_and_ratio_are_those_of_the_reference_table": "X-18",
     "test_sharpness_at_the_end_lies_in_its_interval_without_the_second_assumption": "X-19",
     "test_flow_from_the_largest_allowed_gap_stays_within_its_radius": "X-20",
