@@ -150,7 +150,7 @@ def certify(
     import deeplin as dl, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, 0])
-    table = dl.theory.certify(problem, dl.theory.minimal_sharpness(problem, 3).minimizer)
+    table = dl.certify(problem, dl.theory.minimal_sharpness(problem, 3).minimizer)
     assert table.all_hold
     ```
     """
