@@ -191,7 +191,7 @@ def _remaining_gap(state: State, value: Array) -> Array:
     return jnp.where(jnp.isinf(state.searched), state.gap, jnp.maximum(state.gap - moved, 0))
 
 
-def _allowed(found: Found, gap: Array, tolerance: Array, size: int) -> Array:
+def _allowed(found: Found, gap: Array, tolerance: Array | np.ndarray, size: int) -> Array:
     """The residual at which the value is accurate, never below rounding."""
     value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
     error = tolerance * value
