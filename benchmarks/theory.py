@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 import deeplin as dl
-from deeplin.theory import certify, minimal_sharpness
+from deeplin.certificates.certificate import certify
+from deeplin.theory import minimal_sharpness
 
 RUNS = 200
 REPETITIONS = 7
