@@ -21,7 +21,7 @@ def follow(matrices, tolerance=1e-6, every=1, fresh=64):
     batch, size = matrices.shape[1:3]
     rng = np.random.default_rng(0)
     dtype = matrices.dtype
-    state = following.begin(jnp.asarray(rng.normal(size=(3, size)), dtype), batch)
+    state = following.begin(jnp.asarray(rng.normal(size=(2, size)), dtype), batch)
     found = []
     for clock, record in enumerate(matrices):
         draw = rng.normal(size=size)

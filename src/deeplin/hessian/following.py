@@ -27,6 +27,8 @@ SEARCH_PRODUCTS = 12
 """Products of a search for a larger eigenvalue."""
 CAUTION = 0.25
 """Part of the tolerance that is used, because the gap is known from a record before."""
+SINGULAR = 1e-6
+"""Squared length that is left at least of a residual, relative to its own."""
 NEWTON = 5
 LOOSE = 0.03
 """Residual, relative to ‖H‖, at which the second vector is known well enough."""
@@ -40,6 +42,8 @@ class State(NamedTuple):
     vector: Float[Array, "N b"]
     before: Float[Array, "N b"]
     """The vector of the record before the last."""
+    cosine: Float[Array, " b"]
+    """⟨vector, before⟩."""
     second: Float[Array, "N b"]
     """An approximate eigenvector of the second eigenvalue."""
     gap: Float[Array, " b"]
@@ -68,16 +72,18 @@ class _Ritz(NamedTuple):
     step: Array
     """The last step, at length one and orthogonal to the vector; zero before the first."""
     step_image: Array
+    below: Array
+    """⟨p, Hp⟩ of the last step p."""
     found: Found
     products: Array
 
 
-def begin(vectors: Float[Array, "3 N"], batch: int) -> State:
+def begin(vectors: Float[Array, "2 N"], batch: int) -> State:
     """The state before the first record, from random directions."""
-    first, before, second = (jnp.repeat(v[:, None], batch, axis=1) for v in vectors)
+    first, second = (_unit(jnp.repeat(v[:, None], batch, axis=1)) for v in vectors)
     known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
     gap, value = jnp.full(batch, 0.1, first.dtype), jnp.full(batch, jnp.inf, first.dtype)
-    return State(_unit(first), before, second, gap, value, known)
+    return State(first, first, jnp.ones_like(gap), second, gap, value, known)
 
 
 def follow(
@@ -148,16 +154,18 @@ def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[Sta
     replaced.
     """
     x, p, q = ritz.vector, state.vector, state.before
-    here, there, between, size = _dot(x, p), _dot(x, q), _dot(p, q), _dot(q, q)
+    here, there = _dot(x, p), _dot(x, q)
     sign = jnp.where(here < 0, -1.0, 1.0).astype(x.dtype)
     here, there = here * sign, there * sign
-    stay, back = jnp.maximum(here, 0.5), there * _inverse(jnp.sqrt(size))
-    line = (2 * here - there) * _inverse(jnp.sqrt(4 - 4 * between + size))
+    stay, back = jnp.maximum(here, 0.5), there
+    line = (2 * here - there) / jnp.sqrt(jnp.maximum(5 - 4 * state.cosine, 1))
     ahead, behind = jnp.where(line > stay, 2, 1), jnp.where(line > stay, -1, 0)
     returned = back > jnp.maximum(stay, line)
     prediction = jnp.stack([jnp.where(returned, 0, ahead), jnp.where(returned, 1, behind)])
     finite = jnp.isfinite(ritz.found.value)
-    new = state._replace(vector=sign * x, before=p, prediction=prediction.astype(x.dtype))
+    new = state._replace(
+        vector=sign * x, before=p, cosine=here, prediction=prediction.astype(x.dtype)
+    )
     return _choose(finite, new, state), ritz.found, higher
 
 
@@ -167,7 +175,8 @@ def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State,
     higher = below > value + 0.1 * known.residual
     gap = jnp.clip((value - below - ritz.found.residual) * _inverse(jnp.abs(value)), 0, 1)
     stay = jnp.zeros_like(state.prediction).at[0].set(1)
-    swapped = State(ritz.vector, ritz.vector, state.vector, gap, below, stay)
+    one = jnp.ones_like(gap)
+    swapped = State(ritz.vector, ritz.vector, one, state.vector, gap, below, stay)
     same = state._replace(second=ritz.vector, gap=gap, searched=value)
     new = _choose(jnp.isfinite(below) & jnp.isfinite(value), _choose(higher, swapped, same), state)
     return new, known._replace(products=known.products + ritz.found.products), higher
@@ -177,7 +186,8 @@ def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[St
     """Keep what the search found, now improved."""
     count = known.products + jnp.where(higher, ritz.found.products, 0)
     result = _choose(higher, ritz.found, known)
-    moved = state._replace(vector=jnp.where(higher, ritz.vector, state.vector))
+    vector = jnp.where(higher, ritz.vector, state.vector)
+    moved = state._replace(vector=vector, before=jnp.where(higher, vector, state.before))
     return moved, result._replace(products=count), higher
 
 
@@ -214,46 +224,52 @@ def _improved(
 
     Each is a Rayleigh-Ritz step in the space of the vector, its residual and its last step. In
     exact arithmetic they are orthogonal: the residual to the whole space before, the step to the
-    vector. A residual that is pure rounding is orthogonal to nothing, so it is made so twice.
+    vector; and the vector is a Ritz vector, so that H is tridiagonal there. A residual that is
+    nearly rounding is orthogonal to nothing: it is made so again, at length one. Inner products are
+    what takes time, so those that are known are not computed.
     """
 
     def step(ritz: _Ritz) -> _Ritz:
         opening, active = ritz.products == 0, needed(ritz)
         x, hx, p, hp = ritz.vector, ritz.image, ritz.step, ritz.step_image
-        rest = (hx - ritz.found.value * x) * jnp.where(active, _inverse(ritz.found.residual), 0)
-        rest = rest - x * _dot(x, rest) - p * _dot(p, rest)
-        rest = rest * _inverse(jnp.sqrt(_dot(rest, rest)))
-        rest = rest - x * _dot(x, rest) - p * _dot(p, rest)
-        q = jnp.where(opening, x, rest)
-        hq = multiply(q)
-        hq = hq - jnp.where(apart, _dot(first, hq), 0) * first
-        value = ritz.found.value
-        a, b, c = _dot(q, hq), _dot(p, hq), _dot(p, hp)
-        y, z = _largest(a - value, b, c - value, ritz.found.residual)
-        y, z = (jnp.where(active & ~opening, part, 0) for part in (y, z))
+        value, length = ritz.found.value, ritz.found.residual
+        rest = (hx - value * x) * jnp.where(active, _inverse(length), 0)
+        along, across = _dot(x, rest), _dot(p, rest)
+        left = jnp.maximum(1 - along**2 - across**2, SINGULAR)  # ‖rest‖² without these parts
+        q = jnp.where(opening, x, (rest - along * x - across * p) / jnp.sqrt(left))
+        hq = jax.lax.cond(apart, lambda h: h - first * _dot(first, h), lambda h: h, multiply(q))
+        a, b, c = _dot(q, hq), _dot(p, hq), ritz.below
+        m, y, z = _largest(a - value, b, c - value, length)
+        m, y, z = (jnp.where(active & ~opening, part, 0) for part in (m, y, z))
         square = y * y + z * z
         norm, back = 1 / jnp.sqrt(1 + square), _inverse(jnp.sqrt(square * (1 + square)))
         move, image_move = y * q + z * p, y * hq + z * hp
         new, image = norm * (x + move), jnp.where(opening, hq, norm * (hx + image_move))
-        value = _dot(new, image) * _inverse(_dot(new, new))
-        residual = jnp.sqrt(jnp.square(image - value * new).sum(-2))
+        # ⟨p, Hp⟩ of the new step, which is (move − square·x)·back
+        below = y * y * a + 2 * y * z * b + z * z * c - 2 * square * y * length
+        below = jnp.where(opening, 0, back**2 * (below + square**2 * value))
+        value = _dot(new, image) / _dot(new, new)
+        rest = image - value * new
+        residual = jnp.sqrt(_dot(rest, rest))
         scale = jnp.maximum(jnp.abs(value) + residual, jnp.abs(a))
         scale = jnp.where(active, jnp.maximum(scale, ritz.found.scale), ritz.found.scale)
         count = ritz.found.products + active
         return _Ritz(
-            new, image, back * (move - square * x), back * (image_move - square * hx),
+            new, image, back * (move - square * x), back * (image_move - square * hx), below,
             Found(value, residual, scale, count), ritz.products + 1,
         )  # fmt: skip
 
     unknown = jnp.full(start.shape[1], jnp.inf, start.dtype)
     nothing, none = jnp.zeros_like(unknown), jnp.zeros_like(start)
     found = Found(nothing, unknown, nothing, nothing)
-    ritz = _Ritz(start, none, none, none, found, jnp.asarray(0))
-    return jax.lax.while_loop(lambda r: jnp.any(needed(r)), step, ritz)
+    ritz = _Ritz(start, none, none, none, nothing, found, jnp.asarray(0))
+    ritz = jax.lax.while_loop(lambda r: jnp.any(needed(r)), step, ritz)
+    value = _dot(ritz.vector, ritz.image) / _dot(ritz.vector, ritz.vector)  # without its rounding
+    return ritz._replace(found=ritz.found._replace(value=value))
 
 
-def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array]:
-    """The vector (1, y, z) of the largest eigenvalue m of ((0, r, 0), (r, a, b), (0, b, c)).
+def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Array]:
+    """The largest eigenvalue m of ((0, r, 0), (r, a, b), (0, b, c)) with its vector (1, y, z).
 
     Eigenvalues of the two 2×2 blocks are below it; from there Newton's method climbs, since
     m − a − b²/(m − c) − r²/m grows and is concave. Unless c < 0 the last step is left out.
@@ -267,14 +283,23 @@ def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array]:
         above = m - a - b * b * w - r * r * u
         m = m - above / (1 + (b * w) ** 2 + (r * u) ** 2)
     y = m * _inverse(r)
-    return y, b * y * _inverse(m - c)
+    return m, y, b * y * _inverse(m - c)
 
 
 # --- vectors ---------------------------------------------------------------------------------
 
 
 def _dot(left: Array, right: Array) -> Array:
-    return (left * right).sum(-2)
+    """⟨left, right⟩ of each operator, (b,).
+
+    In two stages that XLA may not merge: on a CPU a long sum is a chain of additions that wait for
+    each other, and takes five times as long.
+    """
+    products = left * right
+    size, batch = products.shape
+    parts = next((k for k in range(4, 17) if size % k == 0), 1)
+    partial = products.reshape(parts, size // parts, batch).sum(0)
+    return jax.lax.optimization_barrier(partial).sum(0)
 
 
 def _inverse(numbers: Array) -> Array:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -205,13 +205,16 @@ class _Chunk:
     count: int
     """How many of them there are."""
     tolerance: float
+    live: bool = False
     state: State | None = None
+    compiled: ClassVar[Callable]
+    """`follow`, compiled."""
     earlier: list[tuple[PyTree, Tracked]] = field(default_factory=list)
     """The records of the call before, with what was found there."""
 
     def along(self, records: PyTree, found: Tracked, clock: int, live: bool) -> None:
         """Write what is found at each record; what was found before may be corrected."""
-        count = len(found.value)
+        count, self.live = len(found.value), live
         pieces = [*self.earlier, (records, found)]
         start = 0
         while start < count:
@@ -242,19 +245,19 @@ class _Chunk:
         """Follow the records at `places` in turn, from the state and to the next one."""
         operator, data, size, dtype = self._operator(records)
         if self.state is None:
-            draws = np.random.default_rng(0).standard_normal((3, size)).astype(dtype)
+            draws = np.random.default_rng(0).standard_normal((2, size)).astype(dtype)
             self.state = begin(jnp.asarray(draws), len(self.members))
         direction = np.zeros(size, dtype)
         if fresh is not None:
             draw = np.random.default_rng([1, fresh]).standard_normal(size)
             direction[:] = draw / np.linalg.norm(draw)
-        once = len(places) == 1 or size * len(self.members) > LARGE
+        once = self.live or size * len(self.members) > LARGE
         steps = [places[k : k + 1] for k in range(len(places))] if once else [places]
         parts = []
         for own in steps:
             piece = self._piece(records, own, 1 if once else EVERY)
             last = own[-1] == places[-1]
-            self.state, found, higher = _follow(
+            self.state, found, higher = self.compiled(
                 operator, data, piece, np.int32(len(own)), self.state, direction,
                 np.int32(search and last), np.asarray(self.tolerance, dtype),
             )  # fmt: skip
@@ -335,6 +338,8 @@ class _Chunk:
 class _Narrow(_Chunk):
     """Linear networks of small width: all layers in one array, the batch axis last."""
 
+    compiled = staticmethod(jax.jit(follow, static_argnums=0))
+
     def _operator(self, records: Network) -> tuple[Callable, Any, int, np.dtype]:
         width, dtype = max(records.widths), np.result_type(*(w.dtype for w in records.weights))
         return narrow_hessian, self._data(width, dtype), len(records.weights) * width**2, dtype
@@ -367,6 +372,8 @@ class _Narrow(_Chunk):
 class _General(_Chunk):
     """Any network or loss, by automatic differentiation."""
 
+    compiled = staticmethod(eqx.filter_jit(follow))
+
     known: tuple[Callable, Any, int, np.dtype] | None = None
 
     def _operator(self, records: PyTree) -> tuple[Callable, Any, int, np.dtype]:
@@ -380,6 +387,3 @@ class _General(_Chunk):
     def _piece(self, records: PyTree, places: np.ndarray, capacity: int) -> PyTree:
         own = np.ix_(np.resize(places, capacity), self.members)
         return eqx.filter(_arrays(records, lambda leaf: jnp.asarray(leaf[own])), eqx.is_array)
-
-
-_follow = eqx.filter_jit(follow)
