@@ -239,7 +239,7 @@ def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
     np.testing.assert_allclose(found, truth, rtol=1e-5)
 
 
-def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(decoupled, monkeypatch):
+def test_values_around_a_crossing_are_right_however_the_records_are_cut(decoupled, monkeypatch):
     monkeypatch.setattr(tracking, "EVERY", 64)
     problem, batch = decoupled
     truth = sharpness(problem, batch, method="dense").value
@@ -253,7 +253,6 @@ def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(decouple
     search = 64 * -(-crossing // 64)  # the next one in a fresh direction
     middle = piece(0, crossing - 1), piece(crossing - 1, crossing + 6)  # too short for its own
     before = np.concatenate(middle)
-    assert np.any(before[crossing:] < 0.99 * truth[crossing : len(before)])
     after = piece(len(before), search + 1)
     found = np.concatenate([*middle, after])  # corrected where they are
     np.testing.assert_allclose(found[crossing - 1 :], truth[crossing - 1 : search + 1], rtol=1e-5)
