@@ -1,16 +1,12 @@
-"""Gradient evaluations of the flow against descent with step 1e-3; the kernel against diffrax."""
+"""Gradient evaluations of the flow against descent with step 1e-3."""
 
 from __future__ import annotations
-
-import statistics
-import time
-from unittest.mock import patch
 
 import jax
 import numpy as np
 
 import deeplin as dl
-from deeplin.dynamics import flow_steps, gradient_flow
+from deeplin.dynamics import gradient_flow
 from deeplin.problems import synthetic
 
 GAP = 1e-12
@@ -25,7 +21,7 @@ def measure() -> dict[str, dict]:
     descent = dl.gradient_descent(problem, nets, learning_rate=1e-3, steps=500_000, gap=GAP)
     ratios = descent.steps / flow.evidence["evaluations"]
     steps = descent.steps / flow.steps
-    return _kernel(problem, nets) | {
+    return {
         "flow_evaluations": {
             "ratio": float(np.sum(descent.steps) / np.sum(flow.evidence["evaluations"])),
             "target": 30,
@@ -46,38 +42,4 @@ def measure() -> dict[str, dict]:
                 "drift_target": 1e-8,
             },
         }
-    }
-
-
-def _kernel(problem, nets) -> dict[str, dict]:
-    """The same flows by the compiled kernel and by diffrax, whose compiling is not counted."""
-
-    def seconds(kernel: bool) -> float:
-        began = time.perf_counter()
-        with patch.object(flow_steps, "_in_kernel", lambda *_: kernel):
-            gradient_flow(problem, nets, gap=GAP)
-        return time.perf_counter() - began
-
-    began = time.perf_counter()
-    gradient_flow(problem, dl.initialize.gaussian(jax.random.key(0), (5, 6, 7, 1), 0.3), gap=GAP)
-    first = time.perf_counter() - began
-    compiling = seconds(False)
-    seconds(True)
-    pairs = [(seconds(True), seconds(False)) for _ in range(5)]
-    ours, theirs = map(statistics.median, zip(*pairs, strict=True))
-    return {
-        "kernel: gradient flow": {
-            "ratio": theirs / ours,
-            "target": 2,
-            "details": {
-                "milliseconds_of_a_flow": 1e3 * ours / len(nets.weights[0]),
-                "first_call_of_diffrax_seconds": compiling,
-            },
-        },
-        "first flow of a shape: seconds": {
-            "ratio": first,
-            "target": 3,
-            "at_most": True,
-            "details": {},
-        },
     }

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 
 import deeplin as dl
-from deeplin.theory import certify, minimal_sharpness
+from deeplin.certificates.certificate import certify
+from deeplin.theory import minimal_sharpness
 
 RUNS = 200
 REPETITIONS = 7
@@ -91,6 +92,55 @@ def _minimal_sharpness_ratio(problems, target: float) -> dict:
     }
 
 
+def _logistic_data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100_000, 100))
+    signal = X @ rng.normal(size=100) / 5
+    return X, signal + rng.logistic(size=len(X)) > 0
+
+
+def _logistic_against_squared() -> dict:
+    """Minimal sharpness of logistic loss against squared loss, once the optimum is known (X-14)."""
+    X, y = _logistic_data()
+
+    def seconds(targets, loss: str) -> float:
+        problem = dl.Problem.from_data(X, targets, loss)
+        _ = problem.optimum
+        return _seconds(partial(minimal_sharpness, problem, 10))
+
+    pairs = [(seconds(y, "logistic"), seconds(y.astype(float), "squared")) for _ in range(3)]
+    return {
+        "ratio": statistics.median(a / b for a, b in pairs),
+        "target": 10.0,
+        "at_most": True,
+        "details": {"seconds": [statistics.median(column) for column in zip(*pairs, strict=True)]},
+    }
+
+
+def _optimum_against_scikit_learn() -> dict:
+    """The optimum of logistic loss against LogisticRegression without penalty.
+
+    Its tolerance leaves a gradient of 1e-8 at most; ours ends at rounding.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    X, y = _logistic_data()
+    other = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-8, max_iter=1000)
+    pairs = [
+        (
+            _seconds(lambda: dl.Problem.from_data(X, y, "logistic").optimum),
+            _seconds(lambda: other.fit(X, y)),
+        )
+        for _ in range(3)
+    ]
+    return {
+        "ratio": statistics.median(a / b for a, b in pairs),
+        "target": 3.0,
+        "at_most": True,
+        "details": {"seconds": [statistics.median(column) for column in zip(*pairs, strict=True)]},
+    }
+
+
 def measure() -> dict[str, dict]:
     """Ratios measured in one run; every target is an upper limit."""
     return {
@@ -98,4 +148,6 @@ def measure() -> dict[str, dict]:
         "certify_200_runs_residual": _many_against_one("residual"),
         "minimal_sharpness_many_inputs": _inputs_against_inputs(),
         "minimal_sharpness_ten_outputs": _outputs_against_one(),
+        "minimal_sharpness_logistic": _logistic_against_squared(),
+        "optimum_logistic": _optimum_against_scikit_learn(),
     }

@@ -1,10 +1,12 @@
-"""While the site is built: formulas become MathML (no script, no network), the explorer goes in."""
+"""While the site is built: formulas become MathML, notebooks pages, the explorer goes in."""
 
 import html
+import json
 import re
 from pathlib import Path
 
 from latex2mathml.converter import convert
+from mkdocs.structure.files import File
 
 FORMULA = re.compile(
     r'<(?P<tag>span|div) class="arithmatex">(?:\\\(|\\\[)(?P<latex>.*?)(?:\\\)|\\\])</(?P=tag)>',
@@ -27,6 +29,33 @@ def on_page_content(page_html: str, **_) -> str:
         return f'<span class="formula">{formula}</span>' if len(latex) > LONG else formula
 
     return FORMULA.sub(mathml, page_html)
+
+
+def on_files(files, config, **_):
+    """Add a page for each notebook, with its outputs."""
+    for path in sorted((Path(config["docs_dir"]).parent / "examples").glob("*.ipynb")):
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        text = "\n\n".join(part for cell in notebook["cells"] for part in _cell(cell))
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=text))
+    return files
+
+
+def _cell(cell):
+    """The Markdown of a cell and of what it shows."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source.replace(".ipynb)", ".md)")
+        return
+    yield f"```python\n{source}\n```"
+    for output in cell["outputs"]:
+        data = output.get("data", {})
+        if "image/png" in data:
+            picture = "".join(data["image/png"]).replace("\n", "")
+            yield f"![The plot of the cell above](data:image/png;base64,{picture})"
+        elif "text/html" in data:
+            yield f'<div class="output">{"".join(data["text/html"])}</div>'.replace("\n", "")
+        else:
+            yield f"```text\n{''.join(output.get('text') or data['text/plain'])}\n```"
 
 
 def on_post_build(config, **_) -> None:

@@ -58,15 +58,11 @@ def critical_rate(axes):
 def sharpness(axes):
     """Sharpness along training: stable, and at the edge of stability."""
     net = dl.initialize.gaussian(jax.random.key(1), widths=(5,) * 10 + (1,), scale=0.42)
-    rates = np.array([0.02, 0.05, 0.08])
     run = dl.gradient_descent(
-        problem, net, rates, steps=1500, record_every=5, record=("sharpness",)
+        problem, net, [0.02, 0.05, 0.08], steps=1500, record_every=5, record=("sharpness",)
     )
-    for rate, colour, values in zip(rates, COLOURS, run.records["sharpness"].T, strict=False):
-        axes.plot(run.records["step"], values, color=colour, label=f"η = {rate:g}")
-        axes.axhline(2 / rate, color=colour, linestyle="--", linewidth=0.9)
+    dl.plot.training(run, ax=axes)
     axes.axhline(flattest.exact, color=INK, linestyle=":", label="$S_{min}$, exact")
-    axes.set(xlabel="step", ylabel="sharpness", yscale="log", xlim=(0, 1500))
     axes.set_title("Sharpness along training, dashed: 2/η")
     axes.legend()
 

@@ -36,7 +36,9 @@ def main(report: Path) -> None:
 
 def block() -> str:
     """The README's summary: the three lines of the full protocol, or of the quick preset."""
-    entries = json.loads(PATH.read_text(encoding="utf-8"))
+    entries = json.loads(PATH.read_text(encoding="utf-8")) if PATH.is_file() else {}
+    if not entries:
+        return "\nNo run of this version is recorded yet; `make reproduce` prints yours.\n"
     preset = "paper" if "paper" in entries else "quick"
     title = {"paper": "The papers' full protocol:", "quick": "The quick preset (few runs):"}[preset]
     lines = [f"- {line}" for line in recorded.summary(entries[preset])]

@@ -61,7 +61,10 @@ def page(outcomes, note):
     if note:
         yield ""
         yield note
-    for verdict, title in (("differs", "What differs, and why"), ("undecided", "What is undecided")):
+    for verdict, title in (
+        ("differs", "What differs, and why"),
+        ("undecided", "What is undecided"),
+    ):
         chosen = [quote for quote in quotes if quote["verdict"] == verdict]
         if chosen:
             yield ""

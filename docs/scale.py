@@ -1,8 +1,8 @@
-"""`python docs/scale.py` prints what `docs/scale.md` tabulates: CPU time against size.
+"""Print what `docs/scale.md` tabulates: `python docs/scale.py`, CPU time against size.
 
-`python docs/scale.py descent`, `call`, `reading` or `sweep` prints one part of it; `sweep 100000
-0.001` is a sweep of that many units of so many seconds each. No part of `deeplin bench`: these are
-costs, not ratios.
+`python docs/scale.py descent`, `wide`, `call`, `reading` or `sweep` prints one part of it;
+`descent gelu` only GELU networks; `sweep 100000 0.001` is a sweep of that many units of so many
+seconds each. These are costs; `deeplin bench` measures ratios.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ VARIED = {
     "width": (5, 8, 16, 32, 64),
     "samples": (50, 5000),
 }
+WIDE = (50, 100, 300)
 TABLES = ((10_000, 10), (10_000, 100), (100_000, 100), (10_000, 1000))
 
 
@@ -38,7 +39,7 @@ def processor_seconds(call) -> float:
     """Least CPU time of all threads over some calls."""
     call()
     times = []
-    for _ in range(5):
+    for _ in range(3):
         began = time.process_time()
         call()
         times.append(time.process_time() - began)
@@ -54,7 +55,7 @@ def descent(samples: int, width: int, depth: int, batch: int, activation: str) -
     widths = (width,) * depth + (1,)
     nets = dl.initialize.gaussian(keys, widths, 0.5 / np.sqrt(width), activation=activation)
     work = samples if activation != "linear" else 1
-    steps = max(20, int(3e8 / (batch * depth * width**2 * (1 + work))))
+    steps = max(20, int(1e8 / (batch * depth * width**2 * (1 + work))))
     few, many = (
         processor_seconds(partial(dl.gradient_descent, problem, nets, 1e-4, count))
         for count in (steps, 4 * steps)
@@ -92,14 +93,23 @@ def busy_unit(config: Busy, unit: Unit) -> dict[str, Any]:
 BUSY = Experiment("busy", Busy, busy_units, busy_unit)
 
 
-def print_descent() -> None:
-    for activation in ("linear", "gelu"):
+def print_descent(*activations: str) -> None:
+    for activation in activations or ("linear", "gelu"):
         for name, values in VARIED.items():
             if activation == "gelu" and name in ("batch", "width"):
                 continue
-            costs = [descent(**BASE | {"activation": activation, name: v}) for v in values]
-            shown = ", ".join(f"{v}: {c:.2f}" for v, c in zip(values, costs, strict=True))
-            print(f"{activation}, µs a network-step against {name}: {shown}", flush=True)
+            print(f"{activation}, µs a network-step against {name}:", end="", flush=True)
+            for value in values:
+                cost = descent(**BASE | {"activation": activation, name: value})
+                print(f" {value}: {cost:.2g}", end="", flush=True)
+            print()
+
+
+def print_wide() -> None:
+    """One wide network on its own."""
+    for width in WIDE:
+        cost = descent(**BASE | {"batch": 1, "width": width})
+        print(f"one network of width {width}, µs a step: {cost:.1f}", flush=True)
 
 
 def print_call() -> None:
@@ -143,18 +153,22 @@ def print_sweep(count: int = 10_000, seconds: float = 1e-3) -> None:
 
 PARTS: dict[str, Callable[..., None]] = {
     "descent": print_descent,
+    "wide": print_wide,
     "call": print_call,
     "reading": print_reading,
     "sweep": print_sweep,
 }
 
 
-def main(part: str = "", *numbers: str) -> None:
+def main(part: str = "", *options: str) -> None:
     jax.config.update("jax_enable_x64", True)
-    if part == "sweep" and numbers:
-        return print_sweep(int(numbers[0]), *map(float, numbers[1:]))
-    for name in [part] if part else PARTS:
-        PARTS[name]()
+    if part == "sweep" and options:
+        print_sweep(int(options[0]), *map(float, options[1:]))
+    elif part:
+        PARTS[part](*options)
+    else:
+        for print_part in PARTS.values():
+            print_part()
 
 
 if __name__ == "__main__":

@@ -81,8 +81,8 @@ def minimal_sharpness(X, y, L):
 if __name__ == "__main__":
     X, y = make_data(seed=0)
     flattest = minimal_sharpness(X, y, L=10)
-    print(f"no minimiser is flatter than {flattest:.4f}: learning rates above")
-    print(f"{2 / flattest:.4f} = 2 / {flattest:.4f} cannot settle in one\n")
+    print(f"no minimiser is flatter than {flattest:.4f}: none is stable at learning rates")
+    print(f"above {2 / flattest:.4f} = 2 / {flattest:.4f}\n")
     for learning_rate in (0.02, 0.07):
         trained = descent(X, y, make_weights(1, scale=0.35), learning_rate, steps=3000)
         residual = X.T @ (X @ chain(trained, 5)[0] - y)

@@ -66,7 +66,7 @@ def gaussian_starts(problem: dl.Problem, depth: int):
 def row(name: str, problem: dl.Problem, depth: int, seeds: int = SEEDS, steps: int = STEPS) -> dict:
     """One line of the table: the prediction, the bisection, and descent just below and above."""
     starts = gaussian_starts(problem, depth)
-    measured = dl.theory.empirical_critical_rate(
+    measured = dl.training.empirical_critical_rate(
         problem, depth, initialization=starts, seeds=seeds, steps=steps, resolution=0.02
     )
     nets = starts(jax.random.split(jax.random.key(0), seeds))

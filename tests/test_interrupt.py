@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.dynamics.engine import Descent
 from deeplin.dynamics.reduced_start import ReducedStart
 from deeplin.hessian import lanczos
 from deeplin.interrupt import check_interrupt, interruptible
@@ -59,8 +60,7 @@ def test_python_loses_an_interrupt_in_a_callback_of_the_garbage_collector():
 # --- the library's long loops ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("backend", ["kernel", "jax"])
-def test_descent_hears_it(problem, backend):
+def test_descent_raises_a_lost_interrupt(problem):
     def watch(step, _):
         assert step == 0, "not heard"
         lose_an_interrupt()
@@ -75,22 +75,21 @@ def test_descent_hears_it(problem, backend):
             watch=watch,
             record_every=1000,
             record=["risk"],
-            backend=backend,
         )
 
 
-def test_descent_hears_it_at_its_next_look_not_only_at_its_end(problem, monkeypatch):
-    taken = []
+def test_descent_raises_it_after_the_piece_of_work_and_not_only_at_its_end(problem, monkeypatch):
+    taken, advance = [], Descent.advance
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
 
-    def advance(*arguments):
-        taken.append(arguments[-1])
+    def interrupted(*arguments):
+        taken.append(1)
         lose_an_interrupt()
-        return arguments[1]
+        return advance(*arguments)
 
-    monkeypatch.setattr("deeplin.dynamics.backends.JaxSteps.advance", advance)
+    monkeypatch.setattr(Descent, "advance", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        dl.gradient_descent(problem, net, 1e-3, 10**6, backend="jax")
+        dl.gradient_descent(problem, net, 1e-3, 10**6, record_every=10, record=["risk"])
     assert len(taken) == 1
 
 
@@ -108,7 +107,7 @@ def test_flow_hears_it():
     ("dynamics", "piece"),
     [
         ("descent", "deeplin.dynamics.wide_descent.advance"),
-        ("flow", "deeplin.dynamics.flow.move"),
+        ("flow", "deeplin.dynamics.flow.integrate"),
     ],
 )
 def test_wide_networks_hear_it_in_their_threads_too(monkeypatch, rng, runs, dynamics, piece):
@@ -320,7 +319,6 @@ for _ in range(int(sys.argv[1])):
     try:
         dl.gradient_descent(
             problem, net, 1e-9, 10**9, watch=collect, record_every=1000, record=["risk"],
-            backend="jax",
         )
     except KeyboardInterrupt:
         os.read(arrived, 9)

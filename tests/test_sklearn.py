@@ -3,8 +3,10 @@
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.datasets import load_diabetes, make_regression
@@ -44,7 +46,7 @@ def _within(model, X, y, reference):
     centred = X - X.mean(axis=0)
     smallest = np.linalg.eigvalsh(centred.T @ centred / len(X))[0]
     explained = np.sum(np.var(y, axis=0)) - np.sum(np.mean((y - reference.predict(X)) ** 2, axis=0))
-    allowed = np.sqrt(model.tolerance * explained / smallest)
+    allowed = np.sqrt(model.tol * explained / smallest)
     assert np.linalg.norm(model.coef_ - reference.coef_) <= allowed
     np.testing.assert_allclose(
         model.intercept_, reference.intercept_, atol=np.abs(X.mean(axis=0)).sum() * allowed + 1e-10
@@ -80,7 +82,7 @@ def test_several_targets_are_fitted_together(rng):
 def test_the_flow_ends_at_the_same_coefficients(rng):
     X = rng.normal(size=(40, 3))
     y = X @ rng.normal(size=3) + rng.normal(size=40)
-    model = DeepLinearRegressor(solver="flow", tolerance=1e-9, random_state=0).fit(X, y)
+    model = DeepLinearRegressor(solver="flow", tol=1e-9, random_state=0).fit(X, y)
     assert model.learning_rate_ is None
     _within(model, X, y, LinearRegression().fit(X, y))
 
@@ -97,7 +99,9 @@ def test_the_minimum_norm_interpolant_is_found_where_the_theory_says_so(underdet
 
 def test_a_large_random_start_interpolates_elsewhere(underdetermined):
     X, y = underdetermined
-    model = DeepLinearRegressor(scale=0.5, fit_intercept=False, random_state=0).fit(X, y)
+    model = DeepLinearRegressor(
+        initialization="gaussian", scale=0.5, fit_intercept=False, random_state=0
+    ).fit(X, y)
     np.testing.assert_allclose(model.predict(X), y, atol=1e-4)
     assert np.linalg.norm(model.coef_) > 1.01 * np.linalg.norm(np.linalg.pinv(X) @ y)
 
@@ -113,7 +117,7 @@ def test_thousands_of_inputs_train_in_the_span_of_few_samples(rng):
 def test_it_works_in_pipelines_and_grid_searches(diabetes):
     X, y = diabetes
     pipeline = make_pipeline(StandardScaler(), DeepLinearRegressor(random_state=0))
-    grid = {"deeplinearregressor__depth": [1, 2], "deeplinearregressor__tolerance": [1e-6]}
+    grid = {"deeplinearregressor__depth": [1, 2], "deeplinearregressor__tol": [1e-6]}
     search = GridSearchCV(pipeline, grid, cv=2).fit(X[:100], y[:100])
     assert search.best_score_ > 0.2
 
@@ -127,7 +131,7 @@ def test_a_constant_target_is_its_mean():
 def test_too_few_steps_and_too_large_rates_warn_with_advice(diabetes):
     X, y = diabetes
     with pytest.warns(ConvergenceWarning, match=r"stopped after 5 steps.*closed_form"):
-        DeepLinearRegressor(max_steps=5, random_state=0).fit(X, y)
+        DeepLinearRegressor(max_iter=5, random_state=0).fit(X, y)
     rate = 3 * DeepLinearRegressor(solver="closed_form").fit(X, y).critical_learning_rate_
     with pytest.warns(ConvergenceWarning, match="2/S_min"):
         model = DeepLinearRegressor(learning_rate=rate, random_state=0).fit(X, y)
@@ -137,7 +141,7 @@ def test_too_few_steps_and_too_large_rates_warn_with_advice(diabetes):
 
 def test_the_same_seed_gives_the_same_weights_and_a_pickle_keeps_them(diabetes):
     X, y = diabetes
-    one, other = (DeepLinearRegressor(max_steps=50, random_state=3) for _ in range(2))
+    one, other = (DeepLinearRegressor(max_iter=50, random_state=3) for _ in range(2))
     with pytest.warns(ConvergenceWarning):
         one.fit(X, y)
     with pytest.warns(ConvergenceWarning):
@@ -154,8 +158,8 @@ def test_the_same_seed_gives_the_same_weights_and_a_pickle_keeps_them(diabetes):
         ({"depth": 0}, "depth"),
         ({"width": 0}, "width"),
         ({"learning_rate": -1.0}, "learning_rate"),
-        ({"tolerance": 0.0}, "tolerance"),
-        ({"max_steps": 0}, "max_steps"),
+        ({"tol": 0.0}, "tol"),
+        ({"max_iter": 0}, "max_iter"),
         ({"initialization": "ones"}, "initialization is 'ones'"),
         ({"scale": -1.0}, "scale"),
     ],
@@ -258,3 +262,45 @@ def test_trained_with_weight_decay_it_is_the_decayed_minimum():
     exact = DeepLinearRegressor(solver="closed_form", **settings).fit(X, Y)
     # maps agree to 1e-4 of what there is to explain, so coefficients to about its root
     np.testing.assert_allclose(trained.coef_, exact.coef_, atol=0.02 * np.abs(exact.coef_).max())
+
+
+def test_an_estimator_pickled_by_version_0_2_predicts_as_before():
+    folder = Path(__file__).parent / "data"
+    houses = pd.read_csv(folder / "houses.csv")
+    model = pickle.loads((folder / "estimator-0.2.pickle").read_bytes())
+    assert type(model) is DeepLinearRegressor
+    X = houses[["area", "age"]].to_numpy(float)
+    reference = LinearRegression().fit(X, houses["price"])
+    np.testing.assert_allclose(model.predict(X), reference.predict(X), rtol=1e-8)
+    assert model.set_params(depth=2).fit(X, houses["price"]).depth == 2
+
+
+def test_former_names_are_accepted_with_a_warning(rng):
+    X = rng.normal(size=(30, 3))
+    old = DeepLinearRegressor(max_steps=50, tolerance=1e-3, random_state=0)
+    with pytest.warns(FutureWarning) as said:
+        old.fit(X, X @ np.ones(3))
+    assert "max_steps is now called max_iter" in str(said[0].message)
+    assert "tolerance is now called tol" in str(said[1].message)
+    new = DeepLinearRegressor(max_iter=50, tol=1e-3, random_state=0).fit(X, X @ np.ones(3))
+    np.testing.assert_array_equal(old.coef_, new.coef_)
+
+
+@pytest.mark.parametrize("depth", [2, 20])
+def test_the_default_start_finds_the_solution_of_minimal_norm_at_any_depth(rng, depth):
+    """Fewer rows than inputs: what no row sees stays zero (X-6); depth 20 does not stall."""
+    X = rng.normal(size=(20, 60))
+    y = X[:, 0] + 0.1 * rng.normal(size=20)
+    model = DeepLinearRegressor(depth=depth, random_state=0, fit_intercept=False).fit(X, y)
+    assert model.status_ == "converged"
+    np.testing.assert_allclose(model.coef_, np.linalg.pinv(X) @ y, atol=1e-4)
+
+
+def test_momentum_and_batches_train(rng):
+    X = rng.normal(size=(60, 3))
+    y = X @ [1.0, -2.0, 0.5]
+    for options in ({"momentum": 0.9}, {"batch_size": 10}):
+        model = DeepLinearRegressor(random_state=0, fit_intercept=False, **options).fit(X, y)
+        np.testing.assert_allclose(model.coef_, [1.0, -2.0, 0.5], atol=1e-4)
+    with pytest.raises(dl.InputError, match="for solver='descent'"):
+        DeepLinearRegressor(solver="flow", momentum=0.5).fit(X, y)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from deeplin.errors import InputError
 
 if TYPE_CHECKING:
-    from deeplin import networks, papers, problems, sweep, theory, training
+    from deeplin import networks, papers, plot, problems, sweep, theory, training
     from deeplin.certificates.certificate import certify
     from deeplin.dynamics import (
         Gap,
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from deeplin.networks import Network, initialize
     from deeplin.networks.torch import from_arrays, from_torch
     from deeplin.problems import Population, Problem, population_risk
-    from deeplin.sklearn import DeepLinearRegressor
+    from deeplin.sklearn import DeepLinearClassifier, DeepLinearRegressor
     from deeplin.tables.reading import read_problem
     from deeplin.theory import double_descent
     from deeplin.training import diagnose, train
 
     __version__: str
 
-_SUBPACKAGES = ("networks", "papers", "problems", "sweep", "theory", "training")
+_SUBPACKAGES = ("networks", "papers", "plot", "problems", "sweep", "theory", "training")
 _MODULES = {
     name: f"deeplin.{module}"
     for module, names in {
@@ -45,7 +45,7 @@ _MODULES = {
         "networks": "Network initialize",
         "networks.torch": "from_arrays from_torch",
         "problems": "Population Problem population_risk",
-        "sklearn": "DeepLinearRegressor",
+        "sklearn": "DeepLinearClassifier DeepLinearRegressor",
         "tables.reading": "read_problem",
         "theory": "double_descent",
         "training": "diagnose train",
@@ -58,7 +58,7 @@ __all__ = ["InputError", "__version__", *_SUBPACKAGES, *_MODULES]  # pyright: ig
 
 
 def __getattr__(name: str):
-    """Import what is asked for, and keep it."""
+    """Import a public name on first use, and keep it."""
     if name == "__version__":
         from importlib.metadata import version
 

@@ -1,4 +1,4 @@
-"""Checks of what a caller passes: one sentence that says what came and what to pass instead."""
+"""`InputError` and checks of arguments: return the checked value, or raise naming the problem."""
 
 from __future__ import annotations
 

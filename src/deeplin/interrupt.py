@@ -93,8 +93,8 @@ def check_interrupt() -> None:
 
 
 @contextmanager
-def prompt_interrupt(farewell: str) -> Iterator[None]:
-    """Make Ctrl-C end the process within a second, with `farewell` as the last line.
+def prompt_interrupt(last_line: str) -> Iterator[None]:
+    """Make Ctrl-C end the process within a second, and write `last_line`.
 
     The system's signal is also watched by a thread, which ends the process if nothing has happened
     after a moment. Either way the process ends without waiting for other threads. That is safe
@@ -108,13 +108,13 @@ def prompt_interrupt(farewell: str) -> Iterator[None]:
     speaker.setblocking(False)
     before = signal.set_wakeup_fd(speaker.fileno(), warn_on_full_buffer=False)
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(listener, over, farewell), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(listener, over, last_line), daemon=True)
     watcher.start()
     try:
         yield
     except KeyboardInterrupt:
         over.set()
-        _leave(farewell)
+        _leave(last_line)
     finally:
         over.set()
         signal.set_wakeup_fd(before)
@@ -123,13 +123,13 @@ def prompt_interrupt(farewell: str) -> Iterator[None]:
         listener.close()
 
 
-def _watch(listener: socket.socket, over: threading.Event, farewell: str) -> None:
+def _watch(listener: socket.socket, over: threading.Event, last_line: str) -> None:
     while received := listener.recv(1):
         if received[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
-            _leave(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}\n{farewell}")
+            _leave(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}\n{last_line}")
 
 
-def _leave(farewell: str) -> NoReturn:
+def _leave(last_line: str) -> NoReturn:
     """End the process without waiting for its threads, which may have hours of work left."""
-    os.write(2, f"{farewell}\n".encode())
+    os.write(2, f"{last_line}\n".encode())
     os._exit(INTERRUPTED)

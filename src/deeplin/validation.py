@@ -104,7 +104,7 @@ def _holds(values: Iterable, kind: Any) -> bool:
 
 
 def _described(kind: Any) -> str:
-    """What to pass, in words."""
+    """Describe the values of this type, for an error message."""
     name = getattr(typing.get_origin(kind) or kind, "__name__", str(kind)).rpartition(".")[2]
     inside = [getattr(part, "__name__", "") for part in typing.get_args(kind)]
     if name in ("Iterable", "Sequence") and inside and inside[0] not in ("", "Any"):

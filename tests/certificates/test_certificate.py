@@ -2,6 +2,7 @@ import dataclasses
 import gc
 import json
 import re
+import runpy
 import sys
 import weakref
 from pathlib import Path
@@ -25,6 +26,7 @@ from deeplin.certificates.context import Context
 from deeplin.certificates.registry import STATEMENTS, Check, NotApplicable, statement, value
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.run import Records
+from deeplin.papers.catalogue import FIGURES
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -67,19 +69,15 @@ def test_every_statement_of_the_specification_is_registered():
         assert entry.reference
 
 
-def test_map_lists_exactly_the_registered_statements():
-    text = (DOCS / "map.md").read_text()
-    listed = re.findall(r"^\| `([^`]+)` \|", text, flags=re.MULTILINE)
-    assert sorted(listed) == sorted(STATEMENTS)
+def test_the_map_is_written_from_the_registry():
+    written = runpy.run_path(str(DOCS / "map.py"))
+    assert (DOCS / "map.md").read_text(encoding="utf-8") == written["page"]()
+    assert set(" ".join(written["TESTS"].values()).split()) == set(STATEMENTS)
 
 
-def test_map_names_functions_and_tests_that_exist():
-    root = DOCS.parent
-    for line in (DOCS / "map.md").read_text().splitlines():
-        for path, name in re.findall(r"`((?:tests|src)/[\w/]+\.py)(?:::(\w+))?`", line):
-            assert (root / path).exists(), path
-            assert name or not line.startswith("|"), line
-            assert not name or f"def {name}(" in (root / path).read_text(), (path, name)
+def test_the_map_names_figures_that_exist():
+    named = re.findall(r"[\w-]+-[\w-]+", " ".join(runpy.run_path(str(DOCS / "map.py"))["FIGURES"]))
+    assert set(named) <= {figure.name for figure in FIGURES}
 
 
 def test_one_row_for_each_statement(problem, network):
@@ -192,8 +190,8 @@ def test_start_and_end_are_seen_even_where_they_were_not_recorded(problem):
         table = certify(problem, run)
         assert table.all_hold, table.violated.to_string()
         context = Context(problem, run)
-        assert context.moments[0] == 0
-        assert context.moments[-1] == 2
+        assert context.times[0] == 0
+        assert context.times[-1] == 2
         np.testing.assert_array_equal(context.weights[0][0, 0], net.weights[0])
         np.testing.assert_array_equal(context.weights[0][-1, 0], run.network.weights[0])
 
@@ -252,7 +250,7 @@ def test_a_batch_is_judged_as_its_members_are(problem):
         np.testing.assert_allclose(
             member[shown].to_numpy()[big], alone[shown].to_numpy()[big], rtol=1e-6
         )
-    assert run.status[2] == "diverged"  # and did not disturb its neighbours
+    assert run.status[2] == "diverged"  # and did not disturb its neighbors
 
 
 def test_certificate_becomes_json_and_prints(problem, flow_run):
@@ -285,7 +283,7 @@ def test_zero_signal_leaves_statements_silent_not_broken(rng):
 
 
 def _sharp_minimizer(problem):
-    """A minimiser with S = 3 · 2/η for η = 0.1, its gap at rounding, and the run that stayed."""
+    """A minimizer with S = 3 · 2/η for η = 0.1, its gap at rounding, and the run that stayed."""
     network = dl.initialize.rank_one(problem.optimum, 2)
     first, last = (np.asarray(weight) for weight in network.weights)
     S = dl.sharpness(problem, network).value
@@ -310,7 +308,7 @@ def _stayed(network, steps):
 
 
 @pytest.mark.parametrize(("steps", "verdict"), [(5, UNMET), (1000, VIOLATED)])
-def test_staying_at_a_sharp_minimiser_is_judged_from_the_run_itself(problem, steps, verdict):
+def test_staying_at_a_sharp_minimizer_is_judged_from_the_run_itself(problem, steps, verdict):
     """A few steps there prove nothing; after a thousand the instability must have shown."""
     row = certify(problem, _stayed(_sharp_minimizer(problem), steps), only="FM-crit").iloc[0]
     assert row.verdict == verdict
@@ -373,7 +371,9 @@ def test_a_detour_breaks_the_bound_on_the_path(problem):
 
 
 @pytest.mark.parametrize(("id", "part"), [("FM-L4", "1 − x"), ("FM-L4", "1 + x"), ("FM-L5", "")])
-def test_the_technical_lemmas_are_compared_with_room_on_both_sides(problem, network, id, part):
+def test_the_technical_lemmas_hold_and_would_fail_with_half_of_what_they_allow(
+    problem, network, id, part
+):
     """They hold, and with half of what is allowed they would not: the comparison can fail."""
     table = certify(problem, network, only=id, parts=True).set_index("part")
     row = table.loc[part]

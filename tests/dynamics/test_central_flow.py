@@ -55,7 +55,7 @@ def test_one_mode_follows_the_plain_formula():
     assert run.status == "converged"
 
 
-def test_below_the_edge_it_is_the_gradient_flow(problem):
+def test_central_flow_below_the_edge_is_the_gradient_flow(problem):
     network = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
     rate = 0.02
     run = dl.central_flow(problem, network, rate, 50)

@@ -11,7 +11,7 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics import engine
 from deeplin.dynamics.descent import gradient_descent
-from deeplin.networks import data_risk, landscape
+from deeplin.networks import data_risk, risk_and_data
 
 EPSILON = np.finfo(np.float64).eps
 
@@ -131,7 +131,7 @@ def test_linear_networks_need_the_moments_only(problem):
 
 def test_any_loss_of_a_network_descends_like_the_problem_it_states(problem):
     net = gaussian("gelu")
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
     assert risk is data_risk
     ours = gradient_descent(lambda network: risk(data, network), net, 0.01, 50)
     theirs = gradient_descent(problem, net, 0.01, 50)
@@ -187,7 +187,7 @@ def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling
     net = gaussian(scale=1.0)
     run = gradient_descent(problem, net, 1.0, 100)
     assert run.status == "diverged"
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
     ceiling = 1e10 * max(problem.target_moment, float(risk(data, net)))
     assert run.evidence["risk"] <= ceiling
     before = gradient_descent(problem, net, 1.0, run.steps - 1)
@@ -200,7 +200,7 @@ def test_a_diverged_run_keeps_the_weights_before_the_step_that_broke_the_ceiling
     assert not risk(data, dl.Network(after)) <= ceiling
 
 
-def test_lost_networks_do_not_touch_their_neighbours(problem, networks, layout):
+def test_diverged_networks_do_not_change_the_others(problem, networks, layout):
     rates = np.full(11, 0.01)
     calm = gradient_descent(problem, networks, rates, 300)
     rates[[2, 7]] = 1e3, 1e308
@@ -274,7 +274,7 @@ def test_a_single_network_gives_plain_values_and_a_batch_arrays(problem, network
 
 def test_new_steps_and_rates_do_not_trace_again(problem):
     net = gaussian()
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
     traces = []
 
     def loss(network):

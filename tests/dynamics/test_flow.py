@@ -129,7 +129,7 @@ def test_high_order_takes_fewer_gradients_and_keeps_more():
     np.testing.assert_allclose(eighth.network.weights[0], fifth.network.weights[0], atol=1e-6)
 
 
-def test_records_fall_on_the_asked_times_and_end_with_the_run(data, net):
+def test_records_are_at_the_requested_times_and_at_the_end(data, net):
     run = gradient_flow(data, net, gap=1e-4, record_every=0.5, record=("risk", "gap", "sharpness"))
     times = run.records["time"]
     assert np.all(times[:-1] == 0.5 * np.arange(len(times) - 1))
@@ -154,7 +154,7 @@ def test_each_run_of_a_batch_stops_where_it_would_alone(data):
         assert together.evidence["evaluations"][k] == alone.evidence["evaluations"]
 
 
-def test_a_lost_run_leaves_its_neighbours_alone(data, net):
+def test_a_diverged_flow_does_not_change_the_others(data, net):
     lost = dl.Network([weight * jnp.nan for weight in net.weights])
     run = gradient_flow(data, dl.networks.stack([net, lost]), gap=1e-6)
     assert list(run.status) == ["converged", "diverged"]
@@ -205,7 +205,7 @@ def test_a_stationary_start_is_explained(data):
     assert "gradient has vanished" in run.evidence["message"]
 
 
-def test_a_network_already_there_does_not_move(data):
+def test_a_network_at_its_goal_does_not_move(data):
     net = dl.initialize.rank_one(data.optimum, 2)
     run = gradient_flow(data, net, gap=1e-12)
     assert run.status == "converged"

@@ -10,7 +10,7 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics import flow_limit
 from deeplin.dynamics.runge_kutta import pair_of
-from deeplin.networks import landscape
+from deeplin.networks import risk_and_data
 
 
 def several_outputs(rng):
@@ -89,7 +89,7 @@ def test_a_flow_that_ends_at_no_minimizer_has_no_sharpness(problem):
     assert np.isinf(error).tolist() == [True, True, False]
 
 
-def test_only_linear_networks_on_a_problem_have_it(problem):
+def test_flow_sharpness_needs_a_linear_network_on_a_problem(problem):
     net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6, activation="gelu")
     with pytest.raises(dl.InputError, match="'flow_sharpness', which cannot be measured here"):
         dl.gradient_descent(problem, net, 0.05, 5, record_every=1, record=["flow_sharpness"])
@@ -99,7 +99,7 @@ def test_steps_are_those_of_diffrax(problem):
     """The same pair and tolerance; only the first step is chosen in a way of its own."""
     net = dl.initialize.gaussian(jax.random.key(0), (5, 4, 1), 0.6)
     ours = dl.gradient_flow(problem, net, until=1.0, rtol=1e-10, atol=1e-12, solver="explicit")
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
 
     def field(_time, weights, _arguments):
         slopes = jax.grad(lambda layers: risk(data, dl.Network(layers)))(weights)

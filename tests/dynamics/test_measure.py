@@ -106,7 +106,7 @@ def test_records_end_when_every_run_has_stopped(problem):
     assert run.records["gap"][-1] <= 1e-8 < run.records["gap"][-2]
 
 
-def test_weights_are_kept_only_when_asked(problem):
+def test_weights_are_kept_only_with_keep_weights(problem):
     net = dl.initialize.gaussian(jax.random.key(0), widths=(4, 4, 1), scale=0.5)
     run = gradient_descent(
         problem, net, 0.02, 20, record_every=5, record="risk", keep_weights=False
@@ -117,7 +117,7 @@ def test_weights_are_kept_only_when_asked(problem):
     assert len(gradient_descent(problem, net, 0.02, 20).records) == 0
 
 
-def test_what_has_no_meaning_is_not_recorded(problem):
+def test_quantities_that_do_not_apply_are_not_recorded(problem):
     one_layer = dl.initialize.gaussian(jax.random.key(0), widths=(4, 1), scale=0.5)
     run = gradient_descent(problem, one_layer, 0.02, 20, record_every=20)
     assert {"alignment", "conservation"}.isdisjoint(run.records)

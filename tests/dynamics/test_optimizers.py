@@ -141,7 +141,7 @@ def test_all_batches_are_equally_likely():
     assert sum((c - 2000) ** 2 / 2000 for c in counts) < 33.7
 
 
-def test_the_rows_are_the_shuffle_they_are_said_to_be():
+def test_the_rows_of_a_batch_are_those_of_a_shuffle_from_its_seed():
     """SplitMix64 and Fisher–Yates with Python's own whole numbers."""
     mask, golden = 2**64 - 1, 0x9E3779B97F4A7C15
 
@@ -293,7 +293,7 @@ def test_a_tuple_of_equal_rates_is_one_rate(rows):
         ({"optimizer": optax.adam, "learning_rate": (0.1, 0.1, 0.1)}, "not a tuple"),
     ],
 )
-def test_what_cannot_be_meant_is_told_in_a_sentence(rows, options, words):
+def test_contradictory_options_are_refused_with_a_reason(rows, options, words):
     problem = dl.Problem.from_data(*rows)
     with pytest.raises(dl.InputError, match=words):
         dl.gradient_descent(problem, networks(), steps=3, **{"learning_rate": 0.1} | options)

@@ -101,7 +101,7 @@ def test_a_network_with_biases_trains_like_numpy(run, data, start):
     np.testing.assert_allclose(run.trajectory[4]["W1"], path[4]["W1"], rtol=0, atol=1e-12)
 
 
-def test_its_sharpness_is_recorded_at_every_step(run, data, start):
+def test_sharpness_of_a_tree_is_recorded_at_every_step(run, data, start):
     path = descend(start, data, STEPS)
     assert run.records["sharpness"].shape == (STEPS + 1,)
     for step in (0, STEPS):

@@ -55,7 +55,7 @@ def test_every_record_is_where_a_run_of_so_many_steps_ends(options, rng, monkeyp
             np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_run_that_is_lost_before_its_first_step_keeps_its_weights(problem, nets, layout):
+def test_a_run_that_diverges_before_its_first_step_keeps_its_weights(problem, nets, layout):
     first, *others = nets.weights
     nets = dl.Network([first.at[0].multiply(1e200).at[1].multiply(1e3), *others])
     run = descend(problem, nets, ("risk",))
@@ -66,7 +66,7 @@ def test_a_run_that_is_lost_before_its_first_step_keeps_its_weights(problem, net
     assert np.all(run.records["risk"][:, 0] == np.inf)
 
 
-def test_who_watches_is_told_each_record(problem, nets):
+def test_watch_is_called_at_each_record(problem, nets):
     told = []
     run = descend(problem, nets, ("risk",), watch=lambda step, row: told.append(row["risk"]))
     np.testing.assert_array_equal(np.stack(told), run.records["risk"])
@@ -110,7 +110,7 @@ def test_a_loss_of_ones_own_has_records_of_ones_own():
     np.testing.assert_allclose(run.records["sharpness"], 6, rtol=1e-6)
 
 
-def test_what_is_no_function_is_named(problem, nets):
+def test_a_record_that_is_no_function_is_refused(problem, nets):
     with pytest.raises(dl.InputError, match="pass a function of the network"):
         descend(problem, nets, {"mine": 3})
 

@@ -57,7 +57,7 @@ def test_descent_momentum_and_flow_of_the_reduced_network_are_those_of_the_full_
         assert _agree(reduction, full, reduced) < 1e-10, name
 
 
-def test_the_librarys_own_descent_agrees_too(rng):
+def test_gradient_descent_of_the_reduced_network_is_that_of_the_full_one(rng):
     problem, network = _random_case(4)
     reduction = reduce(problem, network)
     full = dl.gradient_descent(problem, network, 0.01, steps=50)
@@ -193,7 +193,7 @@ def test_an_activation_keeps_hidden_widths_but_not_idle_inputs(wide_problem):
     assert np.allclose(lifted.weights[0], full.network.weights[0], atol=1e-12)
 
 
-def test_bad_input_is_told_what_to_pass(wide_problem, problem):
+def test_bad_input_is_refused_with_what_to_pass(wide_problem, problem):
     network = dl.initialize.identity_middle(jax.random.key(0), 10, 30, 1, 3, 0.1, 0.1)
     keys = jax.random.split(jax.random.key(0), 2)
     batch = dl.initialize.gaussian(keys, (10, 3, 1), 0.3)

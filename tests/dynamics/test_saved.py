@@ -2,10 +2,13 @@
 
 import json
 import zipfile
+from dataclasses import replace
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import deeplin as dl
@@ -192,3 +195,28 @@ def test_a_run_of_a_loss_of_ones_own_is_refused_with_a_sentence(tmp_path):
     with pytest.raises(dl.InputError, match="a loss of your own"):
         save_run(tmp_path / "run.npz", problem, run)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_run_of_version_0_2_is_read_and_predicts_as_then():
+    folder = Path(__file__).parents[1] / "data"
+    problem, run = dl.load_run(folder / "run-0.2.npz")
+    assert (problem.samples, run.status, run.network.depth) == (40, "converged", 3)
+    then = pd.read_csv(folder / "run-0.2-predictions.csv")["price"]
+    np.testing.assert_allclose(run.predict(folder / "houses.csv"), then, rtol=1e-12)
+
+
+def test_a_saved_run_knows_its_table(tmp_path, rng):
+    frame = pd.DataFrame({"a": rng.normal(size=40), "kind": ["u", "v"] * 20})
+    frame["y"] = 3 * frame["a"] + (frame["kind"] == "v") + 5
+    reading = dl.read_problem(frame, "y", encode=True, standardize=True, scale_targets=True)
+    run = dl.train(reading.problem, depth=2)
+    dl.save_run(tmp_path / "r.npz", reading.problem, replace(run, preparation=reading.preparation))
+    _, again = dl.load_run(tmp_path / "r.npz")
+    np.testing.assert_allclose(again.predict(frame), frame["y"], atol=1e-3)
+    frame.loc[3, "a"], frame.loc[5, "kind"] = np.nan, "w"
+    with pytest.warns(UserWarning, match="not predicted") as said:
+        found = again.predict(frame)
+    assert np.flatnonzero(np.isnan(found)).tolist() == [3, 5]
+    assert ["row(s) 4." in str(said[0].message), "row(s) 6." in str(said[1].message)] == [True] * 2
+    with pytest.raises(dl.InputError, match="does not know the table"):
+        run.predict(frame)

@@ -37,7 +37,7 @@ def test_chunks_of_networks_may_be_taken_in_any_order(monkeypatch, activation):
     monkeypatch.setattr(engine, "thread_count", lambda: 3)
 
     def descend():
-        return dl.gradient_descent(problem, nets, rates, 4000, record_every=500)
+        return dl.gradient_descent(problem, nets, rates, 4000, record_every=501)
 
     expected, counts = descend(), []
 

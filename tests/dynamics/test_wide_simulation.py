@@ -158,7 +158,7 @@ def test_the_modified_identity_ends_at_the_minimum_norm_interpolant(data):
     assert np.linalg.norm(theta - data.problem.optimum) < 1e-10
 
 
-def test_a_zero_last_layer_does_not(data):
+def test_a_zero_last_layer_does_not_end_at_the_minimum_norm_interpolant(data):
     wide = _simulate(data.problem, alpha=0.3, beta=0.0, loss_target=1e-26, learning_rate=0.02)
     assert wide.status == "converged"
     start = _simulate(data.problem, alpha=0.3, beta=0.0, max_steps=1).as_run().initial
@@ -196,7 +196,7 @@ def test_one_key_for_many_problems_and_one_problem_for_many_keys(data):
     assert np.array_equal(twice.theta[0], twice.theta[1])
 
 
-def test_a_run_that_diverges_leaves_its_neighbours_alone(data):
+def test_a_diverged_run_does_not_change_the_others(data):
     keys = jax.random.split(KEY, 3)
     with pytest.warns(UnstableStep, match="1 of 3"):
         batch = _simulate(data.problem, key=keys, learning_rate=[0.05, 5.0, 0.05])
@@ -352,7 +352,7 @@ def test_the_distance_shrinks_as_one_over_the_width():
         ({"population": Population(np.zeros((5, 2)), np.ones(5))}, "matching"),
     ],
 )
-def test_bad_options_are_told_what_to_pass(data, options, words):
+def test_bad_options_are_refused_with_what_to_pass(data, options, words):
     with pytest.raises(dl.InputError, match=words):
         _simulate(data.problem, **options)
 

@@ -1,7 +1,5 @@
 """A visitor's table is read in the page, or by the local server; broken ones get a sentence."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -83,15 +81,14 @@ def test_broken_files_get_a_sentence_and_change_nothing(visit, content, words):
 
 
 @pytest.mark.parametrize("factor", [1.0, 1e4], ids=["fits the sliders", "is scaled"])
-def test_page_and_command_give_the_same_critical_rate(visit, command, tmp_path, factor):
+def test_page_and_library_give_the_same_critical_rate(visit, tmp_path, factor):
     values = table()
     values[:, -1] *= factor
     path = tmp_path / "mine.csv"
     path.write_text(text_of(values))
-    arguments = ("--target", "target", "--depth", "3", "--standardize", "--json")
-    code, out, _ = command("diagnose", path, *arguments)
-    assert code == 0
-    theirs = json.loads(out)["advice"][0]["critical_learning_rate"]
+    reading = dl.read_problem(path, "target", standardize=True)
+    problem = getattr(reading, "problem", reading)
+    theirs = dl.theory.critical_learning_rate(problem, 3)
     visitor = visit(QUICK).drawn()
     visitor.drawn(lambda: give(visitor, "mine.csv", path.read_text()))
     visitor.said("rows")

@@ -29,6 +29,6 @@ def test_the_fuzz_can_fail(tmp_path, monkeypatch):
         raise KeyError("lost")
 
     monkeypatch.setattr("deeplin.tables.reading.open_table", broken)
-    assert "KeyError at problems/reading.py" in complaint(command)
-    monkeypatch.setattr("deeplin.tables.reading.open_table", lambda _: print("nan") or exit(0))
+    assert "KeyError at tables/reading.py" in complaint(command)
+    monkeypatch.setattr("deeplin.tables.reading.open_table", lambda *_: print("nan") or exit(0))
     assert "nan in an answer" in complaint(command)

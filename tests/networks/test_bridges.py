@@ -176,7 +176,7 @@ def test_a_constant_unit_stays_at_one(name):
     np.testing.assert_allclose(ACTIVATIONS[name](GIVES_ONE[name]), 1, rtol=1e-15)
 
 
-def test_a_network_with_biases_asks_for_the_column_of_ones(rng):
+def test_a_network_with_biases_refuses_data_without_the_column_of_ones(rng):
     network = from_torch(Linear(rng.normal(size=(1, 3)), [1.0]))
     problem = dl.Problem.from_data(rng.normal(size=(9, 3)), rng.normal(size=9))
     with pytest.raises(dl.InputError, match="append a column of ones"):

@@ -136,6 +136,6 @@ def test_old_style_keys_and_vmap_work_too():
         (lambda: initialize.rank_one(np.ones(3), 2, widths=(3, 1)), "pass 3 of them"),
     ],
 )
-def test_impossible_initialisations_are_refused(build, message):
+def test_impossible_initializations_are_refused(build, message):
     with pytest.raises(dl.InputError, match=message):
         build()

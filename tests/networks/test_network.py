@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import deeplin as dl
-from deeplin.networks import data_risk, landscape, linear_gradient, linear_risk, stack
+from deeplin.networks import data_risk, linear_gradient, linear_risk, risk_and_data, stack
 from deeplin.networks.risk import Data
 
 # Few shapes, because each is compiled: one layer and many, widths that grow, shrink and are one,
@@ -75,7 +75,7 @@ def test_nonlinear_networks_apply_the_activation_after_every_layer_but_the_last(
     expected = apply(apply(X @ W1.T) @ W2.T) @ W3.T
     np.testing.assert_allclose(net(X), expected, rtol=1e-10)
     problem = dl.Problem.from_data(X, np.zeros((6, 2)))
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
     assert float(risk(data, net)) == pytest.approx(np.sum(expected**2) / 6, rel=1e-10)
 
 
@@ -85,12 +85,12 @@ def test_moments_alone_serve_linear_networks_but_not_others(problem):
     )
     net = dl.initialize.gaussian(jax.random.key(0), (5, 3, 1), 0.5)
     for source in (problem, moments):
-        risk, data = landscape(source, net)
+        risk, data = risk_and_data(source, net)
         residual = problem.targets[:, 0] - problem.inputs @ np.asarray(net.product)
         assert float(risk(data, net)) == pytest.approx(np.mean(residual**2), rel=1e-12)
     gelu = dl.initialize.gaussian(jax.random.key(0), (5, 3, 1), 0.5, activation="gelu")
     with pytest.raises(dl.InputError, match="gelu activation needs the data"):
-        landscape(moments, gelu)
+        risk_and_data(moments, gelu)
 
 
 def test_a_batch_is_its_members_side_by_side():
@@ -127,6 +127,6 @@ def test_impossible_networks_are_refused(build, message):
 
 def test_a_network_that_does_not_fit_the_problem_is_refused(problem):
     with pytest.raises(dl.InputError, match="takes 4 inputs and the problem has 5"):
-        landscape(problem, dl.initialize.gaussian(jax.random.key(0), (4, 1), 1.0))
+        risk_and_data(problem, dl.initialize.gaussian(jax.random.key(0), (4, 1), 1.0))
     with pytest.raises(dl.InputError, match="returns 2 value"):
-        landscape(problem, dl.initialize.gaussian(jax.random.key(0), (5, 2), 1.0))
+        risk_and_data(problem, dl.initialize.gaussian(jax.random.key(0), (5, 2), 1.0))

@@ -1,4 +1,4 @@
-"""Starts by name: the same networks as the initialisations they stand for."""
+"""Starts by name: the same networks as the initializations they stand for."""
 
 import jax
 import numpy as np
@@ -15,7 +15,7 @@ def equal(a, b):
     return all(np.array_equal(x, y) for x, y in zip(a.weights, b.weights, strict=True))
 
 
-def test_each_name_is_the_initialisation_it_stands_for(problem):
+def test_each_name_is_the_initialization_it_stands_for(problem):
     widths = (5, 4, 4, 1)
     named = {
         name: start_by_name(name, problem, KEY, depth=3, width=4, scale=0.3) for name in STARTS

@@ -7,7 +7,7 @@ import pytest
 
 from deeplin.papers import bo_terms
 from deeplin.papers.catalogue import FIGURES
-from deeplin.papers.figure import grid_experiment
+from deeplin.papers.figures import grid_experiment
 
 
 @dataclass(frozen=True)

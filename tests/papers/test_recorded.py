@@ -33,7 +33,9 @@ def test_three_lines_sum_up_a_run():
 
 
 def test_a_violated_theorem_is_counted():
-    assert recorded.theorem_count({"statements": 2, "runs": 1, "violated": 1}).endswith("1 violated")
+    assert recorded.theorem_count({"statements": 2, "runs": 1, "violated": 1}).endswith(
+        "1 violated"
+    )
 
 
 def test_what_is_recorded_sums_up_to_the_same_lines(tmp_path):

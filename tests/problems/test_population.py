@@ -111,7 +111,7 @@ def test_a_hundred_thousand_inputs_need_no_square_matrix(rng):
         (np.zeros(4), np.zeros(4), Factored(np.ones((4, 2)), -1.0), "positive semi-definite"),
     ],
 )
-def test_bad_input_is_told_what_to_pass(theta, optimum, covariance, words):
+def test_bad_input_is_refused_with_what_to_pass(theta, optimum, covariance, words):
     with pytest.raises(InputError, match=words):
         population_risk(theta, optimum=optimum, covariance=covariance)
 

@@ -6,9 +6,8 @@ from html.parser import HTMLParser
 
 import pandas as pd
 import pytest
-from markupsafe import escape
-
 from conftest import LEFT_OUT
+from markupsafe import escape
 
 from deeplin.errors import InputError
 from deeplin.papers import recorded
@@ -149,7 +148,10 @@ def test_text_is_escaped(report):
 
 def test_a_picture_is_shown_again_by_reference():
     svg = repeated_svg('<svg viewBox="0 0 1 2"><g id="A.figure_1"/></svg>', "A")
-    assert svg == '<svg role="img" aria-label="Panel A" viewBox="0 0 1 2"><use href="#A.figure_1"/></svg>'
+    assert (
+        svg
+        == '<svg role="img" aria-label="Panel A" viewBox="0 0 1 2"><use href="#A.figure_1"/></svg>'
+    )
 
 
 def test_pictures_inside_the_page_have_their_own_ids_and_follow_its_colours():

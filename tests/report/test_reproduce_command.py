@@ -53,7 +53,8 @@ def test_a_known_difference_is_explained_and_does_not_end_in_failure(command):
     assert "Quotes: 2 reproduced, 1 differs, 0 undecided." in printed.out
     text = " ".join(printed.out.split())
     assert (
-        "– Figure 0: “The third squares are small.” Measured: largest: 3 (at most 2). Wider than it "
+        "– Figure 0: “The third squares are small.” Measured: largest: 3 (at most 2). Wider "
+        "than it "
         "should be (E-9)." in text
     )
 

@@ -132,7 +132,7 @@ def test_an_intercept_and_standardised_inputs_agree_with_scikit_learn(frame, tmp
         plain = LinearRegression().fit(frame[NAMES], frame["y"])
         np.testing.assert_allclose(coefficients[:, 0], plain.coef_, rtol=1e-10)
         np.testing.assert_allclose(intercept, plain.intercept_, rtol=1e-10)
-        assert _says(reading, "standardised")
+        assert _says(reading, "standardized")
         assert _says(reading, "intercept")
 
 
@@ -269,6 +269,7 @@ def test_bad_tables_get_one_sentence(frame, tmp_path):
     (tmp_path / "ragged.csv").write_text("a,b\n1,2\n1,2,3\n")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     (tmp_path / "sheet.xlsx").write_bytes(b"")
+    (tmp_path / "sheet.doc").write_bytes(b"")
     np.save(tmp_path / "objects.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
     np.save(tmp_path / "vector.npy", np.ones(4))
     np.savez(tmp_path / "lengths.npz", X=np.ones((4, 2)), y=np.ones(3))
@@ -280,7 +281,8 @@ def test_bad_tables_get_one_sentence(frame, tmp_path):
         (other, "y", "several formats"),
         (tmp_path / "absent.csv", "y", "no file"),
         (str(tmp_path / "*.nothing"), "y", "holds no table"),
-        (tmp_path / "sheet.xlsx", "y", "supported"),
+        (tmp_path / "sheet.doc", "y", "supported"),
+        (tmp_path / "sheet.xlsx", "y", "cannot read"),
         (tmp_path / "empty.csv", "y", "names"),
         (tmp_path / "only_names.csv", "b", "no complete row"),
         (tmp_path / "twice.csv", "b", "repeat"),
@@ -511,7 +513,7 @@ def test_damaged_and_misnamed_arrays_get_one_sentence(frame, tmp_path):
         "lying.npy": (matrix.replace(b"(40, 4)", b"(4 *4,)"), "cannot read"),
         "huge.npy": (matrix.replace(b"(40, 4), ", b"(4e9, 4),"), "cannot read"),
         "damaged.npz": (whole[:300] + b"\x00" * 40 + whole[340:], "cannot read"),
-        "utf16.csv": ("a,y\n1,2\n".encode("utf-16"), "not UTF-8"),
+        "bytes.csv": (b"a,y\n1,\x00\x01\n", "not text"),
     }
     for name, (data, sentence) in wrong.items():
         (tmp_path / name).write_bytes(data)

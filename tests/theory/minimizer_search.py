@@ -1,4 +1,4 @@
-"""Minimisers searched directly: the least sharpness or trace of any of them, by BFGS on weights."""
+"""Minimizers searched directly: the least sharpness or trace of any of them, by BFGS on weights."""
 
 from functools import partial
 
@@ -35,7 +35,7 @@ def random_minimizer(problem, depth, rng, *, hidden=3, readout=None, scale=1.0):
 
 
 def completed(weights, theta, U):
-    """Free weights → a minimiser: W_1 solves W_L…W_1 = Θ* with W_L mapping onto range Θ*, U."""
+    """Free weights → a minimizer: W_1 solves W_L…W_1 = Θ* with W_L mapping onto range Θ*, U."""
     first, *others = weights
     others[-1] = U @ (U.T @ others[-1])
     B = U.T
@@ -45,7 +45,7 @@ def completed(weights, theta, U):
 
 
 def gauss_newton(weights, root, rates):
-    """2Σ_k η_k B_kB_kᵀ ⊗ Σ̂^{1/2}A_kᵀA_kΣ̂^{1/2}: the Hessian at a minimiser, up to zeros."""
+    """2Σ_k η_k B_kB_kᵀ ⊗ Σ̂^{1/2}A_kᵀA_kΣ̂^{1/2}: the Hessian at a minimizer, up to zeros."""
     backward = [jnp.eye(len(weights[-1]))]
     for weight in reversed(weights[1:]):
         backward.append(backward[-1] @ weight)
@@ -62,7 +62,7 @@ def largest(matrix):
 
 @partial(jax.jit, static_argnums=0)
 def measured(measure, weights, theta, U, root, rates):
-    """The measure of the Hessian at the minimiser of free weights, and its slope."""
+    """The measure of the Hessian at the minimizer of free weights, and its slope."""
 
     def of(weights):
         return measure(gauss_newton(completed(weights, theta, U), root, rates))
@@ -71,7 +71,7 @@ def measured(measure, weights, theta, U, root, rates):
 
 
 def least(problem, depth, measure, *, seeds=1, rates=None):
-    """The least `measure` of the Hessian over all minimisers that BFGS finds from some starts."""
+    """The least `measure` of the Hessian over all minimizers that BFGS finds from some starts."""
     d, q = problem.dimension, problem.outputs
     hidden = max(2, min(d, q))
     shapes = [(hidden, d), *[(hidden, hidden)] * (depth - 2), (q, hidden)]

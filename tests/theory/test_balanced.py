@@ -1,4 +1,4 @@
-"""The balanced minimiser against the dense Hessian and the closed form for one target."""
+"""The balanced minimizer against the dense Hessian and the closed form for one target."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def test_the_balanced_curvature_is_the_top_of_the_dense_hessian(rng, n, d, q, de
 
 @settings(max_examples=settings.default.max_examples // 3)
 @given(depth=st.integers(1, 5), outputs=st.integers(1, 3), seed=st.integers(0, 1000))
-def test_balanced_networks_are_balanced_minimisers(depth, outputs, seed):
+def test_balanced_networks_are_balanced_minimizers(depth, outputs, seed):
     rng = np.random.default_rng(seed)
     problem = dl.Problem.from_data(rng.normal(size=(12, 4)), rng.normal(size=(12, outputs)))
     network = balanced_network(problem, depth, width=3)

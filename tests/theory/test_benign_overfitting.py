@@ -103,7 +103,7 @@ def test_the_risk_of_the_interpolant_averages_to_bias_plus_variance(data, popula
 
 
 @pytest.mark.parametrize(("depth", "alpha", "beta"), [(2, 0.0, 0.5), (3, 0.1, 0.5), (4, 0.3, 0.2)])
-def test_depth_and_initialisation_leave_the_conditional_variance_alone(
+def test_depth_and_initialization_leave_the_conditional_variance_alone(
     data, population, depth, alpha, beta
 ):
     """Over fresh noise, the trained map varies on the data as Θ_min does: by σ²q·Tr(C).

@@ -21,7 +21,7 @@ def dense_sharpness(problem, network):
     [{}, {"spread": 30.0}, {"rank": 2}, {"n": 2}],
     ids=["plain", "ill-conditioned", "singular", "interpolating"],
 )
-def test_exact_value_is_what_direct_minimisation_over_minimisers_finds(depth, shape):
+def test_exact_value_is_what_direct_minimization_over_minimizers_finds(depth, shape):
     problem = make_problem(seed=3, **{"spread": 1.0} | shape)
     exact = minimal_sharpness(problem, depth).exact
     found = least(problem, depth, largest, seeds=3)
@@ -69,7 +69,7 @@ def test_minimizer_attains_the_exact_value(problem, depth, readout):
 
 
 @given(problem=problems(st.just(4)), depth=st.sampled_from([2, 4]), seed=st.integers(0, 1000))
-def test_no_minimiser_is_flatter_than_the_bounds(problem, depth, seed):
+def test_no_minimizer_is_flatter_than_the_bounds(problem, depth, seed):
     network = random_minimizer(problem, depth, np.random.default_rng(seed))
     measured = dl.sharpness(problem, network, method="exact").value
     norms = [np.linalg.norm(weight) for weight in network.weights]

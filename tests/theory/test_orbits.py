@@ -116,7 +116,7 @@ def test_a_whole_network_ends_on_the_orbit_of_its_largest_mode():
 
 
 def near(rate, steps, noise=0.0):
-    """Some steps of plain descent at the balanced minimiser of `diagonal`, moved a little."""
+    """Some steps of plain descent at the balanced minimizer of `diagonal`, moved a little."""
     problem, rng = diagonal(), np.random.default_rng(1)
     weights = [np.diag(1.01 * np.cbrt(SIZES)) + noise * rng.normal(size=(3, 3)) for _ in range(3)]
     return dl.Network(descend(problem.inputs, problem.targets, weights, rate, steps))
@@ -198,7 +198,7 @@ def test_a_search_that_is_cut_short_says_so(monkeypatch):
     assert not orbit.stable
 
 
-def test_what_has_no_orbit_is_said():
+def test_rates_without_an_orbit_are_refused_with_a_reason():
     problem, net = diagonal(), near(0.032, 0)
     with pytest.raises(dl.InputError, match="without batch"):
         network_orbit(problem, dl.networks.stack([net, net]), 0.032)
@@ -211,7 +211,7 @@ def test_what_has_no_orbit_is_said():
         network_orbit(problem, wide, 0.032)
 
 
-def test_what_does_not_apply_is_said(problem):
+def test_unsupported_input_is_refused_with_a_reason(problem):
     with pytest.raises(dl.InputError, match="white"):
         mode_orbits(problem, 2, 0.1)
     with pytest.raises(dl.InputError, match="depth"):

@@ -131,7 +131,7 @@ def test_limit_of_deep_networks_is_the_gaussian_one():
     assert found[2] == pytest.approx(limit, rel=2e-2)
 
 
-def test_ours_asks_for_far_less_than_the_paper():
+def test_the_certified_depth_is_far_below_that_of_the_paper():
     assert dl.theory.smallest_admissible_depth(1.0, 5) > 15 * certified_depth(1.0, 5)
     assert log_failure_probability(1.0, 5, 500, 2.55) > 0  # the paper's bound says nothing there
 

@@ -55,7 +55,7 @@ def test_failure_probability_survives_where_floats_do_not():
 
 
 @pytest.mark.parametrize(("s", "d", "L"), [(0.05, 5, 10), (0.1, 20, 40), (0.25, 10, 200)])
-def test_admissible_u_satisfy_the_lemma_and_their_neighbours_do_not(s, d, L):
+def test_admissible_u_satisfy_the_lemma_and_their_neighbors_do_not(s, d, L):
     low, high = admissible_range(s, d, L)
 
     def claimed(u):
@@ -163,7 +163,7 @@ def test_a_gaussian_start_is_not_taken_for_a_residual_one(problem):
     net = dl.Network(dl.initialize.gaussian(jax.random.key(0), (5,) * 11, 0.3).weights, p)
     row = certify(problem, net, only="FM-L3").iloc[0]
     assert row.verdict == UNMET
-    assert "residual initialisation" in row.hypotheses
+    assert "residual initialization" in row.hypotheses
 
 
 @pytest.mark.parametrize(("s", "d", "L"), [(0.05, 5, 10), (0.1, 20, 40), (0.5, 5, 600)])

@@ -25,7 +25,7 @@ def measured(spectrum, truth, n, draws, seed=0, noise=1.0):
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
-def test_it_agrees_with_draws_for_decaying_spectra(power):
+def test_ridgeless_risk_agrees_with_draws_for_decaying_spectra(power):
     d, n = 300, 60
     spectrum = np.arange(1, d + 1) ** -power
     truth = np.random.default_rng(1).normal(size=(d, 2)) / np.sqrt(d)
@@ -40,7 +40,7 @@ def test_it_agrees_with_draws_for_decaying_spectra(power):
 
 
 @pytest.mark.parametrize(("n", "d"), [(3, 12), (10, 30), (12, 3), (30, 10)])
-def test_it_is_exact_for_isotropic_inputs_at_every_size(n, d):
+def test_ridgeless_risk_is_exact_for_isotropic_inputs_at_every_size(n, d):
     truth = np.random.default_rng(2).normal(size=(d, 1))
     spectrum = np.full(d, 0.7)
     risk = ridgeless_risk(Population(truth, spectrum, noise=1.0), n)
@@ -52,7 +52,7 @@ def test_it_is_exact_for_isotropic_inputs_at_every_size(n, d):
     np.testing.assert_allclose(mean, expected, atol=4 * error.max())
 
 
-def test_more_samples_than_inputs_are_exact_for_any_covariance():
+def test_ridgeless_risk_with_more_samples_than_inputs_is_exact_for_any_covariance():
     spectrum = np.array([3.0, 1.0, 0.1, 0.02])
     risk = ridgeless_risk(Population(np.ones(4), spectrum, noise=2.0), 12)
     mean, error = measured(spectrum, np.ones((4, 1)), 12, draws=4000, noise=2.0)
@@ -62,14 +62,14 @@ def test_more_samples_than_inputs_are_exact_for_any_covariance():
     assert abs(mean[1] - risk.variance) < 4 * error[1]
 
 
-def test_the_peak_is_infinite_and_a_noise_free_target_has_none():
+def test_the_peak_at_n_equal_d_is_infinite_unless_the_targets_are_noise_free():
     spectrum = np.ones(5)
     for n in (4, 5, 6):
         assert ridgeless_risk(Population(np.ones(5), spectrum), n).total == np.inf
         assert np.isfinite(ridgeless_risk(Population(np.ones(5), spectrum, noise=0.0), n).total)
 
 
-def test_every_form_of_the_covariance_gives_the_same():
+def test_every_form_of_the_covariance_gives_the_same_ridgeless_risk():
     rng = np.random.default_rng(3)
     factor, truth = rng.normal(size=(40, 3)), rng.normal(size=(40, 2))
     dense = factor @ factor.T + 0.1 * np.eye(40)
@@ -93,7 +93,7 @@ def test_singular_covariances_count_by_their_rank():
     assert (risk.bias, risk.variance) == (smaller.bias, smaller.variance)
 
 
-def test_a_truth_of_ones_own_is_used():
+def test_a_given_truth_is_the_optimum():
     truth = np.array([1.0, -2.0, 0.5, 0.0])
     data = synthetic.from_spectrum(0, [4.0, 1.0, 1.0, 0.1], samples=9, noise=0.0, truth=truth)
     np.testing.assert_allclose(data.problem.optimum, truth, atol=1e-12)
@@ -103,7 +103,7 @@ def test_a_truth_of_ones_own_is_used():
         synthetic.from_spectrum(0, [1.0, 1.0], samples=5, truth=np.ones(3))
 
 
-def test_drawn_truths_are_as_before():
+def test_draws_of_a_seed_are_those_of_saved_experiments():
     """The draws of a seed are part of saved experiments."""
     rng = np.random.default_rng(7)
     truth = rng.normal(size=(4, 2))

@@ -1,4 +1,4 @@
-"""X-7, X-8 and X-11: minimisers of networks with any number of outputs."""
+"""X-7, X-8 and X-11: minimizers of networks with any number of outputs."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +21,7 @@ SHAPES = [(3, 2, 2), (3, 2, 3), (4, 3, 2), (4, 3, 4), (2, 5, 3)]
 
 
 @pytest.mark.parametrize(("d", "q", "depth"), SHAPES)
-def test_minimal_sharpness_is_what_direct_minimisation_finds(d, q, depth):
+def test_minimal_sharpness_is_what_direct_minimization_finds(d, q, depth):
     problem = make_problem(d, q)
     minimal = minimal_sharpness(problem, depth)
     found = least(problem, depth, largest)
@@ -31,7 +31,7 @@ def test_minimal_sharpness_is_what_direct_minimisation_finds(d, q, depth):
 
 
 @pytest.mark.parametrize(("d", "q", "depth"), [*SHAPES, (4, 2, 1)])
-def test_the_flattest_minimiser_attains_it(d, q, depth):
+def test_the_flattest_minimizer_attains_the_minimal_sharpness(d, q, depth):
     problem = make_problem(d, q)
     minimal = minimal_sharpness(problem, depth)
     for network in (minimal.minimizer, minimal.attaining(hidden=min(d, q))):
@@ -77,7 +77,7 @@ def test_a_second_target_of_zeros_changes_nothing():
         assert balanced_sharpness(two, depth) == pytest.approx(expected, rel=1e-12)
 
 
-def test_rank_deficient_and_wide_data():
+def test_rank_one_targets_on_wide_data_reduce_to_one_target():
     rng = np.random.default_rng(5)
     X = rng.normal(size=(4, 7))
     problem = dl.Problem.from_data(X, np.outer(rng.normal(size=4), [1.0, -2.0, 0.5]))
@@ -97,7 +97,7 @@ def test_hidden_layers_below_the_rank_are_refused():
 
 
 @pytest.mark.parametrize(("d", "q", "depth"), SHAPES)
-def test_minimal_trace_is_what_direct_minimisation_finds(d, q, depth):
+def test_minimal_trace_is_what_direct_minimization_finds(d, q, depth):
     problem = make_problem(d, q)
     minimal = minimal_trace(problem, depth)
     found = least(problem, depth, jnp.trace)
@@ -156,7 +156,7 @@ def test_descent_with_layerwise_rates_settles_only_below_the_threshold(momentum)
 
 @pytest.mark.parametrize(("momentum", "nesterov"), [(0.0, False), (0.9, False), (0.9, True)])
 @pytest.mark.parametrize("outputs", [1, 2])
-def test_descent_beside_the_flattest_minimiser_settles_only_below_the_threshold(
+def test_descent_beside_the_flattest_minimizer_settles_only_below_the_threshold(
     momentum, nesterov, outputs
 ):
     problem = make_problem(3, outputs)

@@ -25,7 +25,7 @@ STRICT = ["FM-A1", "FM-L1", "FM-ε", "FM-L2", "FM-T3", "FM-L7", "FM-A2", "FM-C1"
 
 @pytest.fixture(scope="module")
 def strict():
-    """A start small enough for FM-A2, and its flow to a minimiser."""
+    """A start small enough for FM-A2, and its flow to a minimizer."""
     rng = np.random.default_rng(7)
     X = rng.normal(size=(40, 3))
     y = X @ rng.normal(size=3) + 0.5 * rng.normal(size=40)
@@ -165,7 +165,7 @@ def test_no_flow_at_random_leaves_its_bounds():
     assert min(margins.values()) >= -1e-12
 
 
-def test_a_flow_that_is_not_one_leaves_them(strict):
+def test_a_corrupted_flow_violates_the_bounds_of_its_end(strict):
     """The same end from another start: what is conserved no longer fits."""
     problem, run = strict
     first, last = run.network.weights
@@ -212,7 +212,7 @@ def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
     np.testing.assert_allclose(np.linalg.norm(found.right, axis=-1), 1, rtol=1e-12)
 
 
-def test_a_matrix_that_is_not_finite_leaves_its_neighbours_alone(rng):
+def test_a_matrix_that_is_not_finite_does_not_change_the_others(rng):
     stack = rng.normal(size=(5, 3, 3))
     expected = extreme_values(stack)
     stack[1, 0, 2], stack[3, 1, 1] = np.nan, np.inf

@@ -116,7 +116,7 @@ def _draw_paths(rng, choices, steps, copies):
 
 
 @pytest.mark.parametrize(("n", "d", "depth", "B"), [(12, 3, 2, 3), (30, 4, 5, 1), (5, 8, 3, 2)])
-def test_no_minimiser_is_flatter_for_batches_than_the_certified_bound(n, d, depth, B):
+def test_no_minimizer_is_flatter_for_batches_than_the_certified_bound(n, d, depth, B):
     problem = make_problem(d, n=n, **EXACT | {"seed": 2})
     minimal = minimal_stochastic_sharpness(problem, depth, B)
     assert minimal.exact * (1 - 1e-7) <= minimal.lower <= minimal.exact <= minimal.upper
@@ -128,7 +128,7 @@ def test_no_minimiser_is_flatter_for_batches_than_the_certified_bound(n, d, dept
         kernel = t**2 * np.eye(d) + (depth - 1) * t ** (-2 / (depth - 1)) * np.outer(w, w)
         assert stochastic_sharpness(problem, kernel, B).value >= minimal.lower * (1 - 1e-12)
     rng = np.random.default_rng(0)
-    for _ in range(20):  # and any minimiser
+    for _ in range(20):  # and any minimizer
         network = random_minimizer(problem, depth, rng, scale=rng.uniform(0.3, 1.5))
         assert stochastic_sharpness(problem, network, B).value >= minimal.lower * (1 - 1e-9)
     assert minimal.exact > minimal_sharpness(problem, depth).exact
@@ -144,7 +144,7 @@ def test_the_threshold_falls_as_batches_shrink_and_ends_at_the_full_batch():
     assert critical_learning_rate(problem, 3, batch_size=12) == critical_learning_rate(problem, 3)
 
 
-def test_one_layer_and_a_readout():
+def test_the_threshold_of_batches_is_exact_for_one_layer_and_with_a_readout():
     problem = make_problem(3, n=6, **EXACT)
     one = minimal_stochastic_sharpness(problem, 1, 2, readout=[2.0])
     kernel = 4 * np.eye(3)
@@ -181,7 +181,7 @@ def test_the_upper_bound_holds_where_the_moment_is_singular():
     assert expected * (1 - 1e-12) <= moment.upper <= expected * (1 + 1e-6)
 
 
-def test_what_does_not_apply_is_said(rng):
+def test_unsupported_input_is_refused_with_a_reason(rng):
     X = rng.normal(size=(20, 3))
     noisy = dl.Problem.from_data(X, X[:, 0] + rng.normal(size=20))
     with pytest.raises(dl.InputError, match="does not settle"):
@@ -204,7 +204,7 @@ def test_what_does_not_apply_is_said(rng):
     with pytest.raises(dl.InputError, match="needs the data"):
         critical_learning_rate(moments, 2, batch_size=5)
     start = dl.Network([np.ones((2, 3)), np.ones((1, 2))])
-    with pytest.raises(dl.InputError, match="not at a minimiser"):
+    with pytest.raises(dl.InputError, match="not at a minimizer"):
         stochastic_sharpness(clean, start, 5)
     with pytest.raises(dl.InputError, match="shape"):
         stochastic_sharpness(clean, np.eye(2), 5)

@@ -1,4 +1,4 @@
-"""X-9: the global minimiser with weight decay, its sharpness, and where it collapses."""
+"""X-9: the global minimizer with weight decay, its sharpness, and where it collapses."""
 
 import jax
 import jax.numpy as jnp
@@ -41,7 +41,7 @@ def objective_of(problem, decay, unravel, readout):
     return objective
 
 
-def directly_minimised(problem, depth, decay, readout=None, seeds=5):
+def directly_minimized(problem, depth, decay, readout=None, seeds=5):
     """The best of several descents on F over all weights: its value, and its sharpness."""
     last = problem.outputs if readout is None else len(readout)
     widths = (problem.dimension, *[3] * (depth - 1), last)
@@ -71,10 +71,10 @@ CASES = [(1, 0.05), (2, 0.001), (2, 0.2), (2, 0.9), (3, 0.01), (3, 0.1), (3, 0.5
 
 @pytest.mark.parametrize("readout", [None, np.array([0.6, 1.0])], ids=["plain", "readout"])
 @pytest.mark.parametrize(("depth", "decay"), CASES)
-def test_the_minimum_is_what_direct_minimisation_finds(depth, decay, readout):
+def test_the_minimum_is_what_direct_minimization_finds(depth, decay, readout):
     problem = one_target()
     z = decayed_minimum(problem, depth, decay, readout)
-    value, curvature = directly_minimised(problem, depth, decay, readout)
+    value, curvature = directly_minimized(problem, depth, decay, readout)
     assert z.objective == pytest.approx(value, rel=1e-10)
     # BFGS knows the weights to the root of the precision of F
     assert z.sharpness == pytest.approx(curvature, rel=1e-6)
@@ -96,10 +96,12 @@ def test_the_network_has_the_objective_and_the_sharpness(depth, decay):
 
 
 @pytest.mark.parametrize(("depth", "decay"), [(2, 0.1), (2, 0.6), (3, 0.1), (3, 3.0)])
-def test_several_outputs_on_white_data(depth, decay):
+def test_the_minimum_for_several_outputs_on_white_data_is_what_direct_minimization_finds(
+    depth, decay
+):
     problem = white_problem()
     z = decayed_minimum(problem, depth, decay)
-    value, curvature = directly_minimised(problem, depth, decay)
+    value, curvature = directly_minimized(problem, depth, decay)
     assert z.objective == pytest.approx(value, rel=1e-10)
     assert z.sharpness == pytest.approx(curvature, rel=1e-6)
 
@@ -115,11 +117,13 @@ def correlated_problem(rank=2):
     ("depth", "share", "certified"),
     [(1, 0.1, True), (2, 0.02, True), (2, 0.6, True), (3, 0.01, True), (3, 0.6, False)],
 )
-def test_several_outputs_on_any_data(depth, share, certified):
+def test_the_minimum_for_several_outputs_on_any_data_is_what_direct_minimization_finds(
+    depth, share, certified
+):
     problem = correlated_problem()
     decay = share * critical_weight_decay(problem, max(depth, 2)).value
     z = decayed_minimum(problem, depth, decay)
-    value, curvature = directly_minimised(problem, depth, decay)
+    value, curvature = directly_minimized(problem, depth, decay)
     assert z.objective == pytest.approx(value, rel=1e-10)
     assert z.sharpness == pytest.approx(curvature, rel=1e-6)
     assert z.certified == certified
@@ -162,7 +166,7 @@ def test_the_critical_decay_of_several_outputs_is_the_largest_ratio_of_gain_and_
     assert found <= critical * (1 + 1e-12)
 
 
-def test_parts_that_vanish_do_not_cost():
+def test_singular_values_left_by_rounding_do_not_add_to_the_objective():
     """At depth 10 a singular value of 1e-17 left by rounding would add 2% to the objective."""
     problem = white_problem()
     decay = 0.9 * critical_weight_decay(problem, 10).value
@@ -219,7 +223,7 @@ def test_deeper_networks_jump_to_zero(depth, seed):
     assert not below.collapsed
     assert above.collapsed
     assert np.linalg.norm(below.product) == pytest.approx(critical.jump, rel=1e-6)
-    # both are minimisers there, so the objective does not jump
+    # both are minimizers there, so the objective does not jump
     assert below.objective == pytest.approx(above.objective, rel=1e-8)
     assert above.sharpness == 2 * above.weight_decay
 
@@ -237,7 +241,7 @@ def test_the_critical_decay_is_the_largest_ratio_of_gain_and_cost():
     assert critical_weight_decay(problem, 4).value == pytest.approx(-found.fun, rel=1e-10)
 
 
-def test_several_minima_on_the_path_are_told_apart():
+def test_the_best_of_several_minima_on_the_path_is_found():
     """Two inputs of very different power: weak decay keeps both, strong decay one or none."""
     sigma = np.diag([1.0, 1e-4])
     problem = dl.Problem.from_moments(sigma, sigma @ [1.0, 60.0], 10.0, samples=10)
@@ -278,7 +282,7 @@ def test_descent_with_decay_settles_only_below_the_critical_rate(depth, momentum
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_arrow_matrices(seed):
+def test_the_largest_eigenvalue_of_an_arrow_matrix_is_that_of_lapack(seed):
     rng = np.random.default_rng(seed)
     diagonal = rng.choice([0.0, 1.0, 1.0, 2.0], size=5)
     border = rng.normal(size=5) * rng.choice([0.0, 1e-8, 1.0], size=5)

@@ -104,7 +104,7 @@ def test_late_times_end_at_the_target():
     assert two_layer_flow(first, second, target, time=0.0).product == pytest.approx(second @ first)
 
 
-def test_what_does_not_apply_is_said():
+def test_unsupported_input_is_refused_with_a_reason():
     rng = np.random.default_rng(0)
     with pytest.raises(dl.InputError, match="not λ-balanced"):
         two_layer_flow(rng.normal(size=(2, 2)), rng.normal(size=(2, 2)), np.eye(2), 1.0)

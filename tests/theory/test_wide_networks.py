@@ -139,7 +139,7 @@ def test_X28_grows_linearly_in_the_depth_then_like_lambert():
     assert zero_first_modes(s, b2, L)[0] == pytest.approx(b2 * np.exp(y), rel=1e-4)
 
 
-def test_the_closed_forms_meet(singular):
+def test_the_closed_forms_agree_where_their_ranges_meet(singular):
     """X-29 at β = 0 is the lazy value of X-27, at α → 0 that of X-28, at L = 2 conservation."""
     assert lazy_coefficient(4.0, 0.0, 7) == 1 / 4
     assert lazy_coefficient(0.0, 4.0, 7) == pytest.approx(5 + 1 / 4, rel=1e-15)
@@ -302,7 +302,7 @@ def test_before_training_and_after_lazy_training_differ_by_the_law(problem):
         assert law.distance == pytest.approx(12 * 2.690735545791126 / 91, rel=1e-4)
 
 
-def test_it_says_what_is_proved_in_a_notebook(problem):
+def test_the_notebook_page_of_a_law_says_what_is_proved(problem):
     page = wide_law(problem, 100, 3, 1.0, 0.0)._repr_html_()
     assert "<table>" in page
     assert "X-27: theorem in the limit of width" in page

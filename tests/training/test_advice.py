@@ -4,6 +4,7 @@ The oracle is a plain NumPy loop on the rows of the data, for 36 problems side b
 sets, three depths, two starts. It shares nothing with the library.
 """
 
+import itertools
 from itertools import pairwise
 
 import numpy as np
@@ -11,7 +12,8 @@ import pytest
 from dense_network import descend, gradients, product
 
 import deeplin as dl
-from deeplin.training import Optimizer, advise
+from deeplin.theory.minimizers import balanced_network
+from deeplin.training import TrainingSpec, advise
 
 SAMPLES, INPUTS, WIDTH = 12, 3, 4
 DEPTHS = (2, 3, 4)
@@ -53,12 +55,12 @@ def plain_loop(X, y, weights, rate, optimizer, steps, seed=0):
 
 
 CASES = {
-    "descent": Optimizer(),
-    "heavy ball": Optimizer(momentum=0.9),
-    "Nesterov": Optimizer(momentum=0.5, nesterov=True),
-    "sum of halves": Optimizer(reduction="sum", half=True),
-    "weight decay": Optimizer(weight_decay=0.02),
-    "batches": Optimizer(batch_size=4),
+    "descent": TrainingSpec(),
+    "heavy ball": TrainingSpec(momentum=0.9),
+    "Nesterov": TrainingSpec(momentum=0.5, nesterov=True),
+    "sum of halves": TrainingSpec(reduction="sum", half=True),
+    "weight decay": TrainingSpec(weight_decay=0.02),
+    "batches": TrainingSpec(batch_size=4),
 }
 
 
@@ -117,11 +119,11 @@ def test_loss_conventions_only_change_the_unit():
     problem = dl.Problem.from_data(X, y)
     mean, total, half = (
         advise(problem, 3, optimizer)
-        for optimizer in (Optimizer(), Optimizer(reduction="sum"), Optimizer(half=True))
+        for optimizer in (TrainingSpec(), TrainingSpec(reduction="sum"), TrainingSpec(half=True))
     )
     assert total.learning_rate == pytest.approx(mean.learning_rate / SAMPLES, rel=1e-14)
     assert half.critical_learning_rate == pytest.approx(2 * mean.critical_learning_rate, rel=1e-14)
-    batches = (advise(problem, 3, Optimizer(batch_size=4, reduction=r)) for r in ("mean", "sum"))
+    batches = (advise(problem, 3, TrainingSpec(batch_size=4, reduction=r)) for r in ("mean", "sum"))
     mean, total = (advice.learning_rate for advice in batches)
     assert total == pytest.approx(mean / 4, rel=1e-14)  # the sum is over the batch
 
@@ -129,21 +131,21 @@ def test_loss_conventions_only_change_the_unit():
 def test_what_has_no_exact_answer_says_so():
     X, y = data_set(0, 0.1)
     problem = dl.Problem.from_data(X, y)
-    noisy = advise(problem, 3, Optimizer(batch_size=4))
+    noisy = advise(problem, 3, TrainingSpec(batch_size=4))
     assert not noisy.settles
     assert "does not settle" in noisy.remarks[0]
-    strong = advise(problem, 3, Optimizer(weight_decay=10.0))
+    strong = advise(problem, 3, TrainingSpec(weight_decay=10.0))
     assert "zero network" in strong.remarks[0]
-    both = advise(problem, 3, Optimizer(batch_size=4, momentum=0.9, weight_decay=0.01))
+    both = advise(problem, 3, TrainingSpec(batch_size=4, momentum=0.9, weight_decay=0.01))
     assert not both.certain
     assert not both.settles
-    assert "the critical rate is that of the full batch" in both.remarks[1]
-    whole = advise(problem, 3, Optimizer(momentum=0.9, weight_decay=0.01))
-    assert both.critical_learning_rate == whole.critical_learning_rate
+    assert "no critical rate is known" in both.remarks[1]
+    whole = advise(problem, 3, TrainingSpec(momentum=0.9, weight_decay=0.01))
+    assert np.isnan(both.critical_learning_rate)
     assert both.learning_rate < whole.learning_rate
-    assert "all 12 samples" in advise(problem, 3, Optimizer(batch_size=50)).remarks[0]
+    assert "all 12 samples" in advise(problem, 3, TrainingSpec(batch_size=50)).remarks[0]
     with pytest.raises(dl.InputError, match="'mean' or 'sum'"):
-        Optimizer(reduction="max")
+        TrainingSpec(reduction="max")
 
 
 @pytest.mark.parametrize("spread", [1.0, 4.0], ids=["two outputs", "layer-wise, two outputs"])
@@ -175,3 +177,32 @@ def test_several_outputs_and_layerwise_rates_train_as_advised(spread):
                 too_fast = 1.1 * advice.critical_learning_rate
                 kept += settles(X, Y, begin, too_fast * shape, rest, 600)
     assert (trained, kept) == (36, 0)
+
+
+def test_batches_with_momentum_have_the_rate_of_the_enumerated_second_moment():
+    """Not that of the full batch, which is several times larger."""
+    X, y = data_set(0, 0.0)
+    problem, beta, batch = dl.Problem.from_data(X, y), 0.9, 2
+    advice = advise(problem, 2, TrainingSpec(momentum=beta, batch_size=batch))
+    end = balanced_network(problem, 2)
+    first, last = (np.asarray(weight) for weight in end.weights)
+    kernel = float(np.sum(last**2)) * np.eye(problem.dimension) + first.T @ first
+    eye = np.eye(problem.dimension)
+
+    def radius(rate):
+        total = 0.0
+        pairs = list(itertools.combinations(range(len(X)), batch))
+        for rows in pairs:
+            push = 2 * rate * kernel @ X[list(rows)].T @ X[list(rows)] / batch
+            step = np.block([[eye - push, beta * eye], [-push, beta * eye]])
+            total = total + np.kron(step, step) / len(pairs)
+        return np.abs(np.linalg.eigvals(total)).max()
+
+    critical = advice.critical_learning_rate
+    assert radius(critical) == pytest.approx(1, abs=1e-9)
+    assert radius(1.01 * critical) > 1 > radius(0.99 * critical)
+    assert critical < 0.5 * dl.theory.critical_learning_rate(problem, 2, momentum=beta)
+    assert advice.learning_rate < critical
+    nesterov = advise(problem, 2, TrainingSpec(momentum=beta, nesterov=True, batch_size=batch))
+    assert np.isnan(nesterov.critical_learning_rate)
+    assert "no critical rate is known" in nesterov.remarks[-1]

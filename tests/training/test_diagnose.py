@@ -6,14 +6,16 @@ import re
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LinearRegression
+from sklearn.linear_model import LinearRegression, Ridge
 
 import deeplin as dl
 from deeplin.networks import Network
 from deeplin.report.diagnosis_page import as_page, draw_diagnosis
 from deeplin.report.text import diagnosis_text
 from deeplin.tables.reading import read_problem
+from deeplin.training import try_starts
 from deeplin.training.diagnosis import DRAWS, admissible_scale, diagnose
+from deeplin.training.evaluation import ridge_left_out
 
 
 @pytest.fixture
@@ -34,7 +36,7 @@ def wide_csv(rng, tmp_path):
 
 @pytest.mark.parametrize("readout", [None, [0.6, 0.8, 1.0]])
 def test_every_depth_carries_the_exact_values(problem, readout):
-    found = diagnose(problem, [1, 2, 10], readout=readout)
+    found = diagnose(problem, [1, 2, 10], readout=readout, initialization=None)
     for row in found.depths.itertuples():
         exact = dl.theory.minimal_sharpness(problem, row.depth, readout)
         assert (row.lower, row.minimal_sharpness, row.upper) == (
@@ -63,13 +65,16 @@ def test_the_admissible_scale_is_the_largest_that_meets_the_assumption():
 
 def test_what_stands_in_the_way_of_small_initialisations_is_named(rng):
     X = rng.normal(size=(30, 3))
-    small = diagnose(dl.Problem.from_data(X, X @ [0.1, 0.1, 0.1]), [2])
+    small = diagnose(dl.Problem.from_data(X, X @ [0.1, 0.1, 0.1]), [2], initialization=None)
     assert "below 1" in small.scale_obstacle
-    deficient = diagnose(dl.Problem.from_data(np.c_[X, X[:, 0]], X @ [3.0, 1.0, 1.0]), [2])
+    equal = dl.Problem.from_data(np.c_[X, X[:, 0]], X @ [3.0, 1.0, 1.0])
+    deficient = diagnose(equal, [2], initialization=None)
     assert "rank 3 of 4" in deficient.scale_obstacle
-    assert deficient.scale_obstacle in diagnosis_text(deficient, width=1000)
-    assert "Training is not affected" in diagnosis_text(deficient, width=1000)
-    large = diagnose(dl.Problem.from_data(X, X @ [3.0, 1.0, 1.0]), [2])
+    text = diagnosis_text(deficient, width=1000, details=True)
+    assert deficient.scale_obstacle in text
+    assert "Training is not affected" in text
+    assert "FM-A2" not in diagnosis_text(deficient, width=1000)
+    large = diagnose(dl.Problem.from_data(X, X @ [3.0, 1.0, 1.0]), [2], initialization=None)
     assert large.scale_obstacle is None
 
 
@@ -79,22 +84,51 @@ def test_interpolation_is_judged_where_inputs_outnumber_samples(wide_csv):
     assert found.overfitting.tail.index == 3
     assert found.overfitting.verdict == "benign"
     text = diagnosis_text(found)
-    assert "Interpolation looks benign" in " ".join(text.split())
-    assert "R_k (estimated)" in text
+    assert "interpolation is benign here" in " ".join(text.split())
+    assert "R_k (estimated)" in diagnosis_text(found, details=True)
+    assert "R_k" not in text
     assert found.as_json()["overfitting"]["verdict"] == "benign"
 
 
 def test_a_spectrum_without_a_tail_is_said_in_words_and_in_json(rng):
     X = rng.normal(size=(40, 60)) / np.arange(1, 61)
-    found = diagnose(dl.Problem.from_data(X, X[:, 0]), [2])
+    found = diagnose(dl.Problem.from_data(X, X[:, 0]), [2], initialization=None)
     assert found.as_json()["overfitting"]["tail"]["index"] == "inf"
-    assert any("k = ∞" in sentence for sentence in found.summary)
+    assert "k = ∞" in diagnosis_text(found, 1000, details=True)
 
 
-def test_a_bad_condition_number_brings_advice(rng):
-    X = rng.normal(size=(50, 3)) * [1.0, 1.0, 1e-3]
-    found = diagnose(dl.Problem.from_data(X, X @ [1.0, 1.0, 1.0]), [2])
-    assert any("ill-conditioned" in sentence for sentence in found.summary)
+def test_an_ill_conditioned_table_leads_with_standardizing_and_names_dependent_inputs(rng):
+    area = rng.normal(100, 30, size=80)
+    frame = pd.DataFrame({"area": area, "feet": 10.764 * area + 0.01 * rng.normal(size=80)})
+    frame["rooms"] = rng.normal(size=80)
+    frame["price"] = 3000 * area + 1e4 * frame["rooms"] + 1e4 * rng.normal(size=80)
+    found = dl.diagnose(frame, [2], target="price")
+    better = found.standardized
+    assert found.answer.startswith("Standardize the inputs (--standardize), then use learning rate")
+    assert f"{better.trials[0].learning_rate:.3g} at depth 2" in found.answer
+    assert 1e-3 < better.trials[0].learning_rate < 1
+    assert better.trials[0].learned == better.trials[0].starts
+    assert found.dependent == ("area", "feet")
+    assert "as it is  standardized" in str(found)
+    scaled = read_problem(frame, "price", standardize=True, scale_targets=True).problem
+    assert better.condition_number == pytest.approx(scaled.condition_number, rel=1e-4)
+    critical = dl.theory.critical_learning_rate(scaled, 2)
+    assert better.advice[0].critical_learning_rate == pytest.approx(critical, rel=1e-6)
+    assert diagnose(scaled, [2], initialization=None).standardized is None
+
+
+def test_an_offset_of_the_target_is_subtracted_and_said(csv, command):
+    frame = pd.read_csv(csv)
+    frame["y"] += 1000
+    frame.to_csv(csv, index=False)
+    code, out, _ = command("diagnose", csv, "--target", "y", "--depth", "2", "--json")
+    values = json.loads(out)
+    assert code == 0
+    assert values["r_squared"]["y"] > 0.9
+    assert any("means of inputs and targets were subtracted" in note for note in values["notes"])
+    arguments = ["--depth", "2", "--json", "--no-intercept", "--init", "none"]
+    _, out, _ = command("diagnose", csv, "--target", "y", *arguments)
+    assert json.loads(out)["r_squared"]["y"] < 0
 
 
 def test_no_signal_and_no_depth_are_refused(rng):
@@ -106,7 +140,7 @@ def test_no_signal_and_no_depth_are_refused(rng):
 
 
 def test_the_picture_shows_the_spectrum_and_the_critical_rates(problem):
-    found = diagnose(problem, range(2, 41))
+    found = diagnose(problem, range(2, 41), initialization=None)
     spectrum, rates = draw_diagnosis(found).axes
     np.testing.assert_array_equal(spectrum.lines[0].get_ydata(), found.eigenvalues)
     np.testing.assert_array_equal(
@@ -116,7 +150,8 @@ def test_the_picture_shows_the_spectrum_and_the_critical_rates(problem):
 
 def test_the_page_is_self_contained_and_escapes_names(csv):
     reading = read_problem(csv, "y")
-    found = diagnose(reading.problem, [2], names=reading.inputs, notes=["a <note>"])
+    options = {"names": reading.inputs, "notes": ["a <note>"], "initialization": None}
+    found = diagnose(reading.problem, [2], **options)
     page = as_page(found, "<title>")
     assert page == as_page(found, "<title>")
     assert "<b>c</b>" not in page
@@ -127,24 +162,32 @@ def test_the_page_is_self_contained_and_escapes_names(csv):
 def test_the_command_prints_text_or_json_and_writes_files(csv, command, tmp_path):
     code, out, _ = command("diagnose", csv, "--target", "y", "--depth", "2..4")
     assert code == 0
-    problem = read_problem(csv, "y").problem
-    rates = [f"{1 / dl.theory.balanced_sharpness(problem, depth):.3g}" for depth in (2, 4)]
+    problem = read_problem(csv, "y", intercept=True).problem
+    rates = [f"{try_starts(problem, depth).learning_rate:.3g}" for depth in (2, 4)]
     first = " ".join(out.split("\n\n")[0].split())
     assert first.startswith(f"Use learning rate {rates[0]} at depth 2 and {rates[1]} at depth 4")
+    assert "PyTorch's default start" in first
     assert "full-batch gradient descent on the mean squared error (no ½)" in first
+    assert f"{dl.theory.critical_learning_rate(problem, 4):.3g}" in out
+    assert max(map(len, out.splitlines())) <= 80
+    assert len(out.splitlines()) <= 24
+    assert not re.search("Σ̂|S_bal|S_min|R_0|FM-", out)
+    details = ["--depth", "2", "--details", "--init", "none"]
+    _, out, _ = command("diagnose", csv, "--target", "y", *details)
+    assert "S_bal is the sharpness where small starts end" in " ".join(out.split())
     assert max(map(len, out.splitlines())) <= 80
     page, picture = tmp_path / "page.html", tmp_path / "picture.svg"
-    arguments = ["--depth", "2,10", "--readout", "0.5", "--standardize", "--intercept", "--json"]
+    arguments = ["--depth", "2,10", "--readout", "0.5", "--standardize", "--json"]
     code, out, _ = command(
         "diagnose", csv, "--target", "y", *arguments, "--html", page, "--plot", picture
     )
     assert code == 0
     values = json.loads(out)
-    problem = read_problem(csv, "y", standardize=True, intercept=True).problem
+    problem = read_problem(csv, "y", standardize=True, scale_targets=True).problem
     assert values["depths"][1]["critical_learning_rate"] == pytest.approx(
         dl.theory.critical_learning_rate(problem, 10, [0.5]), rel=1e-12
     )
-    assert any("standardised" in note for note in values["notes"])
+    assert any("standardized" in note for note in values["notes"])
     assert page.read_text().startswith("<!doctype html>")
     assert "<svg" in picture.read_text()
 
@@ -153,6 +196,7 @@ def test_the_command_prints_text_or_json_and_writes_files(csv, command, tmp_path
     ("arguments", "sentence"),
     [
         (["--target", "price"], "no column 'price'"),
+        (["--target", "y", "--init", "ones"], "init is 'ones'"),
         (["--target", "y", "--depth", "0"], "depth is '0'"),
         (["--target", "y", "--depth", "few"], "depth is 'few'"),
         (["--target", "y", "--depth", "9..2"], "depth is '9..2'"),
@@ -179,7 +223,16 @@ def test_bad_requests_exit_with_2_and_one_sentence(csv, command, monkeypatch, ar
 
 def test_several_targets_are_answered_together_and_each_alone(csv, command):
     code, out, _ = command(
-        "diagnose", csv, "--target", "y", "--target", "a", "--depth", "3", "--json"
+        "diagnose",
+        csv,
+        "--target",
+        "y",
+        "--target",
+        "a",
+        "--depth",
+        "3",
+        "--json",
+        "--no-intercept",
     )
     values = json.loads(out)
     assert code == 0
@@ -199,14 +252,41 @@ def test_several_targets_are_answered_together_and_each_alone(csv, command):
 
 def test_interpolating_pure_noise_is_not_called_benign(rng):
     problem = dl.Problem.from_data(rng.normal(size=(50, 2000)), rng.normal(size=50))
-    text = diagnosis_text(diagnose(problem, [2]), width=10_000)
-    assert "looks benign" not in text
-    assert "do not predict the target" in text
+    found = diagnose(problem, [2], initialization=None)
+    assert found.overfitting.verdict == "harmful"
+    assert "interpolation is harmful here" in diagnosis_text(found, width=10_000)
+
+
+def test_few_true_inputs_among_many_make_interpolation_harmful(rng):
+    """60 rows of 400 inputs, five of which count: R² near 0 by interpolation, 0.9 by five."""
+    X = rng.normal(size=(60, 400))
+    y = X[:, :5] @ [3.0, -2.0, 2.0, 1.5, -1.0] + 0.5 * rng.normal(size=60)
+    problem = dl.Problem.from_data(X, y)
+    found = diagnose(problem, [2], initialization=None)
+    over = found.overfitting
+    assert over.verdict == "harmful"
+    assert over.selected_error < 0.2 * over.zero_error
+    assert over.leave_one_out > 0.5 * over.zero_error
+    text = diagnosis_text(found)
+    assert all(name in text for name in ("predicting the mean", "ridge", "fitting every row"))
+
+
+def test_the_tuned_ridge_is_that_of_scikit_learn(rng):
+    X = rng.normal(size=(40, 60))
+    y = X[:, :10].sum(axis=1) + rng.normal(size=40)
+    penalty, errors = ridge_left_out(dl.Problem.from_data(X, y))
+    left = np.empty(40)
+    for i in range(40):
+        keep = np.arange(40) != i
+        model = Ridge(alpha=40 * penalty, fit_intercept=False).fit(X[keep], y[keep])
+        left[i] = y[i] - model.predict(X[i : i + 1])[0]
+    # rounding of 1 − H, relative to errors that cancel nothing
+    np.testing.assert_allclose(errors[:, 0], left, atol=1e-8 * np.abs(left).max())
 
 
 def test_explained_variance_is_that_of_scikit_learn(csv):
     reading = read_problem(csv, "y", standardize=True)
-    found = diagnose(reading.problem, [2], targets=reading.targets)
+    found = diagnose(reading.problem, [2], targets=reading.targets, initialization=None)
     frame = pd.read_csv(csv)
     inputs = frame[list(reading.inputs)]
     score = LinearRegression().fit(inputs, frame["y"]).score(inputs, frame["y"])
@@ -218,4 +298,6 @@ def test_explained_variance_is_that_of_scikit_learn(csv):
         moments.target_moment,
         samples=moments.samples,
     )
-    assert diagnose(streamed, [2]).r_squared["y1"] == pytest.approx(score, rel=1e-10)
+    assert diagnose(streamed, [2], initialization=None).r_squared["y1"] == pytest.approx(
+        score, rel=1e-10
+    )

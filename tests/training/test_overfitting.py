@@ -6,11 +6,8 @@ from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
 from deeplin.theory.effective_rank import effective_ranks
-from deeplin.training.overfitting import (
-    estimate_overfitting,
-    estimate_tail,
-    leave_one_out_errors,
-)
+from deeplin.training.evaluation import leave_one_out_errors
+from deeplin.training.overfitting import estimate_overfitting, estimate_tail
 
 
 def _samples(rng, spectrum, n=100, noise=0.3):
@@ -59,7 +56,7 @@ def test_a_spectrum_without_a_flat_tail_is_not_called_benign(rng):
     X, y = _samples(rng, 1.0 / np.arange(1, 301) ** 2)
     report = estimate_overfitting(dl.Problem.from_data(X, y))
     assert report.tail.index == np.inf
-    assert report.verdict == "harmful"
+    assert report.verdict != "benign"  # measured on samples left out, whatever the spectrum says
 
 
 def test_the_verdict_follows_the_measured_risk(rng):

@@ -15,7 +15,8 @@ import deeplin as dl
 from deeplin.cli.train import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.hessian import sharpness
-from deeplin.training import Optimizer, advise, descend, judge, predict, starting_network
+from deeplin.training import TrainingSpec, advise, descend, judge, predict, starting_network
+from deeplin.training.evaluation import folds
 from deeplin.training.recipe import INITIALIZATIONS
 
 
@@ -125,7 +126,7 @@ def test_the_prediction_is_judged_on_the_run(problem):
 
 def test_momentum_moves_the_critical_rate(problem):
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
-    plain, heavy = (predict(problem, net, 0.01, Optimizer(momentum=b)) for b in (0.0, 0.5))
+    plain, heavy = (predict(problem, net, 0.01, TrainingSpec(momentum=b)) for b in (0.0, 0.5))
     assert heavy.critical_learning_rate == pytest.approx(1.5 * plain.critical_learning_rate)
 
 
@@ -139,7 +140,7 @@ def test_every_start_fits_the_problem(problem, initialization):
 def test_an_automatic_rate_is_halved_until_a_sharp_start_does_not_diverge(problem):
     net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 5, 1), scale=2.0)
     tried = []
-    run = descend(problem, net, "auto", 20_000, announce=tried.append)
+    run = descend(problem, net, "auto", 20_000, announce=lambda rate, diverged: tried.append(rate))
     assert run.status != "diverged"
     assert run.evidence["halvings"] == len(tried) - 1 > 0
     assert tried[0] == advise(problem, net.depth).learning_rate
@@ -200,14 +201,18 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, comma
     assert code == 2
     assert "no column 'c'" in err
     assert target.read_text() == "precious"
-    out.with_suffix(".json").write_text('{"columns": 3}')
-    code, _, err = command("predict", out, csv)
-    assert code == 2
-    assert "does not describe a trained table" in err
-    out.with_suffix(".json").unlink()
-    code, _, err = command("predict", out, csv)
-    assert code == 2
-    assert "cannot read" in err
+    out.with_suffix(".json").unlink()  # the run itself knows its table
+    frame = pd.read_csv(csv)
+    frame.loc[4, "b"] = np.nan
+    frame.to_csv(lacking, index=False)
+    code, text, err = command("predict", out, lacking)
+    assert code == 0
+    assert text.splitlines()[5] == '""'
+    assert "1 of 60 rows are not predicted because a value is missing: row(s) 5." in err
+    code, text, _ = command("predict", out, lacking, "--missing", "drop")
+    assert pd.read_csv(io.StringIO(text))["row"].tolist() == [k for k in range(1, 61) if k != 5]
+    code, _, err = command("predict", out, lacking, "--missing", "refuse", "--out", target)
+    assert (code, target.read_text()) == (2, "precious")
 
 
 @pytest.mark.parametrize(
@@ -227,18 +232,25 @@ def test_every_optimizer_trains_at_its_own_rate(csv, command, tmp_path, options)
     report = json.loads(text)
     assert report["learning_rate"] < report["critical_learning_rate"]
     assert report["r_squared"]["y"] > 0.7
-    assert report["r_squared_left_out"]["y"] < report["r_squared"]["y"] + 0.01
+    assert report["left_out"]["network"]["y"] < report["r_squared"]["y"] + 0.01
 
 
-def test_the_error_on_rows_left_out_is_that_of_refitting(csv, command, tmp_path):
-    options = ["--depth", 2, "--standardize", "--out", tmp_path / "run.npz", "--json"]
-    _, text, _ = command("train", csv, "--target", "y", *options)
+def test_the_network_itself_is_scored_on_rows_left_out(csv, command, tmp_path):
+    """Least squares beside it is that of scikit-learn on the same folds; a collapsed one has 0."""
+    options = ["--depth", 2, "--standardize", "--overwrite", "--out", tmp_path / "run.npz"]
+    _, text, _ = command("train", csv, "--target", "y", *options, "--json")
+    found = json.loads(text)["left_out"]
     frame = pd.read_csv(csv)
     inputs, target = frame[["a", "b", "c"]].to_numpy(), frame["y"].to_numpy()
-    errors = []
-    for i in range(len(target)):
-        rest = np.arange(len(target)) != i
-        model = LinearRegression().fit(inputs[rest], target[rest])
-        errors.append(target[i] - model.predict(inputs[[i]])[0])
-    expected = 1 - np.mean(np.square(errors)) / np.var(target)
-    assert json.loads(text)["r_squared_left_out"]["y"] == pytest.approx(expected, rel=1e-8)
+    errors, mean = np.empty(60), np.empty(60)
+    for train, test in folds(60, seed=0):
+        model = LinearRegression().fit(inputs[train], target[train])
+        errors[test] = target[test] - model.predict(inputs[test])
+        mean[test] = target[test] - target[train].mean()
+    expected = 1 - np.mean(errors**2) / np.mean(mean**2)
+    assert found["least_squares"]["y"] == pytest.approx(expected, rel=1e-8)
+    assert found["network"]["y"] == pytest.approx(expected, rel=1e-3)
+    _, text, _ = command("train", csv, "--target", "y", *options, "--weight-decay", 10, "--json")
+    assert json.loads(text)["left_out"]["network"]["y"] == pytest.approx(0, abs=1e-6)
+    _, text, _ = command("train", csv, "--target", "y", *options, "--test-share", 0.25, "--json")
+    assert json.loads(text)["left_out"]["method"] == "15 rows held out of training"

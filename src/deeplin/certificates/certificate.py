@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from deeplin import markup
 from deeplin.certificates.context import Context
 from deeplin.certificates.interpolation import CertificateContext, Constants
-from deeplin.certificates.registry import STATEMENTS, Check, NotApplicable, Statement
+from deeplin.certificates.registry import LETTERS, STATEMENTS, Check, NotApplicable, Statement
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
 from deeplin.networks import Network
@@ -23,6 +26,8 @@ TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
 VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
 """From the mildest to the worst: a statement with several claims gets the worst of theirs."""
+PLACE = re.compile(rf"(?:(\w+),?\s+)?({'|'.join(LETTERS.values())})\s+(\S+)", re.IGNORECASE)
+"""A statement as its paper calls it: "Theorem 2" or "FM, Theorem 2"."""
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 
 
@@ -71,6 +76,36 @@ class Certificate(pd.DataFrame):
         finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
         return table.where(finite, None).to_dict("records")  # pyright: ignore[reportReturnType]
 
+    def to_latex(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """A `tabular` for a paper, of statements that apply; needs the package booktabs.
+
+        One run: verdict and both sides of each statement. Several: the counts of their verdicts.
+        """
+        head, rows = self._cells()
+        return markup.latex_table(head, rows, "ll" + ("lrrr" if "left" in head else "rrrr"))
+
+    def to_markdown(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The table of `to_latex` in Markdown."""
+        return markup.markdown_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        head, rows = self._cells()
+        return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
+
+    def _cells(self) -> tuple[list[str], list[list[str]]]:
+        """Head and rows as text, without statements that do not apply to any of the runs."""
+        table = self.table.query("verdict != @NOT_APPLICABLE")
+        if len(set(table["run"])) > 1:
+            counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
+            rows = counts.reset_index().astype(str).to_numpy().tolist()
+            return ["statement", "title", *counts.columns[1:]], rows
+        sides = ["left", "right", "margin"]
+        rows = [
+            [row["id"], row["title"], _explained(row), *(_number(row[side]) for side in sides)]
+            for row in table.to_dict("records")
+        ]
+        return ["statement", "title", "verdict", *sides], rows
+
     def __repr__(self) -> str:
         runs = len(set(self.table["run"]))
         if runs > 1:
@@ -78,6 +113,15 @@ class Certificate(pd.DataFrame):
         shown = self.table[["id", "verdict", *NUMBERS, "hypotheses"]]
         with pd.option_context("display.float_format", "{:.4g}".format):
             return f"Certificate\n{shown.to_string(index=False, na_rep='')}"
+
+
+def _explained(row: dict[str, Any]) -> str:
+    """The verdict, with the hypotheses that are not met."""
+    return f"{row['verdict']}: {row['hypotheses']}" if row["hypotheses"] else row["verdict"]
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.4g}"
 
 
 @validated
@@ -99,13 +143,14 @@ def certify(
     about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
     with the measured sides beside it. The statements about benign overfitting need the `population`
     behind the data; `constants` sets their free constants. A row shows the tightest claim of its
-    statement; `parts=True` gives every claim a row of its own.
+    statement; `parts=True` gives every claim a row of its own. `only` names statements by their ids
+    or as their paper does: "FM-T2", "Theorem 2", "BO, Lemma 4.5".
 
     ```python
     import deeplin as dl, numpy as np
     X = np.random.default_rng(0).normal(size=(50, 5))
     problem = dl.Problem.from_data(X, X[:, 0])
-    table = dl.theory.certify(problem, dl.theory.minimal_sharpness(problem, 3).minimizer)
+    table = dl.certify(problem, dl.theory.minimal_sharpness(problem, 3).minimizer)
     assert table.all_hold
     ```
     """
@@ -131,12 +176,29 @@ def _selected(only: Iterable[str] | str | None) -> list[Statement]:
     if only is None:
         return list(STATEMENTS.values())
     wanted = [only] if isinstance(only, str) else list(dict.fromkeys(only))
-    unknown = [id for id in wanted if id not in STATEMENTS]
+    found = {name: _named(name) for name in wanted}
+    unknown = [name for name, ids in found.items() if not ids]
     if unknown or not wanted:
         raise InputError(
             f"no statement {', '.join(unknown) or 'was named'}; known: {', '.join(STATEMENTS)}."
         )
-    return [STATEMENTS[id] for id in wanted]
+    return [STATEMENTS[id] for id in dict.fromkeys(itertools.chain(*found.values()))]
+
+
+def _named(name: str) -> list[str]:
+    """Return the ids that a name stands for: itself, or those of "[Paper,] Theorem 2"."""
+    if name in STATEMENTS:
+        return [name]
+    place = PLACE.fullmatch(name.strip())
+    if place is None:
+        return [id for id in STATEMENTS if id.lower() == name.strip().lower()]
+    paper, kind, number = (text or "" for text in place.groups())
+    label = kind[0].upper() + number.strip("()").removeprefix("A")
+    return [
+        id
+        for id in STATEMENTS
+        if id.partition("-")[2] == label and id.lower().startswith(paper.lower())
+    ]
 
 
 def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
@@ -186,13 +248,13 @@ def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
 
 
 def _unmet(check: Check, applies: np.ndarray, batch: int) -> list[str]:
-    """For each run the hypotheses that fail, in words; nothing where all are met."""
+    """For each run the names of the hypotheses that fail; empty where all are met."""
     met = {name: np.broadcast_to(ok, batch) for name, ok in check.hypotheses.items()}
     lost = {name: ok for name, ok in met.items() if not ok.all()}
-    words = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
+    names = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
     return [
         text or ("" if here else "nothing along this run to compare")
-        for text, here in zip(words, applies, strict=True)
+        for text, here in zip(names, applies, strict=True)
     ]
 
 
@@ -233,10 +295,10 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
     place = (record, np.arange(context.batch), *rest)
     sides = {"left": left, "right": right, "margin": margin}
     found = sides | {"tolerance": bound, "relative": relative}
-    along = shape[0] == len(context.moments) > 1
+    along = shape[0] == len(context.times) > 1
     return {
         "applies": where.any(axis=(0, *range(2, len(shape)))),
-        "at": context.moments[record] if along else np.full(context.batch, np.nan),
+        "at": context.times[record] if along else np.full(context.batch, np.nan),
     } | {name: np.broadcast_to(array, shape)[place] for name, array in found.items()}
 
 

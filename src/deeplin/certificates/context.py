@@ -1,4 +1,4 @@
-"""What the statements look at: one problem, a batch of runs, and shared quantities computed once.
+"""What statements are evaluated on: a problem, a batch of runs, shared quantities computed once.
 
 Everything is NumPy on (records, batch, …) arrays: certifying needs no compilation, and a batch
 costs little more than one run.
@@ -19,11 +19,12 @@ from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network, check_fits, products
 from deeplin.networks.singular_values import Extremes, extremes_of_layers, values_of_layers
 from deeplin.problems import Problem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 
 NEAR = 1e-3
-"""A network counts as a minimiser when its map is this close to w*, relatively, on the data."""
+"""A network counts as a minimizer when its map is this close to w*, relatively, on the data."""
 
 
 class Context(RunView):
@@ -78,7 +79,9 @@ class Context(RunView):
 
     @cached_property
     def slope(self) -> np.ndarray:
-        """g = 2Σ̂(Θ − Θ*), (records, batch, d, q) (FM-grad)."""
+        """g = ∇R¹(Θ), which is 2Σ̂(Θ − Θ*) for squared loss, (records, batch, d, q) (FM-grad)."""
+        if self.problem.loss != "squared":
+            return self.problem.value_and_gradient(self.backward[0])[1]
         spectrum = self.problem.spectrum
         return spectrum.vectors @ products.slope(spectrum.eigenvalues, self.coordinates)
 
@@ -91,6 +94,8 @@ class Context(RunView):
     @cached_property
     def gap(self) -> np.ndarray:
         """R − R_min, (records, batch) (FM-L8)."""
+        if self.problem.loss != "squared":
+            return self.problem.gap(self.backward[0])
         return products.gap(self.problem.spectrum.eigenvalues, self.coordinates)
 
     @cached_property
@@ -111,14 +116,21 @@ class Context(RunView):
     def gradient_scale(self) -> np.ndarray:
         """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, to which rounding is relative.
 
+        For other losses a bound of ‖g‖ takes the place of the first factors.
+
         At the start and at the end: (2, batch, L), so the indices 0 and −1 mean the same as along
         the records.
         """
         ends = [np.stack(pair) for pair in zip(self.initial, self.final, strict=True)]
         sizes = values_of_layers(ends)[..., 0]
         others = [np.prod(np.delete(sizes, k, axis=-1), axis=-1) for k in range(self.depth)]
-        reach = np.linalg.norm(self.backward[0][[0, -1]], axis=(-1, -2)) + self.problem.optimum_norm
-        scale = 2 * self.problem.largest_eigenvalue * reach * self.readout_norm
+        ends = self.backward[0][[0, -1]]
+        if isinstance(self.problem, GeneralizedLinearProblem):
+            slopes = self.problem.slope_bound(ends)
+        else:
+            reach = np.linalg.norm(ends, axis=(-1, -2)) + self.problem.optimum_norm
+            slopes = 2 * self.problem.largest_eigenvalue * reach
+        scale = slopes * self.readout_norm
         return scale[..., None] * np.stack(others, axis=-1)
 
     @cached_property
@@ -168,13 +180,17 @@ class Context(RunView):
 
     @cached_property
     def slack(self) -> np.ndarray:
-        """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimiser."""
+        """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimizer."""
         return np.sqrt(self.gap[-1] / max(self.problem.zero_gap, np.finfo(float).tiny))
 
     @cached_property
     def exact_sharpness(self) -> Sharpness:
-        """S at the end by its value at minimisers, and how far from one it is (X-1)."""
-        return sharpness(self.problem, self.final_network, method="exact")
+        """S at the end by its value at minimizers, and how far from one it is (X-1).
+
+        For other losses than the squared one by `auto`.
+        """
+        method = "exact" if self.problem.loss == "squared" else "auto"
+        return sharpness(self.problem, self.final_network, method=method)
 
     @property
     def final_sharpness(self) -> np.ndarray:
@@ -197,10 +213,10 @@ class Context(RunView):
         return self.readout_norm ** (2 / self.depth)
 
     def minimizer_hypotheses(self) -> dict[str, Any]:
-        """The hypothesis of statements about minimisers."""
-        return {"the run ended in a minimiser": self.bounded & (self.slack <= NEAR)}
+        """The hypothesis of statements about minimizers."""
+        return {"the run ended in a minimizer": self.bounded & (self.slack <= NEAR)}
 
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
-        """left ≤ right where the run ended, up to what is missing there to a minimiser."""
+        """left ≤ right where the run ended, up to what is missing there to a minimizer."""
         met = self.minimizer_hypotheses()
         return Check(left, right, part, slack=4 * self.slack, hypotheses=met)

@@ -1,4 +1,4 @@
-"""What the statements of BO look at: Θ in and beside the span of the data, norms, ∫√ℒ."""
+"""What the statements of BO need: Θ in and beside the span of the data, norms, ∫√ℒ."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class CertificateContext(Context):
             )
 
     def require_identity_middle(self) -> None:
-        """The initialisations of BO: at least two layers, identity in between."""
+        """The initializations of BO: at least two layers, identity in between."""
         self.require_wide_data()
         self.require_depth()
         for layer in self.initial[1:-1]:
@@ -199,14 +199,14 @@ class CertificateContext(Context):
     @property
     def later(self) -> np.ndarray:
         """After the start, where bounds on growth are more than equalities, (records, 1)."""
-        return (self.moments > 0)[:, None]
+        return (self.times > 0)[:, None]
 
     @cached_property
     def time(self) -> np.ndarray:
         """BO's time of each record, (records, batch)."""
         trained = self.run.learning_rate is not None and not self.is_flow
         scale = self.learning_rate if trained else np.full(self.batch, float(self.is_flow))
-        return self.moments[:, None] * scale / self.problem.samples
+        return self.times[:, None] * scale / self.problem.samples
 
     @cached_property
     def path(self) -> np.ndarray:
@@ -222,7 +222,7 @@ class CertificateContext(Context):
         pieces = np.sqrt(self.loss[:-1]) * np.diff(self.time, axis=0)
         return np.concatenate([np.zeros_like(self.loss[:1]), np.cumsum(pieces, axis=0)])
 
-    # --- the initialisation ------------------------------------------------------------------
+    # --- the initialization ------------------------------------------------------------------
 
     @property
     def ends(self) -> tuple[np.ndarray, np.ndarray]:

@@ -36,6 +36,7 @@ MODULES = (
     "residual_initialization",
     "talk",
     "exact",
+    "convex_losses",
     "weight_decay",
     "stochastic",
     "orbits",
@@ -104,9 +105,14 @@ class Statement:
     assess: Callable[[Any], Check | list[Check]]
     hypotheses: Hypotheses | None = None
     """What all its claims assume."""
+    any_loss: bool = False
+    """Whether it holds for every convex loss; else it is about the squared one."""
 
     def checks(self, context: Context) -> list[Check]:
         """Its claims about a run, each with all that it assumes."""
+        if not self.any_loss and (loss := context.problem.loss) != "squared":
+            name = loss if isinstance(loss, str) else "one of your own"
+            raise NotApplicable(f"for squared loss; the loss of this problem is {name}")
         shared = {} if self.hypotheses is None else self.hypotheses(context)
         found = self.assess(context)
         found = found if isinstance(found, list) else [found]
@@ -124,11 +130,13 @@ def statement(
     kind: str | None = None,
     reference: str | None = None,
     hypotheses: Hypotheses | None = None,
+    any_loss: bool = False,
 ):
     """Register the decorated function as the evaluation of statement `id`.
 
     Kind and reference are those that the id names, if none are given: X-2 is an exact result,
-    BO-L4.5 a lemma, with the reference "BO, Lemma 4.5".
+    BO-L4.5 a lemma, with the reference "BO, Lemma 4.5". With `any_loss` it holds for every convex
+    loss; other statements are not applicable to problems with another loss than the squared one.
 
     ```python
     from deeplin.certificates.registry import Check, statement
@@ -146,7 +154,8 @@ def statement(
     def register(assess):
         if id in _STATEMENTS:
             raise ValueError(f"statement {id} is registered twice.")
-        _STATEMENTS[id] = Statement(id, title, kind, reference, formula, assess, hypotheses)
+        found = Statement(id, title, kind, reference, formula, assess, hypotheses, any_loss)
+        _STATEMENTS[id] = found
         return assess
 
     return register

@@ -22,7 +22,7 @@ class RunView:
         self.batch = run.network.batch or 1
 
     @property
-    def moments(self) -> np.ndarray:
+    def times(self) -> np.ndarray:
         """Time (flow) or step (descent) of each record, (records,)."""
         return self._path[0]
 
@@ -35,26 +35,26 @@ class RunView:
     def _path(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """The records, with the start before and the end after them where those are missing."""
         end = float(np.max(self.run.evidence.get("time", self.run.steps)))
-        moments, states = self._recorded()
-        if moments.size == 0 or moments[0] > 0:
-            moments = np.insert(moments, 0, 0.0)
+        times, states = self._recorded()
+        if times.size == 0 or times[0] > 0:
+            times = np.insert(times, 0, 0.0)
             states = [
                 np.concatenate([w[None], s]) for w, s in zip(self.initial, states, strict=True)
             ]
-        if moments[-1] < end or len(moments) == 1:
-            moments = np.append(moments, end)
+        if times[-1] < end or len(times) == 1:
+            times = np.append(times, end)
             pairs = zip(states, self.final, strict=True)
             states = [np.concatenate([before, last[None]]) for before, last in pairs]
-        return moments, tuple(states)
+        return times, tuple(states)
 
     def _recorded(self) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Moments and weights that the run kept."""
+        """Times and weights that the run kept."""
         if self.run.trajectory is None:
             return np.zeros(0), [np.zeros((0, *weight.shape)) for weight in self.initial]
         names = [name for name in ("time", "step") if name in self.run.records]
-        moments = np.asarray(self.run.records[names[0]], dtype=np.float64)
+        times = np.asarray(self.run.records[names[0]], dtype=np.float64)
         layers = map(self._array, self.run.trajectory.weights)
-        return moments, [w.reshape(len(moments), self.batch, *w.shape[-2:]) for w in layers]
+        return times, [w.reshape(len(times), self.batch, *w.shape[-2:]) for w in layers]
 
     @cached_property
     def initial(self) -> tuple[np.ndarray, ...]:
@@ -114,7 +114,7 @@ class RunView:
     def consecutive(self) -> np.ndarray:
         """Where a record is one plain descent step after the one before it, (records, batch)."""
         plain = self.run.plain and self.run.dynamics == "descent"
-        next_step = np.diff(self.moments, prepend=self.moments[0]) == 1
+        next_step = np.diff(self.times, prepend=self.times[0]) == 1
         return plain & next_step[:, None] & self.moving
 
     @cached_property
@@ -125,7 +125,7 @@ class RunView:
         """
         end = self.run.evidence.get("time") if self.is_flow else self.run.steps
         end = np.inf if end is None else np.broadcast_to(np.asarray(end, float), (self.batch,))
-        return self.moments[:, None] <= end
+        return self.times[:, None] <= end
 
     def stays_finite(self) -> dict[str, Any]:
         """The hypothesis of statements about any network."""

@@ -114,8 +114,7 @@ def _check_quotes(folder: Path) -> None:
     lost = missing(sentences, folder)
     for quote in lost:
         typer.echo(f"Not found: {quote.paper}, {quote.place}: “{quote.text}”")
-    typer.echo(
-        f"{len(sentences) - len(lost)} of {len(sentences)} quoted sentences stand in {folder}."
-    )
+    found = len(sentences) - len(lost)
+    typer.echo(f"{found} of {len(sentences)} quoted sentences stand in {folder}.")
     if lost:
         raise typer.Exit(1)

@@ -73,16 +73,6 @@ def reproduce(
 
 def _shortened(outcome: dict[str, Any]) -> dict[str, Any]:
     """Verdicts and answers of a figure without its pictures and protocol."""
-    kept = (
-        "name",
-        "title",
-        "preset",
-        "seed",
-        "quotes",
-        "theorems",
-        "failures",
-        "seconds",
-        "command",
-    )
+    kept = ("name", "title", "preset", "seed", "quotes", "theorems", "failures", "seconds")
     questions = [q for panel in outcome["panels"] for q in panel["questions"]]
     return {**{key: outcome[key] for key in kept}, "questions": questions}

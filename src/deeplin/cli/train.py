@@ -155,11 +155,12 @@ def _train(
     def fit(part: Any) -> np.ndarray:
         """The same training on other rows."""
         begin = starting_network(part, first, **start)
-        return np.asarray(descend(part, begin, used, run.steps, **options).network.product)
+        return np.asarray(descend(part, begin, used, int(run.steps), **options).network.product)
 
     product, prepared, left = run.network.product, reading.preparation, None
     if run.status != "diverged" and reading.held_out is not None:
-        mean = np.zeros(problem.outputs) if prepared.centered else np.mean(problem.targets, axis=0)
+        targets = problem.require_data("the mean of the targets")[1]
+        mean = np.zeros(problem.outputs) if prepared.centered else np.mean(targets, axis=0)
         left = score_rows(problem, product, *reading.held_out, mean)
     elif run.status != "diverged" and folds:
         flags = {"centered": prepared.centered, "standardized": prepared.standardized}
@@ -177,7 +178,11 @@ def _train(
         "done": run.status == "converged" or (run.status == "stopped" and not prediction.settles),
         "optimizer": str(spec),
         "learning_rate": used,
-        "critical_learning_rate": prediction.critical_learning_rate,
+        "critical_learning_rate": (
+            None
+            if math.isnan(prediction.critical_learning_rate)
+            else prediction.critical_learning_rate
+        ),
         "risk": run.evidence["risk"],
         "minimal_risk": problem.minimal_risk,
         "r_squared": _each(reading, r_squared(problem, product)),

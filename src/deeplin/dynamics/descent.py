@@ -18,7 +18,7 @@ from deeplin.dynamics.run import Run
 from deeplin.dynamics.update import Rates, update_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
-from deeplin.networks import Loss, Network, explained
+from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -103,7 +103,7 @@ def gradient_descent(
     rates = Rates.of(learning_rate, steps, optimizer)
     ensemble = _ensemble(problem, nets, rates)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
-    with explained(problem, nets):
+    with explain_loss_errors(problem, nets):
         before = end_evidence(objective, ensemble, ensemble.weights)
         ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
@@ -185,7 +185,7 @@ def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
 
 
 def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
-    """The value R − floor at which a run has reached what was asked, if something was."""
+    """Return the value R − floor at which a run stops as converged, or None without a goal."""
     goals = []
     if gap is not None:
         if not objective.has_gap:

@@ -34,7 +34,7 @@ from deeplin.parallel import map_in_threads, thread_count
 NARROW = 16
 """Widest layer for which the batch axis comes last.
 
-The choice looks at the shape of the networks alone: were it to depend on the size of the batch,
+The choice depends on the shape of the networks alone: were it to depend on the size of the batch,
 results would change in their last digits with the way runs are grouped.
 """
 CHUNK_BYTES = 21_000

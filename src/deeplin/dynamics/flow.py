@@ -24,7 +24,7 @@ from deeplin.dynamics.runge_kutta import Flows, Integration, integrate, pair_of
 from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.hessian import sharpness
 from deeplin.interrupt import check_interrupt, interruptible
-from deeplin.networks import Loss, Network, explained
+from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.networks.products import imbalance
 from deeplin.problems import Problem
 from deeplin.validation import validated
@@ -42,8 +42,8 @@ STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
 """New stages of a step (the first stage is the last one of the step before)."""
 ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
 """Tolerances are multiplied by this. The high-order pair goes on from the better of its two results
-and estimates the error of the worse: 100 times what is asked leaves less true error than the pair
-of order 5 does (tests/dynamics/test_flow.py)."""
+and estimates the error of the worse: 100 times the requested one leaves less true error than the
+pair of order 5 does (tests/dynamics/test_flow.py)."""
 OPENING = 3
 """Gradients at the start of a call: the first stage, and two to choose the first step."""
 NEWTON = 10
@@ -135,7 +135,7 @@ def gradient_flow(
     ensemble = Ensemble.of(network)
     require_float64("gradient flow", ensemble.weights)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
-    with explained(problem, network):
+    with explain_loss_errors(problem, network):
         abs(end_evidence(objective, ensemble, ensemble.weights)["risk"])  # a number, that is
     end, goal = _until(until, time, gap, objective)
     stops = _stops(record_every, at, end)
@@ -284,7 +284,7 @@ def _implicit(gradient, data, flows: Flows, fixed, goals, until, tolerances) -> 
             max_steps=CHUNK,
             throw=False,
         )
-        assert solution.ys is not None  # asked for by SaveAt
+        assert solution.ys is not None  # SaveAt requests them
         assert solution.ts is not None
         usable = jnp.isfinite(solution.ys[0]).all() & ~resting
         vector = jnp.where(usable, solution.ys[0], start)
@@ -342,12 +342,12 @@ def _stops(every, at, end: float) -> Iterator[float]:
         return chain(takewhile(lambda time: time < end, times), [end])
     if at is None:
         return iter([end])
-    asked = finite_array("at", list(at), (1,))
-    if asked[0] < 0 or np.any(np.diff(asked) <= 0):
-        raise InputError(f"at is {asked.tolist()}; pass increasing times from 0 on.")
-    if asked[-1] > end:
-        raise InputError(f"at goes to {asked[-1]:g}, beyond the end of the flow at {end:g}.")
-    return iter([*asked.tolist(), *([end] if asked[-1] < end else [])])
+    times = finite_array("at", list(at), (1,))
+    if times[0] < 0 or np.any(np.diff(times) <= 0):
+        raise InputError(f"at is {times.tolist()}; pass increasing times from 0 on.")
+    if times[-1] > end:
+        raise InputError(f"at goes to {times[-1]:g}, beyond the end of the flow at {end:g}.")
+    return iter([*times.tolist(), *([end] if times[-1] < end else [])])
 
 
 def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> Run:
@@ -379,7 +379,7 @@ def _message(flow: FlowStepper, state: State, end: float, index: int) -> str:
     if state.status[index] == Status.EXHAUSTED and steps < flow.limit:
         return f"{where}: a step failed at the smallest size; raise atol or pass finite weights."
     if end == HORIZON and time >= HORIZON:
-        return f"{where}: the gradient has vanished away from a minimiser; start elsewhere."
+        return f"{where}: the gradient has vanished away from a minimizer; start elsewhere."
     implicit = flow.solver.method == IMPLICIT
     goal = f"a gap of {flow.goal:g}" if end == HORIZON else f"the time {end:g}"
     stiff = "" if implicit else " if the end is stiff pass solver='implicit';"

@@ -29,7 +29,7 @@ class FlowLimit(NamedTuple):
 
     network: Network
     reached: np.ndarray
-    """Whether the flow came to a minimiser; else `network` is as far as it got."""
+    """Whether the flow came to a minimizer; else `network` is as far as it got."""
     time: np.ndarray
     """Time until the last step."""
 
@@ -37,7 +37,7 @@ class FlowLimit(NamedTuple):
 def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
     """The ends of the gradient flows from each of a batch of linear networks.
 
-    They are integrated until Θ is close to a minimiser; the rest is one step, to the nearest one.
+    They are integrated until Θ is close to a minimizer; the rest is one step, to the nearest one.
     """
     networks = networks.with_batch()
     objective = objective_of(problem, networks)
@@ -62,7 +62,7 @@ def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.
     """Sharpness at the end of the flow from each of a batch of linear networks, and its error.
 
     The error bounds that of the sharpness at the end found; integration itself is kept to 1e-10 a
-    step. Not a number where the flow ends at no minimiser.
+    step. Not a number where the flow ends at no minimizer.
     """
     limit = flow_limit(problem, networks)
     value, error = exact(problem, limit.network, "largest")
@@ -70,7 +70,7 @@ def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.
 
 
 def _to_minimizers(tangent: Tangent) -> list[np.ndarray]:
-    """W_k − V_k(B_kx)ᵀ with Kx = e: the step to the nearest minimiser (X-1 has the letters).
+    """W_k − V_k(B_kx)ᵀ with Kx = e: the step to the nearest minimizer (X-1 has the letters).
 
     There K = JJᵀ hardly changes, so that e = Cᵀ(Θ − Θ*) decays as ė = −2Ke and all that the flow
     still does to the weights is −Jᵀ∫2e dt = −JᵀK⁻¹e. What it leaves out is of the order of |e|².

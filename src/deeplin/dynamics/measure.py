@@ -53,7 +53,7 @@ def _checked(names: Any, objective: Objective, network: PyTree) -> tuple[str, ..
     """The names to record: all that have a meaning here by default, else the given ones.
 
     `gap` and `distance` refer to the optimum of the problem, the minimizer of a linear network
-    only; `alignment` and `conservation` compare neighbouring layers of a network.
+    only; `alignment` and `conservation` compare neighboring layers of a network.
     """
     usual, more = ("risk", "sharpness"), ON_REQUEST[:1]
     if objective.layout.network:
@@ -225,7 +225,7 @@ def _singular_values(_objective, networks, _initial) -> np.ndarray:
 
 
 def _alignment(_objective, networks, _initial) -> np.ndarray:
-    """⟨v_{k+1}, u_k⟩² for neighbouring layers (FM-L2 c)."""
+    """⟨v_{k+1}, u_k⟩² for neighboring layers (FM-L2 c)."""
     pairs = pairwise(_top(weight) for weight in networks.weights)
     cosines = [np.sum(upper * lower, axis=-1) for (_, lower, _), (_, _, upper) in pairs]
     return np.stack(cosines, axis=-1) ** 2

@@ -18,9 +18,9 @@ from deeplin.networks import (
     Loss,
     Network,
     batch_last,
-    landscape,
     linear_risk,
     products,
+    risk_and_data,
 )
 from deeplin.problems import Problem
 from deeplin.problems.objectives import GeneralizedLinear, LeastSquares
@@ -187,7 +187,7 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
                 "loss(network) that returns a scalar."
             )
         return Objective(Autodiff(problem, layout), problem, None, layout)
-    risk, data = landscape(problem, tree)
+    risk, data = risk_and_data(problem, tree)
     if risk is linear_risk:
         gradient, last = LinearGradient(layout), BatchLastGradient()
         optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None

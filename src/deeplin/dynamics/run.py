@@ -13,6 +13,7 @@ from jaxtyping import Float, Integer, PyTree, Shaped
 
 from deeplin.dynamics.engine import Status
 from deeplin.errors import InputError
+from deeplin.markup import html_table
 from deeplin.networks import Network, Trajectory
 from deeplin.tables.predicting import TablePredictions
 from deeplin.tables.preparation import Preparation
@@ -35,11 +36,24 @@ Evidence = Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]]
 """Values by name: one for a single network, an array with an entry for each run of a batch."""
 
 
-class Records(Mapping[str, np.ndarray]):
-    """Quantities along a run: `records["risk"]` has shape (records,) or (records, batch).
+def _range(values, form: str) -> str:
+    """A number, or the smallest and largest of several; nothing where none is finite."""
+    finite = np.asarray(values)[np.isfinite(values)]
+    if not finite.size:
+        return ""
+    low, high = format(finite.min(), form), format(finite.max(), form)
+    return low if low == high else f"{low} to {high}"
 
-    Quantities with one value for each layer have one more axis at the end. `step` (descent) or
-    `time` (flow) says when each record was taken.
+
+class Records(Mapping[str, np.ndarray]):
+    """Quantities along a run, by name.
+
+    | axes | of |
+    |---|---|
+    | (records,) | `step` (descent) or `time` (flow): when each record was taken |
+    | (records,) | a quantity of a single run, such as `risk` |
+    | (records, batch) | the same of a batch of runs |
+    | …, layers | one more axis at the end for quantities of each layer, such as `singular_values` |
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray] | None = None):
@@ -61,12 +75,17 @@ class Records(Mapping[str, np.ndarray]):
         shapes = ", ".join(f"{name} {values.shape}" for name, values in self._columns.items())
         return f"Records({shapes})"
 
-    def table(self) -> pd.DataFrame:
-        """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …"""
+    def table(self, *, single: bool | None = None) -> pd.DataFrame:
+        """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …
+
+        `single` says that there is no axis of runs; by default the shape of the risk does.
+        """
         index_name = "time" if "time" in self._columns else "step"
         when = self._columns[index_name]
         batch = max((v.shape[1] for v in self._columns.values() if v.ndim > 1), default=1)
-        single = all(v.ndim == 1 for name, v in self._columns.items() if name in ("risk", "loss"))
+        if single is None:
+            scalar = ("risk", "loss", "gap", "sharpness")
+            single = all(v.ndim == 1 for name, v in self._columns.items() if name in scalar)
         rows: dict[str, np.ndarray] = {
             index_name: np.repeat(when, 1 if single else batch),
             "run": np.tile(np.arange(1 if single else batch), len(when)),
@@ -107,7 +126,7 @@ class Run:
     """The weights at each record."""
     learning_rate: float | Float[np.ndarray, " ..."] | None = None
     """η on R: a number or (batch,); with one for each layer (layers,) or (batch, layers), with a
-    schedule (steps,). None for gradient flow, and where an optimiser has its own."""
+    schedule (steps,). None for gradient flow, and where an optimizer has its own."""
     momentum: float = 0.0
     """β of the heavy ball, or of Nesterov's method."""
     evidence: Evidence = field(default_factory=dict)
@@ -150,11 +169,28 @@ class Run:
         more = self.momentum or self.weight_decay or self.batch_size
         return self.variant == "plain" and not more
 
+    def to_frame(self) -> pd.DataFrame:
+        """The records as a tidy table: `run`, `step` (or `time`), `quantity`, `value`.
+
+        A quantity with one value for each layer becomes `name_1`, `name_2`, …;
+        `run.records.table()` has a column for each quantity instead.
+        """
+        if not self.records:
+            raise InputError("this run has no records; train it with record_every=1.")
+        when = "time" if "time" in self.records else "step"
+        return self.records.table(single=self.single).melt(["run", when], var_name="quantity")
+
+    def __len__(self) -> int:
+        """How many runs there are: 1 for a single one."""
+        return int(np.size(self.steps))
+
     def __getitem__(self, index: int) -> Run:
         """One run of a batch."""
         if self.single:
             raise TypeError("this is a single run; run[k] is for batches")
-        batch = len(np.asarray(self.steps))
+        batch = len(self)
+        if not -batch <= index < batch:
+            raise IndexError(f"run {index} of a batch of {batch}")
 
         def one(values, axis=0):
             """The entry of this run where there is one for each."""
@@ -185,6 +221,21 @@ class Run:
     def _outcome(self) -> str:
         kinds, counts = np.unique(np.atleast_1d(self.status), return_counts=True)
         return ", ".join(f"{count} {kind}" for kind, count in zip(kinds, counts, strict=True))
+
+    def _repr_html_(self) -> str:
+        rates = np.atleast_1d(np.nan if self.learning_rate is None else self.learning_rate)
+        rows = {
+            "status": self._outcome,
+            "steps": _range(self.steps, "d"),
+            "learning rate": _range(rates, ".4g"),
+            **{
+                name: _range(self.evidence[name], ".4g")
+                for name in ("risk", "gap")
+                if name in self.evidence
+            },
+            "records": ", ".join(f"{n} {v.shape}" for n, v in self.records.items()) or "none",
+        }
+        return html_table({name: value for name, value in rows.items() if value}, repr(self))
 
     def __repr__(self) -> str:
         net = self.network

@@ -48,6 +48,8 @@ def save_run(
     path = check_run_path(path)
     if not isinstance(run.network, Network):
         raise InputError("run is one of a loss of your own; only runs of networks are saved.")
+    if not isinstance(problem.loss, str):
+        raise InputError("the loss of this problem is a function, which cannot be saved.")
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
     parts = {f.name: getattr(run, f.name) for f in fields(Run)}
     if run.preparation is not None:
@@ -209,7 +211,26 @@ def _problem(parts: Any) -> Problem:
         return Problem.from_moments(table[:d, :d], cross, table[d:, d:], n)
     inputs = _numbers("problem/inputs", parts.get("inputs"), (n, d))
     targets = _numbers("problem/targets", parts.get("targets"), (n, q))
+    if (loss := parts.get("loss", "squared")) != "squared":
+        return _problem_with_loss(parts, loss, inputs, targets)
     return Problem.from_data(inputs, targets[:, 0] if single else targets)
+
+
+def _problem_with_loss(
+    parts: dict[str, Any], loss: Any, inputs: np.ndarray, targets: np.ndarray
+) -> Problem:
+    """The problem of another loss than the squared one, its labels from their numbers."""
+    classes = parts.get("classes")
+    if loss not in ("logistic", "softmax"):
+        return Problem.from_data(inputs, targets[:, 0], loss, parts.get("delta", 1.0))
+    chosen = targets[:, 0] > 0 if loss == "logistic" else targets.argmax(axis=1)
+    count = 2 if loss == "logistic" else targets.shape[1]
+    if not isinstance(classes, np.ndarray) or classes.shape != (count,):
+        raise InputError(f"problem/classes is {shown(classes)}, not {count} labels.")
+    problem = Problem.from_data(inputs, classes[chosen.astype(int)], loss)
+    if problem.targets is None or not np.array_equal(problem.targets, targets):
+        raise InputError("problem/targets and problem/classes do not belong together.")
+    return problem
 
 
 def _run(parts: Any) -> Run:

@@ -35,7 +35,7 @@ class Method:
 
     Or of many runs whose arrays have the batch axis last.
 
-    Plain U = −ηG. Heavy ball V ← βV − ηG, U = V. Nesterov, as optimisers in use define it,
+    Plain U = −ηG. Heavy ball V ← βV − ηG, U = V. Nesterov, as optimizers in use define it,
     V ← βV − ηG, U = βV − ηG. Or what an optax transformation makes of G.
     """
 
@@ -208,7 +208,7 @@ class Update:
 
     @cached_property
     def variant(self) -> str:
-        """What it is besides plain descent with momentum, in words."""
+        """The options beyond plain descent with momentum, named for messages."""
         named = {
             "optimizer": self.method.optimizer is not None,
             "nesterov": self.method.nesterov,

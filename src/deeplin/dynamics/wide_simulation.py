@@ -86,19 +86,19 @@ def simulate_wide(
     cases = cases_of(problem, key_words(key), population, depth, **own)
     if dynamics not in DYNAMICS:
         raise InputError(f"dynamics is {dynamics!r}; pass 'descent' or 'flow'.")
-    orders = _Orders(
+    options = _Options(
         positive_number("loss_target", loss_target, zero_allowed=True),
         whole_number("max_steps", max_steps),
         check_momentum(momentum),
         None if record_every is None else whole_number("record_every", record_every),
     )
-    if dynamics == "flow" and orders.momentum:
+    if dynamics == "flow" and options.momentum:
         raise InputError("a flow has no momentum; pass momentum=0, or dynamics='descent'.")
     if dynamics == "descent":
-        cases = _with_rates(cases, stable_share, orders.momentum)
+        cases = _with_rates(cases, stable_share, options.momentum)
     elif stable_share is not None:
         raise InputError("a flow has no learning rate; pass dynamics='descent' with stable_share.")
-    wide = DYNAMICS[dynamics](cases, orders)
+    wide = DYNAMICS[dynamics](cases, options)
     if np.any(np.atleast_1d(np.asarray(wide.status)) == DIVERGED):
         warnings.warn(wide.message, UnstableStep, stacklevel=4)
     return wide
@@ -127,8 +127,8 @@ def _with_rates(cases: Cases, share: Any, momentum: float) -> Cases:
     return cases
 
 
-class _Orders(NamedTuple):
-    """What every run is told."""
+class _Options(NamedTuple):
+    """The options that all runs of a call share."""
 
     loss_target: float
     max_steps: int
@@ -136,19 +136,19 @@ class _Orders(NamedTuple):
     record_every: int | None
 
 
-def _descend(cases: Cases, orders: _Orders) -> WideRun:
+def _descend(cases: Cases, options: _Options) -> WideRun:
     """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
     problems = [start.problem for start in cases.starts]
     q, n, rates = problems[0].outputs, problems[0].samples, cases.rates / problems[0].outputs
-    stops = list(steps_to_record(orders.record_every or orders.max_steps, orders.max_steps))
+    stops = list(steps_to_record(options.record_every or options.max_steps, options.max_steps))
 
     def train(run: int) -> list[Descent]:
         start, problem = cases.starts[run], problems[run]
         eigenvalues, _, optimum = problem.spectrum
         risk = gap(eigenvalues, product(start.layers) - optimum)
         ceiling = BLOW_UP * max(float(risk), problem.target_moment)
-        goal, rate = q * orders.loss_target, float(rates[run])
-        task = Task(eigenvalues, optimum, rate, orders.momentum, goal, ceiling)
+        goal, rate = q * options.loss_target, float(rates[run])
+        task = Task(eigenvalues, optimum, rate, options.momentum, goal, ceiling)
         return descend(start.layers, task, stops)
 
     runs = map_in_threads(train, range(len(problems)))
@@ -167,7 +167,7 @@ def _descend(cases: Cases, orders: _Orders) -> WideRun:
         "steps": [states[-1].steps for states in runs],
         "learning_rate": rates.tolist(),
     }
-    return WideRun(cases, Observed(when, layers, risk, path), each, momentum=orders.momentum)
+    return WideRun(cases, Observed(when, layers, risk, path), each, momentum=options.momentum)
 
 
 def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
@@ -181,14 +181,14 @@ def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
     return tuple(stacked)
 
 
-def _flow(cases: Cases, orders: _Orders) -> WideRun:
+def _flow(cases: Cases, options: _Options) -> WideRun:
     """Gradient flow dW/dt = −∇R to the same loss, observed at geometrically spaced times."""
     sharpest = max(start.curvature() for start in cases.starts)
     first = 0.01 / sharpest if sharpest > 0 else 1.0
     times = [0.0, *(first * GROWTH**k for k in range(OBSERVATIONS))]
-    runs = map_in_threads(lambda start: _flow_of(start, orders, times), cases.starts)
+    runs = map_in_threads(lambda start: _flow_of(start, options, times), cases.starts)
     length = max(len(run.records["time"]) for run in runs)
-    kept = np.array(sorted({*range(0, length, orders.record_every or length), length - 1}))
+    kept = np.array(sorted({*range(0, length, options.record_every or length), length - 1}))
     pairs = zip(runs, cases.starts, strict=True)
     columns = zip(*(_observed(run, start.layers, kept) for run, start in pairs), strict=True)
     members, *others = columns
@@ -205,19 +205,19 @@ def _flow(cases: Cases, orders: _Orders) -> WideRun:
     return WideRun(cases, observed, each, dynamics="flow")
 
 
-def _flow_of(start: ReducedStart, orders: _Orders, times: list[float]) -> Run:
+def _flow_of(start: ReducedStart, options: _Options, times: list[float]) -> Run:
     problem = in_coordinates(start.problem, start.problem.spectrum.vectors)
-    goal = problem.outputs * orders.loss_target - problem.minimal_risk
+    goal = problem.outputs * options.loss_target - problem.minimal_risk
     return gradient_flow(
         problem,
         Network(start.layers),
         gap=max(goal, np.finfo(float).tiny),
         at=times,
         record=("gap",),
-        keep_weights=orders.record_every is not None,
+        keep_weights=options.record_every is not None,
         rtol=1e-9,
         atol=1e-12,
-        max_steps=orders.max_steps,
+        max_steps=options.max_steps,
     )
 
 

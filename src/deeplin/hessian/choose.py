@@ -151,7 +151,8 @@ class _Request:
 def _exact(request: _Request) -> Sharpness:
     if not is_linear(request.problem, request.trees):
         raise InputError(
-            "method 'exact' is for linear networks on a Problem (X-1); pass method='lanczos'."
+            "method 'exact' is for linear networks on a Problem with squared loss (X-1); pass "
+            "method='lanczos'."
         )
     value, error = exact(request.problem, request.trees, request.which)
     error = np.where(np.isnan(error), np.inf, error)

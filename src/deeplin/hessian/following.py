@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
@@ -91,11 +92,11 @@ def follow(
     operator: Callable[[Any, Any], Multiply],
     data: Any,
     records: Any,
-    count: Array,
+    count: Array | np.integer,
     state: State,
-    fresh: Float[Array, " N"],
-    search: Array,
-    tolerance: Array,
+    fresh: Float[Array | np.ndarray, " N"],
+    search: Array | np.integer,
+    tolerance: Array | np.ndarray,
 ) -> tuple[State, Found, Bool[Array, " b"]]:
     """Find the largest eigenvalue of `operator(data, record)` at the first `count` of the records.
 
@@ -205,7 +206,7 @@ def _remaining_gap(state: State, value: Array) -> Array:
     return jnp.where(jnp.isinf(state.searched), state.gap, jnp.maximum(state.gap - moved, 0))
 
 
-def _allowed(found: Found, gap: Array, tolerance: Array, size: int) -> Array:
+def _allowed(found: Found, gap: Array, tolerance: Array | np.ndarray, size: int) -> Array:
     """The residual at which the value is accurate, never below rounding."""
     value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
     error = tolerance * value

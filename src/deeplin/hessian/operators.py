@@ -274,9 +274,9 @@ def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Call
 
 
 def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
-    """Whether these are linear networks on a Problem, where closed forms apply."""
+    """Whether these are linear networks on a Problem with the squared loss: closed forms apply."""
     known = isinstance(problem, Problem) and isinstance(tree, Network)
-    return known and tree.activation == "linear"
+    return known and tree.activation == "linear" and problem.loss == "squared"
 
 
 def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:

@@ -102,7 +102,8 @@ class SharpnessTracker:
                 chunk = layout(self.problem, members, min(size, batch - first), self.tolerance)
                 self.chunks.append(chunk)
         dtype = extent(_arrays(records, lambda leaf: leaf[0]))[1]
-        found = Tracked(*np.zeros((2, count, batch), dtype), np.zeros((count, batch), np.int64))
+        value, error = np.zeros((2, count, batch), dtype)
+        found = Tracked(value, error, np.zeros((count, batch), np.int64))
         map_in_threads(lambda chunk: chunk.along(records, found, self.clock, live), self.chunks)
         self.clock += count
         return found

@@ -1,4 +1,4 @@
-"""Networks: weights, products, risk, gradients, initialisations, activations."""
+"""Networks: weights, products, risk, gradients, initializations, activations."""
 
 from deeplin.networks import batch_last, initialize, products
 from deeplin.networks.network import ACTIVATIONS, Network, host_arrays, stack
@@ -8,14 +8,16 @@ from deeplin.networks.risk import (
     check_loss,
     data_risk,
     distance_to_optimum,
-    explained,
+    explain_loss_errors,
     gap_and_gradient,
     gap_of_map,
-    landscape,
     linear_gradient,
     linear_risk,
+    risk_and_data,
 )
 from deeplin.networks.trees import Layout, Trajectory
+
+explained, landscape = explain_loss_errors, risk_and_data  # their names in version 0.2
 
 __all__ = [
     "ACTIVATIONS",
@@ -28,14 +30,14 @@ __all__ = [
     "check_loss",
     "data_risk",
     "distance_to_optimum",
-    "explained",
+    "explain_loss_errors",
     "gap_and_gradient",
     "gap_of_map",
     "host_arrays",
     "initialize",
-    "landscape",
     "linear_gradient",
     "linear_risk",
     "products",
+    "risk_and_data",
     "stack",
 ]

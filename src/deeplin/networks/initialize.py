@@ -1,6 +1,6 @@
-"""Initialisations of both papers, and starts by name. Every draw depends only on its own key.
+"""Initializations of both papers, and starts by name. Every draw depends only on its own key.
 
-Each random initialisation accepts a batch of keys (and of scales) and then returns a batch of
+Each random initialization accepts a batch of keys (and of scales) and then returns a batch of
 networks, so that results do not depend on how runs are grouped.
 """
 
@@ -33,7 +33,7 @@ SCALES = {"residual": 0.25, "identity": 0.01}
 def gaussian(
     key: Array, widths: Iterable[int], scale: ArrayLike, *, activation: str = "linear"
 ) -> Network:
-    """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialisation, FM-1).
+    """Entries i.i.d. N(0, scale²), widths d_0, …, d_L (FM small initialization, FM-1).
 
     ```python
     import deeplin as dl, jax
@@ -66,7 +66,7 @@ def zero_layer(key: Array, widths: Iterable[int], scale: ArrayLike, *, layer: in
 def residual(
     key: Array, width: int, depth: int, scale: ArrayLike, readout: ArrayLike | None = None
 ) -> Network:
-    """W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialisation).
+    """W_k = I + (s/√(Ld)) N_k with a fixed read-out p (FM, residual initialization).
 
     Without `readout` the network is the multivariate one of FM-T5, x ↦ W_L…W_1x.
     """

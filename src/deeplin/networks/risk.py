@@ -83,8 +83,10 @@ def loss_risk(data: LossData, network: Network) -> Array:
     return jnp.mean(data.loss.value(network(data.inputs), data.targets))
 
 
-def landscape(problem: Problem, network: Network) -> tuple[Callable[[Any, Network], Array], Any]:
-    """The pair (risk function, its data) for this kind of network.
+def risk_and_data(
+    problem: Problem, network: Network
+) -> tuple[Callable[[Any, Network], Array], Any]:
+    """Return the pair (risk function, its data) for this kind of network.
 
     `risk(data, network)` is a pure function of arrays: linear networks get the moments, others the
     rows. Keeping the data an argument keeps compiled code independent of the problem.
@@ -142,8 +144,8 @@ def _from_torch(error: BaseException) -> bool:
 
 
 @contextmanager
-def explained(problem: Problem | Loss, tree: PyTree) -> Iterator[None]:
-    """Once something went wrong, say what is wrong with a caller's loss, if it is that."""
+def explain_loss_errors(problem: Problem | Loss, tree: PyTree) -> Iterator[None]:
+    """Turn an error inside this context into an InputError if the caller's loss is the cause."""
     try:
         yield
     except InputError:

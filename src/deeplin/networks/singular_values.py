@@ -63,7 +63,7 @@ def _by_parts(function: Callable, matrices: np.ndarray) -> list[np.ndarray]:
     """Apply a decomposition to a stack, split over threads; NaN where a matrix is not finite."""
     *stack, m, n = matrices.shape
     flat = np.asarray(matrices, np.float64).reshape(-1, m, n)
-    finite = np.isfinite(flat).all(axis=(1, 2))
+    finite = np.logical_and.reduce(np.isfinite(flat), axis=(1, 2))
     if not finite.all():  # LAPACK would refuse the whole stack
         flat = np.where(finite[:, None, None], flat, 0)
     count = min(thread_count(), max(1, len(flat) // STACK))

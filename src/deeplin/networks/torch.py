@@ -1,6 +1,6 @@
 """Networks built elsewhere: PyTorch's `Sequential`, or the arrays of any other library.
 
-PyTorch is never imported here: its layers are recognised by what they carry.
+PyTorch is never imported here: its layers are recognized by what they carry.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
 """The papers and the talk: their figures, what they say, errata, and the report.
 
-`quotes()` lists every quoted sentence with its verdict; `catalogue` lists the figures.
+`quotes()` lists every quoted sentence with its verdict, `figure(name, ...)` varies a figure;
+`catalogue` lists the figures.
 """
+
+_MODULES = {"quotes": "catalogue", "figure": "variation"}
 
 
 def __getattr__(name: str):
-    """Import the list of quotes, and with it all figures, when it is first used."""
-    if name != "quotes":
+    """Import the list of quotes or the figures when they are first used."""
+    if name not in _MODULES:
         raise AttributeError(f"module 'deeplin.papers' has no attribute {name!r}")
-    from deeplin.papers.catalogue import quotes
+    from importlib import import_module
 
-    return quotes
+    return getattr(import_module(f"deeplin.papers.{_MODULES[name]}"), name)

@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.papers.bo_logs import OUTPUTS, SAMPLES, STEP, compared, expected_law, published
-from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import curve, mean_interval
@@ -126,8 +126,8 @@ def faithful(table: Table) -> Any:
     return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
 
 
-def compared_with_logs(table: Table, figure: str) -> pd.DataFrame:
-    """Each cell that the authors logged and we ran by descent, with z of the difference of means."""
+def compared_with_logs(table: Table, figure: str) -> Any:
+    """Each cell that the authors logged and we ran, with z of the difference of the means."""
     ours = table[table["dynamics"] == "descent"]
     ours = ours.assign(**{name: ours[name].round(9) for name in ("alpha", "beta")})
     found = ours.groupby(["dimension", "alpha", "beta"])[["distance", "risk"]]
@@ -161,7 +161,8 @@ def log_questions(config: WideSweep, table: Table, *, figure: str) -> list[Quest
             "authors' logs",
             "Are our runs distributed as the authors' logged ones?",
             f"In {len(stable)} cells with a stable step the means differ by z of mean "
-            f"{number(stable['distance'].mean())} and sd {number(stable['distance'].std())} for the "
+            f"{number(stable['distance'].mean())} and sd {number(stable['distance'].std())} for "
+            "the "
             f"squared distance, {number(stable['risk'].mean())} and {number(stable['risk'].std())} "
             "for the risk (0 and 1 for runs of the same law; cells share draws, so their z are "
             "related).",
@@ -235,7 +236,8 @@ def plot_published(ax: Axes, table: Table, figure: str, by: str, column: str, li
         style = {"linestyle": "", "marker": "x", "markersize": 6, "zorder": 4, "elinewidth": 0.8}
         colour = look(index)["color"]
         ax.errorbar(cell[by], cell[f"{column}_mean"], half, color=colour, label="_", **style)
-        cells = cell[["dimension", "alpha", "beta", "width"]].to_dict("records")
+        cells: Any = cell[["dimension", "alpha", "beta", "width"]]
+        cells = cells.to_dict("records")
         law = pd.DataFrame([expected_law(**one) for one in cells], index=cell.index)
         height = law["law_distance"]
         if column == "risk":
@@ -395,7 +397,8 @@ BO_3 = Figure(
         ),
         Panel(
             "BO-3-distance",
-            "Squared distance to the minimum-norm interpolant. Dotted: the law (X-29). What is left at "
+            "Squared distance to the minimum-norm interpolant. Dotted: the law (X-29). What is "
+            "left at "
             "α = 0 is what the loss target leaves untrained.",
             DIMENSION,
             plot_distance_against_dimension,

@@ -19,7 +19,7 @@ from deeplin.networks import Network, landscape
 from deeplin.papers.bo_1 import SCALES
 from deeplin.papers.bo_2_printed import OUTPUTS, effect, unit_layers
 from deeplin.papers.bo_2_printed import PANEL as PRINTED
-from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table
 from deeplin.papers.question import Question, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import curve, mean_interval

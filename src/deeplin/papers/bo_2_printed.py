@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from scipy import linalg
 
 from deeplin.networks import Network, initialize
-from deeplin.papers.figure import Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import mean_interval

@@ -23,7 +23,7 @@ from deeplin.papers.bo_terms import (
     train,
     weight_keys,
 )
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.statistics import slope_interval
 from deeplin.papers.style import QUIET, legend_beside, look, plain_numbers
@@ -127,7 +127,8 @@ def benign_questions(config: Benign, table: Table) -> list[Question]:
         Question(
             "constants",
             "Which constant c do the bounds of BO-T3.1 and BO-C3.4 need on these runs?",
-            f"The smallest that serves all n: {each('{}', {k: r.max() for k, r in ratios.items()})}.",
+            "The smallest that serves all n: "
+            f"{each('{}', {k: r.max() for k, r in ratios.items()})}.",
         ),
         Question(
             "variance over the noise",

@@ -11,7 +11,7 @@ from typing import Any
 from deeplin.papers.bo_1 import WideSweep
 from deeplin.papers.bo_2 import ReluSweep, main_runs
 from deeplin.papers.bo_2_printed import OUTPUTS, TARGET, effect
-from deeplin.papers.figure import Table
+from deeplin.papers.figures import Table
 from deeplin.papers.quote import Part, exactly, mean_of, share_of
 from deeplin.papers.statistics import slope_interval
 

@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.figures import Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import mean_interval, slope_interval
@@ -218,7 +218,8 @@ def depth_questions(config: Depths, table: Table) -> list[Question]:
         Question(
             "bounds on Ξ",
             "How far above Ξ is the bound of BO-T3.2?",
-            f"{extent(loose[0])} times as printed and {extent(loose[1])} times as corrected (E-19), "
+            f"{extent(loose[0])} times as printed and {extent(loose[1])} times as corrected "
+            "(E-19), "
             "with c = 1: they are bounds, not laws.",
         ),
     ]

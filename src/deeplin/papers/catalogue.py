@@ -12,7 +12,7 @@ from deeplin.papers.eos_early import EOS_EARLY
 from deeplin.papers.eos_flow import EOS_FLOW
 from deeplin.papers.eos_life import EOS_LIFE
 from deeplin.papers.eos_orbits import EOS_ORBITS
-from deeplin.papers.figure import PRESETS, Figure, FigureResult, Panel, Study, reproduce, select
+from deeplin.papers.figures import PRESETS, Figure, FigureResult, Panel, Study, reproduce, select
 from deeplin.papers.flow_and_descent import FM_FLOW
 from deeplin.papers.fm_1 import FM_1, FM_3, FM_4, FM_5
 from deeplin.papers.fm_2 import FM_2

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.papers.figure import Table, grid_experiment
+from deeplin.papers.figures import Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, Setting
 from deeplin.papers.statistics import mean_interval

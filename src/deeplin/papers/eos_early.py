@@ -13,7 +13,7 @@ from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.papers import eos_white
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting, data_name
 from deeplin.papers.style import QUIET, legend_beside, look

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, reference_line
@@ -109,7 +109,8 @@ def questions(config: Life, table: Table) -> list[Question]:
         ),
         Question(
             "where it ends",
-            "Does descent lower where the flow would end until that is stable, or as flat as can be?",
+            "Does descent lower where the flow would end until that is stable, or as flat as "
+            "can be?",
             f"The flow's sharpness at the end over the larger of 2/η and S_min is at most "
             f"{each(rate, ends)}.",
         ),

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside, look, reference_line
 from deeplin.problems import Problem
@@ -101,7 +101,8 @@ def questions(config: ModeOrbits, table: Table) -> list[Question]:
             "stability",
             "Is the orbit stable in the whole network, too?",
             f"While one mode oscillates the largest multiplier of two steps is "
-            f"{extent(alone['multiplier'])}, above 1 from η = {number(float(lost))} on; with several "
+            f"{extent(alone['multiplier'])}, above 1 from η = {number(float(lost))} on; with "
+            "several "
             f"it is {extent(several['multiplier'])}: errors that mix two modes of like size grow.",
         ),
     ]

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.figures import Study, Table, grid_experiment
 from deeplin.papers.question import number
 from deeplin.papers.style import COLOURS, look, reference_line
 from deeplin.problems import Problem

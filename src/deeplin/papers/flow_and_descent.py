@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.networks import Network, initialize
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, number
 from deeplin.papers.quote import Part, mean_of
 from deeplin.papers.setting import Setting
@@ -63,7 +63,7 @@ def run_scale(config: Paths, scale: float) -> pd.DataFrame:
     for index, factor in enumerate(factors):
         k = index % config.repetitions
         path = paths[:, index]
-        apart = cKDTree(curves[:, k]).query(path[np.isfinite(path).all(axis=1)])[0].max()
+        apart = KDTree(curves[:, k]).query(path[np.isfinite(path).all(axis=1)])[0].max()
         rows.append({"repetition": k, "factor": factor, "apart": apart / sizes[k]})
     return pd.DataFrame(rows).assign(status=np.asarray(run.status))
 
@@ -145,7 +145,8 @@ FM_FLOW = Figure(
     ),
     printed="Said in FM, Appendix C, without a figure: up to a reasonably large learning rate both "
     "should follow the same trajectory from a small start.",
-    as_run="The authors' data at depth 3, Gaussian layers of several scales, the last with the sign "
+    as_run="The authors' data at depth 3, Gaussian layers of several scales, the last with the "
+    "sign "
     "that lowers the risk (FM-A1). S_bal is the sharpness of the balanced minimizer, where the "
     "flow from a vanishing start ends (X-3).",
 )

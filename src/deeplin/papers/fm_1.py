@@ -9,7 +9,7 @@ from functools import partial
 
 from deeplin.papers import critical_rates, scale_sweep, trajectories
 from deeplin.papers.critical_rates import ScaleCritical
-from deeplin.papers.figure import Figure, Panel, Study
+from deeplin.papers.figures import Figure, Panel, Study
 from deeplin.papers.marion_chizat_starts import RATES, SWEEPS
 from deeplin.papers.scale_sweep import DataSets, scale_study
 from deeplin.papers.setting import DATA_SEEDS, Setting

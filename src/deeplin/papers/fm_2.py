@@ -18,7 +18,7 @@ from deeplin.papers.critical_rates import (
     plot_thresholds,
     threshold_questions,
 )
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.marion_chizat_starts import DEPTHS, FM_2_RATES, sweep_starts
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.scale_sweep import FLOOR, LEARNED

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.papers.figure import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table
 from deeplin.papers.marion_chizat_starts import SWEEPS
 from deeplin.papers.question import Question, each
 from deeplin.papers.scale_sweep import DATA_SETS, DataSets, ScaleSweep, plot_sharpness, scale_study
@@ -80,7 +80,8 @@ def relation_questions(config: DataSets, table: Table) -> list[Question]:
             "Is the relation the same on other data sets?",
             f"The slope is {each('data set {}', {s: f.slope for s, f in found.items()})}, the "
             f"correlation {each('data set {}', {s: f.rvalue for s, f in found.items()})}: positive "
-            f"beyond its 95% interval on {clear} of {len(lines)}. Its strength depends on the data.",
+            f"beyond its 95% interval on {clear} of {len(lines)}. Its strength depends on the "
+            "data.",
         )
     ]
 
@@ -137,6 +138,7 @@ FM_6 = Figure(
     "40 000×100 (η = 0.001), 10 000×20 (0.004), 4 000×20 (0.01). 6b: regression of the log10 of "
     "the generalisation gap on the log10 of the sharpness, slope 0.42 ± 0.01, intercept "
     "−0.96 ± 0.03.",
-    as_run="As for FM-1, with the authors' own data and starts; the test set has n fresh points, scaled by the same factor as the "
+    as_run="As for FM-1, with the authors' own data and starts; the test set has n fresh "
+    "points, scaled by the same factor as the "
     "training set.",
 )

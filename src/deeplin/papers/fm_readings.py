@@ -6,6 +6,7 @@ not diverge, as FM, Appendix C says.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from itertools import combinations
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from deeplin.papers import fm_1, fm_6
-from deeplin.papers.figure import Table
+from deeplin.papers.figures import Table
 from deeplin.papers.flow_and_descent import same_trajectory  # noqa: F401 (a reading, too)
 from deeplin.papers.fm_2 import DepthSweep
 from deeplin.papers.question import number
@@ -143,7 +144,7 @@ def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
     for (first, one), (second, other) in combinations(groups, 2):
         apart = abs(one.mean() - other.mean())
         halves = [mean_interval(values)[1] for values in (one, other)]
-        half, size = float(np.hypot(*halves)), (one.mean() + other.mean()) / 2
+        half, size = math.hypot(*halves), (one.mean() + other.mean()) / 2
         bounds = (apart / size, max(apart - half, 0) / size, (apart + half) / size)
         found.append(Part(f"{first} and {second}", *bounds, upper=0.1, runs=len(one)))
     return found
@@ -157,7 +158,7 @@ def grows_with_scale(table: Table) -> list[Part]:
             np.log(end["sharpness"].clip(lower=1e-12)) for end in (smallest(group), largest(group))
         ]
         (low, a), (high, b) = (mean_interval(end) for end in ends)
-        half = float(np.hypot(a, b))
+        half = math.hypot(a, b)
         found.append(Part(f"growth, {name}", high - low, high - low - half, high - low + half, 0.0))
     return found
 

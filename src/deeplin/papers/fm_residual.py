@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, extent, number, percent
 from deeplin.papers.residual_products import (
     PRODUCTS,
@@ -106,7 +106,8 @@ def displacement_questions(config: Displacements, table: Table) -> list[Question
         Question(
             "displacement",
             "Do the layers move by θ_k/L with ‖θ_k‖ bounded, as FM-T4 says for close starts?",
-            f"{percent(converged)} of {len(table)} runs on {table['data_seed'].nunique()} data sets "
+            f"{percent(converged)} of {len(table)} runs on {table['data_seed'].nunique()} data "
+            "sets "
             f"converge at depths {extent(config.depths)}. max_k‖θ_k‖ grows like L to the power "
             f"{number(mean)} ± {number(half)} and is at most {number(table['moved'].max())}. They "
             f"end at {extent(table['sharpness'])} of S_min.",
@@ -119,7 +120,8 @@ def displacement_questions(config: Displacements, table: Table) -> list[Question
                 "constants",
                 "How far are these runs from the constants of the proof?",
                 f"R(W(0)) − R_min is {extent(part['gap'].max() / limits['gap'])} times what the "
-                f"theorem allows, ‖θ_k‖ ends at up to {number((part['moved'].max() / limits['radius']).max())} times C_5, and the "
+                "theorem allows, ‖θ_k‖ ends at up to "
+                f"{number((part['moved'].max() / limits['radius']).max())} times C_5, and the "
                 f"gap decays at least {number((part['rate'].min() / limits['rate']).min())} times "
                 "faster than μ: the theorem is a sufficient condition, and training converges far "
                 "outside it.",

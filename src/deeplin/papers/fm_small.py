@@ -1,9 +1,10 @@
-"""Our own questions about small initialization (FM Section 4): the limit ε → 0, and the ratio S/S_min."""
+"""Our own questions about small initialization (FM Section 4): its limit, and S/S_min."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import initialize
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.flow_and_descent import lowering
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
@@ -62,7 +63,7 @@ def run_start(config: SmallStarts, data_seed: int, scale: float) -> pd.DataFrame
 def questions(config: SmallStarts, table: Table) -> list[Question]:
     """How fast the sharpness tends to S_bal as the start shrinks."""
     apart = (table["sharpness"] - 1).abs().clip(lower=np.finfo(float).eps)
-    logs = np.log(pd.DataFrame({"epsilon": table["epsilon"], "apart": apart}))
+    logs: Any = np.log(pd.DataFrame({"epsilon": table["epsilon"], "apart": apart}))
     # at the smallest starts what is left is the last gap of the flow
     resolved = apart > 1e-9
     slopes = [

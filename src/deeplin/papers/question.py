@@ -20,7 +20,7 @@ class Question(NamedTuple):
     answer: str
 
 
-def number(value: float) -> str:
+def number(value: Any) -> str:
     """Write a number for people: four significant digits, powers of ten as ×10ⁿ."""
     if not math.isfinite(value):
         return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
@@ -33,7 +33,7 @@ def number(value: float) -> str:
     return f"{mantissa}×10{raised}".replace("-", "−")
 
 
-def extent(values: Iterable[float]) -> str:
+def extent(values: Iterable[Any]) -> str:
     """Write the smallest and the largest of some numbers: `0.97 to 1.03`."""
     found = [float(value) for value in values if not math.isnan(value)]
     if not found:
@@ -43,7 +43,7 @@ def extent(values: Iterable[float]) -> str:
 
 
 def each(text: str, values: Mapping[Any, float] | Any) -> str:
-    """Write a number for each key: `each("depth {}", means)` is `0.97 (depth 5), 0.98 (depth 10)`."""
+    """Write a number for each key: `each("depth {}", means)` is `0.97 (depth 5), …`."""
 
     def name(key: Any) -> str:
         words = key if isinstance(key, tuple) else (key,)

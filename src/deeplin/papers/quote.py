@@ -14,7 +14,7 @@ import numpy as np
 
 from deeplin.errors import InputError
 from deeplin.papers import recorded
-from deeplin.papers.figure import Study
+from deeplin.papers.figures import Study
 from deeplin.papers.question import number
 from deeplin.papers.statistics import mean_interval, share_interval
 

@@ -18,7 +18,7 @@ from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
 from deeplin.papers.errata import ERRATA, NOTES
-from deeplin.papers.figure import FigureResult, PanelResult, StudyResult
+from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
 from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
@@ -198,13 +198,9 @@ def duration(seconds: float) -> str:
 
 def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
     """One line for a figure; below it each quote that differs, and why, in a sentence or two."""
-    counts = [
-        sum(q["verdict"] == verdict for q in outcome["quotes"]) for verdict in recorded.VERDICTS
-    ]
-    about = zip(
-        counts, ("reproduced", "differs" if counts[1] == 1 else "differ", "undecided"), strict=True
-    )
-    text = ", ".join(f"{count} {verdict}" for count, verdict in about if count)
+    verdicts = [quote["verdict"] for quote in outcome["quotes"]]
+    counts = {verdict: verdicts.count(verdict) for verdict in recorded.VERDICTS}
+    text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     answers = sum(len(panel["questions"]) for panel in outcome["panels"])
     theorems = outcome["theorems"]
     parts = [

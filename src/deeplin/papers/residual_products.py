@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.figures import Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.statistics import share_interval
 from deeplin.papers.style import INK, QUIET, legend_beside, look

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, distance_to_optimum, landscape
-from deeplin.papers.figure import Study, Table, grid_experiment
+from deeplin.papers.figures import Study, Table, grid_experiment
 from deeplin.papers.marion_chizat_starts import SWEEPS, sweep_starts
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import Setting, data_name

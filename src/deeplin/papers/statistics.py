@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from deeplin.papers.figure import Table
+from deeplin.papers.figures import Table
 
 LEVEL = 0.95
 

@@ -1,4 +1,4 @@
-"""One look for every figure: colours that colour-blind readers can tell apart, quiet axes."""
+"""How figures of papers are drawn and written, in the style of `plot_style`."""
 
 from __future__ import annotations
 
@@ -8,44 +8,15 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
-from matplotlib.axis import Axis
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
-INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
-"""Text and lines, secondary lines, background; the report recolours these for dark screens."""
-
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Palette of Okabe and Ito, in the order of use."""
-MARKERS = ("o", "s", "^", "D", "v", "P")
-
-RC: dict[Any, Any] = {
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "axes.linewidth": 0.8,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "axes.labelsize": 10,
-    "figure.facecolor": PAPER,
-    "axes.facecolor": PAPER,
-    "savefig.facecolor": PAPER,
-    "font.size": 9,
-    "legend.fontsize": 8,
-    "legend.edgecolor": "none",
-    "legend.facecolor": PAPER,
-    "legend.framealpha": 0.8,
-    "legend.handlelength": 1.8,
-    "lines.linewidth": 1.5,
-    "lines.markersize": 4,
-    "mathtext.fontset": "dejavusans",
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "pdf.fonttype": 42,
-    "svg.fonttype": "path",  # looks the same on a machine without the font
-}
+from deeplin.plot_style import COLOURS as COLOURS
+from deeplin.plot_style import INK as INK
+from deeplin.plot_style import MARKERS, PAPER, RC
+from deeplin.plot_style import QUIET as QUIET
+from deeplin.plot_style import legend_below as legend_below
+from deeplin.plot_style import plain_numbers as plain_numbers
+from deeplin.plot_style import reference_line as reference_line
 
 
 def draw(plot, size: tuple[float, float], salt: str) -> Figure:
@@ -91,22 +62,6 @@ def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
     ax.errorbar(points[by], points["mean"], spread, capsize=2, **style)
 
 
-def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
-    """A horizontal line with its name beyond its right end."""
-    style = {"color": INK, "linewidth": 1.0, "linestyle": ":"} | style
-    ax.axhline(height, zorder=1, **style)
-    ax.annotate(
-        label,
-        (1, height),
-        xycoords=("axes fraction", "data"),
-        xytext=(3, -3),
-        textcoords="offset points",
-        fontsize=7.5,
-        color=style["color"],
-        bbox={"facecolor": PAPER, "edgecolor": "none", "alpha": 0.7, "pad": 0.5},
-    )
-
-
 FEW = 3
 """A point that stands for fewer runs is drawn open, with their number."""
 
@@ -124,19 +79,3 @@ def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
 def legend_beside(ax: Axes, **options: Any) -> None:
     """The legend to the right of the axes."""
     ax.legend(loc="center left", **{"bbox_to_anchor": (1, 0.5)} | options)
-
-
-def legend_below(ax: Axes, **options: Any) -> None:
-    """The legend under the axes, off the data, in one or two rows."""
-    entries = len(ax.get_legend_handles_labels()[0])
-    options = {"ncols": entries if entries <= 3 else -(-entries // 2)} | options
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, **options)
-
-
-def plain_numbers(axis: Axis) -> None:
-    """Write 20, 50, 100 on a logarithmic axis that spans too little for powers of ten alone."""
-    low, high = axis.get_view_interval()
-    if high / low < 100:
-        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axis.set_major_formatter(FormatStrFormatter("%g"))
-        axis.set_minor_formatter(NullFormatter())

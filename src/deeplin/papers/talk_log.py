@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, extent, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import INK, look
@@ -97,8 +97,10 @@ def questions(config: Contrast, table: Table) -> list[Question]:
             "Has logistic regression on separable data a critical rate, as regression has?",
             f"No (Wu et al. 2024): at up to {number(max(config.relative_rates))} times "
             f"2/smoothness the loss ends at {extent(best[best.index > 1])} of its start or lower, "
-            f"the lower the larger the rate. Regression ends at {number(below)} of its gap or lower "
-            f"below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} runs above it settle.",
+            f"the lower the larger the rate. Regression ends at {number(below)} of its gap or "
+            "lower "
+            f"below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} runs "
+            "above it settle.",
         )
     ]
 

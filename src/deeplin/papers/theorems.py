@@ -18,7 +18,7 @@ from deeplin.certificates.certificate import HOLDS, VIOLATED, certify
 from deeplin.dynamics import gradient_descent, gradient_flow, simulate_wide
 from deeplin.networks import Network, initialize
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.flow_and_descent import lowering
 from deeplin.papers.marion_chizat_starts import training_start
 from deeplin.papers.question import Question, number
@@ -91,7 +91,7 @@ def run_certificate(config: Certified, run: str, data_seed: int) -> pd.DataFrame
     else:
         setting = Setting(data_seed=data_seed)
         table = certify(setting.data.problem, RUNS[run](config, setting), parts=True)
-    kept = table.table[["id", "title", "kind", "part", "verdict", "left", "right"]]
+    kept: Any = table.table[["id", "title", "kind", "part", "verdict", "left", "right"]]
     return kept.astype({"left": float, "right": float, "part": str})
 
 
@@ -126,7 +126,8 @@ def questions(config: Certified, table: Table) -> list[Question]:
             "looseness",
             "How tight are the bounds on these runs?",
             f"Of {len(ratio)} statements with two positive sides {len(tight)} are tight to a tenth "
-            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, leaves a "
+            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, "
+            "leaves a "
             f"factor {number(ratio.iloc[-1])}.",
         )
     ]

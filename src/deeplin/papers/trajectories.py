@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Table
+from deeplin.papers.figures import Table
 from deeplin.papers.marion_chizat_starts import training_start
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.scale_sweep import FLOOR, SAME
@@ -160,7 +161,7 @@ def plot_training(
     ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=distance)
     ax.margins(y=0.12)  # at its floor it would hide the line of S_min
     right.plot(run["step"], run["sharpness"], color=sharp)
-    light = {"alpha": 0.35, "linewidth": 3.5, "zorder": 0.5}
+    light: dict[str, Any] = {"alpha": 0.35, "linewidth": 3.5, "zorder": 0.5}
     ax.plot(single["step"], single["distance"].clip(lower=FLOOR), color=distance, **light)
     right.plot(single["step"], single["sharpness"], color=sharp, **light)
     flattest = config.setting.flattest

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.setting import DATA_SEEDS, Setting
 from deeplin.papers.style import INK, legend_below, look, plain_numbers
@@ -168,7 +168,8 @@ def questions(config: BatchSizes, table: Table) -> list[Question]:
             f"({config.networks} networks are a sample of a heavy-tailed law). S_min(B) is known "
             f"within {number((table['highest'] / table['exact'] - 1).max())}, and at B = n it is "
             f"X-2 within {number((full['exact'] / full['full'] - 1).abs().max())}; the best of "
-            f"{config.minimizers} random minimizers bears {extent(table['others'] / table['highest'])} "
+            f"{config.minimizers} random minimizers bears "
+            f"{extent(table['others'] / table['highest'])} "
             "of the rate.",
         ),
         Question(

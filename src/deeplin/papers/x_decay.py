@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, MARKERS, legend_below
@@ -99,7 +99,8 @@ def questions(config: Decays, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with weight decay (X-9)?",
-            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest λ up "
+            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest "
+            "λ up "
             f"to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
         ),
         Question(

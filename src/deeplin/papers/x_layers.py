@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, legend_below, look, plain_numbers
@@ -72,9 +72,11 @@ def pair_questions(config: RatePairs, table: Table) -> list[Question]:
         Question(
             "border",
             "Which pairs of rates settle (X-11)?",
-            f"{percent(below.mean())} of {len(below)} pairs with a geometric mean below 2/S_min and "
+            f"{percent(below.mean())} of {len(below)} pairs with a geometric mean below 2/S_min "
+            "and "
             f"{int(above.sum())} of {len(above)} above it (pairs within 2% of it left out; a run "
-            f"that wanders may pass by at the last step). The largest rate of a layer in a pair that "
+            "that wanders may pass by at the last step). The largest rate of a layer in a pair "
+            "that "
             f"settles is {number(largest)} times 2/S_min.",
         )
     ]

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figure import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.style import INK, legend_below, look
 from deeplin.papers.x_search import other_minimizers, rate_beside
@@ -78,7 +78,8 @@ def questions(config: Outputs, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with several outputs (X-7)?",
-            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining network has "
+            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining "
+            "network has "
             f"S_min within {number((rows['attained'] / least - 1).abs().max())}; the flattest of "
             f"{config.minimizers} random minimizers has {extent(rows['flattest_other'] / least)} "
             "of it.",
@@ -87,7 +88,8 @@ def questions(config: Outputs, table: Table) -> list[Question]:
             "more outputs",
             "What do more outputs cost?",
             f"The exact rate falls from {number(exact[0])} to {number(exact[-1])}; all targets "
-            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the last one "
+            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the "
+            "last one "
             "alone.",
         ),
     ]

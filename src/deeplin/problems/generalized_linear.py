@@ -36,11 +36,16 @@ class GeneralizedLinearProblem(Problem):
         """Whether the risk attains its infimum: not for classes that a hyperplane separates."""
         return self._fit.settled
 
+    @property
+    def last_iterate(self) -> np.ndarray:
+        """Where Newton's method ended, (d, q): the optimum, if there is one."""
+        return self.coordinates.theta(self._fit.coordinates)
+
     @cached_property
     def optimum(self) -> np.ndarray:
         """Θ*: the minimizer of least norm, (d,) or (d, q); raises where there is none (X-16)."""
         if self._fit.settled:
-            return self._as_given(self.coordinates.theta(self._fit.coordinates))
+            return self._as_given(self.last_iterate)
         if not self._fit.separable:
             raise InputError(
                 "Newton's method found no minimizer of this loss: it may have none on these data, "
@@ -89,6 +94,13 @@ class GeneralizedLinearProblem(Problem):
         """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
         gap, gradient = self.numpy_objective.value_and_gradient(np.asarray(theta))
         return self.minimal_risk + gap, gradient
+
+    def slope_bound(self, theta: np.ndarray) -> np.ndarray:
+        """‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), and at least that of Θ = 0."""
+        X, y = self._rows
+        at = (self.convex_loss.slope(z, y) for z in (X @ theta, np.zeros_like(y)))
+        sizes = (np.linalg.norm(slope, axis=(-2, -1)) for slope in at)
+        return np.linalg.norm(X) * np.maximum(*sizes) / self.samples
 
     @cached_property
     def curvature(self) -> np.ndarray:

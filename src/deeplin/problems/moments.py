@@ -15,7 +15,7 @@ from deeplin.errors import InputError, finite_array, require_size, shown
 class Moments:
     """Sums over rows z = (x, y) about a fixed shift c: count, Σ(z−c) and Σ(z−c)(z−c)ᵀ.
 
-    A shift near the mean keeps centred moments accurate when the mean is far larger than the
+    A shift near the mean keeps centered moments accurate when the mean is far larger than the
     spread. Sums about the same or different shifts merge exactly, so the order and the size of
     chunks do not matter beyond rounding.
     """
@@ -36,7 +36,7 @@ class Moments:
         """Moments of one chunk whose last columns are the targets, about its own mean.
 
         Where the mean is the first row to rounding, that row is the better shift: a constant
-        column then has no scatter at all. The rows are centred in place: they are not needed again.
+        column then has no scatter at all. The rows are centered in place: they are not used again.
         """
         with np.errstate(over="ignore", invalid="ignore"):  # refused later, by column
             mean, first = rows.mean(axis=0), rows[0]

@@ -18,6 +18,10 @@ SETTLED = 1e-8
 error is then squared."""
 FAR = 25.0
 """Size of the predictions from which on data are suspected to have no minimizer."""
+REUSED = 0.3
+"""Where steps shrink by this factor at least, the Hessian of many rows is used once more."""
+SHARE = 16
+"""Of many rows, one in so many gives the point to start from."""
 SEPARATED = 1e-7
 """Margins, relative to the size of their rows, that count as zero."""
 
@@ -49,9 +53,13 @@ class Coordinates(NamedTuple):
     def of(cls, inputs: np.ndarray, loss: ConvexLoss, q: int) -> Coordinates:
         """For many rows of full rank the inputs as they are; else √n U of X = U S Vᵀ."""
         outputs = _zero_sum(q) if isinstance(loss, Softmax) else np.eye(q)
-        n = len(inputs)
-        if is_tall(inputs) and solver(inputs.T @ inputs / n) is not None:
-            return cls(inputs, None, outputs)
+        n, d = inputs.shape
+        if is_tall(inputs):
+            some = inputs[
+                :: max(1, n // max(n // SHARE, 4 * d))
+            ]  # if they have full rank, so have all
+            if solver(some.T @ some / len(some)) is not None:
+                return cls(inputs, None, outputs)
         _, singular, right = thin_svd(inputs, inputs[:, :0])
         keep = singular > np.finfo(np.float64).eps * max(inputs.shape) * singular[0]
         basis = right[keep].T * (np.sqrt(n) / singular[keep])
@@ -84,6 +92,12 @@ def fit(
 
     `start` are coordinates U to begin with, such as those of a minimizer nearby.
     """
+    rows, outputs = coordinates.rows, coordinates.outputs
+    if start is None and is_tall(rows) and len(rows) > 8 * SHARE * rows.shape[1] * outputs.shape[1]:
+        # a sixteenth of the rows has its minimizer near that of all
+        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SHARE]))
+        near = fit(loss, part, targets[::SHARE], ridge=ridge)
+        start = near.coordinates if near.settled else None
     u = _first(loss, coordinates, targets) if start is None else start
     for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
         u = _newton(easier, coordinates, targets, ridge, u).coordinates
@@ -97,13 +111,15 @@ def _newton(
     n, k = len(rows), outputs.shape[1]
     metric = coordinates.penalty() if ridge else None
     z = coordinates.predictions(u)
-    separable = None
+    separable, hessian, reuse, before = None, np.zeros((0, 0)), False, np.inf
     for _ in range(STEPS):
         gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
-        hessian = assembled(rows, outputs.T @ loss.blocks(z, targets) @ outputs)
         if metric is not None:
             gradient = gradient + 2 * ridge * metric @ u
-            hessian = hessian + 2 * ridge * np.kron(np.eye(k), metric)
+        if not reuse:
+            hessian = assembled(rows, outputs.T @ loss.blocks(z, targets) @ outputs)
+            if metric is not None:
+                hessian = hessian + 2 * ridge * np.kron(np.eye(k), metric)
         if not np.any(gradient):
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
         step = -_solved(hessian, gradient.T.reshape(-1)).reshape(k, -1).T
@@ -112,10 +128,14 @@ def _newton(
         if not np.isfinite(size):
             break
         bend = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
-        length = _backtracked(partial(_excess, loss, targets, z, change, bend), descent)
+        excess = partial(_excess, loss, targets, z, change, bend)
+        length = 1.0 if reuse and size <= before else _backtracked(excess, descent)
         u, z = u + length * step, z + length * change
-        if length == 1.0 and size <= SETTLED * scale:
+        # A Hessian from before makes the error smaller by a factor, not its square.
+        if length == 1.0 and size <= (SETTLED**2 * 1e3 if reuse else SETTLED) * scale:
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
+        reuse = length == 1.0 and size <= REUSED * min(scale, before) and is_tall(rows)
+        before = size
         if not ridge and separable is None and scale > FAR:
             separable = is_separable(loss, coordinates, targets, u)
         if separable and -descent < 1e-17:

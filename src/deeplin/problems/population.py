@@ -142,7 +142,7 @@ class Population:
     covariance: Covariance
     noise: float = 1.0
     drawn: bool = False
-    """The data were drawn from it: centred Gaussian x and ω, independent (BO-A1 to BO-A4)."""
+    """The data were drawn from it: centered Gaussian x and ω, independent (BO-A1 to BO-A4)."""
 
     def __post_init__(self):
         sigma = check_covariance(self.covariance)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from deeplin.errors import InputError, finite_array, whole_number
+from deeplin.markup import html_table
 from deeplin.problems.losses import ConvexLoss, Loss, encoded, loss_of
 from deeplin.problems.moments import (
     Moments,
@@ -146,6 +147,17 @@ class Problem:
         target = "1 target" if self.outputs == 1 else f"{self.outputs} targets"
         size = f"{self.samples} samples of {self.dimension} inputs"
         return f"Problem({size}, {target}, from {known})"
+
+    def _repr_html_(self) -> str:
+        rows = {
+            "samples": f"{self.samples}",
+            "inputs": f"{self.dimension}",
+            "targets": f"{self.outputs}",
+            "loss": self.loss if isinstance(self.loss, str) else "of one's own",
+            "smallest risk": f"{self.minimal_risk:.4g}",
+            "λ, Λ": f"{self.smallest_eigenvalue:.4g}, {self.largest_eigenvalue:.4g}",
+        }
+        return html_table(rows, repr(self))
 
     # --- the risk as a function of the product -----------------------------------------------
 

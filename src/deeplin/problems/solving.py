@@ -33,7 +33,7 @@ def solve_tall(
     """w* from Σ̂ and b = Xᵀy/n, unless Σ̂ is too near a singular matrix.
 
     The solution of Σ̂w = b is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε κ(Σ̂) in
-    the first becomes its square, and what is left is that of a QR factorisation, at the price of Σ̂.
+    the first becomes its square, and what is left is that of a QR factorization, at the price of Σ̂.
     """
     solve = solver(covariance)
     if solve is None:

@@ -26,7 +26,7 @@ class Synthetic:
     problem: Problem
     """The training data."""
     test: Problem
-    """Fresh data of the same kind, for generalisation gaps."""
+    """Fresh data of the same kind, for generalization gaps."""
     truth: np.ndarray | tuple[np.ndarray, ...]
     """What made the targets: w_true, Θ*, the teacher's weights or the separating direction."""
     spectrum: np.ndarray

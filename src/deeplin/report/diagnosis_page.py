@@ -46,7 +46,7 @@ th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #88
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
     """Two panels: the spectrum of Σ̂, and the critical learning rate against depth."""
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure = Figure(figsize=(9, 3.4), layout="constrained")
         left, right = figure.subplots(1, 2)
         values = diagnosis.eigenvalues
@@ -79,7 +79,7 @@ def as_page(diagnosis: Diagnosis, title: str) -> str:
     """One HTML page without any outside resource."""
     picture = io.StringIO()
     # the same diagnosis gives the same page
-    with mpl.rc_context({**STYLE, "svg.hashsalt": title}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": title}):  # pyright: ignore[reportArgumentType]
         draw_diagnosis(diagnosis).savefig(picture, format="svg", metadata={"Date": None})
     drawn = picture.getvalue()
     texts = {

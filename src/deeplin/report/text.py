@@ -185,13 +185,13 @@ def _interpolation(it: Diagnosis) -> list[str]:
             f"{more}. On rows left out that is no better than predicting the mean: interpolation "
             "is harmful here."
         ]
-    ratio = f"{over.leave_one_out / over.best_error:.2g} times the error of the best alternative"
     advice = {
         "benign": "interpolation is benign here",
         "tempered": "interpolation costs something: regularize or stop early",
         "harmful": "interpolation is harmful here: regularize, stop early, or choose inputs",
     }[over.verdict]
-    return [f"{more}. On rows left out that has {ratio}; {advice}."]
+    cost = f"that loses {max(over.lost, 0):.0%} of what the best alternative explains"
+    return [f"{more}. On rows left out {cost}; {advice}."]
 
 
 def _conditioning(it: Diagnosis) -> list[str]:
@@ -350,8 +350,9 @@ def _headline(report: Mapping[str, Any]) -> str:
         f"{report['learning_rate']:.3g}."
     )
     if status == "diverged":
-        critical = f"above {report['critical_learning_rate']:.3g} nothing can settle"
-        return f"{text} Use a smaller learning rate ({critical})."
+        critical = report["critical_learning_rate"]
+        limit = "" if critical is None else f" (above {critical:.3g} nothing can settle)"
+        return f"{text} Use a smaller learning rate{limit}."
     return text
 
 
@@ -441,8 +442,8 @@ def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
     lines = []
     for row in full:
         before = "  " + "".join(f"{cell:<{n + 2}}" for cell, n in zip(row, sizes, strict=False))
-        room = max(width - len(before), 20)
-        first, *more = textwrap.wrap(row[-1], room) or [""]
+        space = max(width - len(before), 20)
+        first, *more = textwrap.wrap(row[-1], space) or [""]
         lines.append((before + first).rstrip())
         lines += [" " * len(before) + line for line in more]
     return "\n".join(lines)

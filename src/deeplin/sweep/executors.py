@@ -27,9 +27,9 @@ TRIES = 2
 FAILED_STARTS = 10
 """Worker processes that may die in a row, while starting, before the sweep ends."""
 POLL_SECONDS = 1.0
-"""How long to wait for a result between two looks at whether Ctrl-C was pressed."""
+"""How long to wait for a result between two checks for Ctrl-C."""
 CLUSTER_POLL_SECONDS = 2.0
-"""How long to wait for a result of a cluster between two looks at whether it has workers."""
+"""How long to wait for a result of a cluster between two checks that it has workers."""
 
 LIBRARIES = ("OMP", "OPENBLAS", "MKL")
 THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's

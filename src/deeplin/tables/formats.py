@@ -148,7 +148,9 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
             texts = _text(values)
             among = pc.call_function("is_in", [texts], pc.SetLookupOptions(pa.array(column.known)))
             none = pa.scalar(None, pa.bool_())
-            values = pc.call_function("if_else", [pc.is_null(texts), none, among])
+            values = pc.call_function(
+                "if_else", [pc.call_function("is_null", [texts]), none, among]
+            )
         elif column.category is not None:
             values = pc.call_function("equal", [_text(values), pa.scalar(column.category)])
         elif column.style is not None:
@@ -164,13 +166,12 @@ def _numbers(values: pa.Array, column: Column) -> pa.Array:
     assert column.style is not None
     decimal, thousands, unit = column.style
     texts = _text(values)
-    if unit:
-        texts = pc.replace_substring(texts, unit, "")
-    if thousands:
-        texts = pc.replace_substring_regex(texts, MARKS[thousands], "")
-    if decimal == ",":
-        texts = pc.replace_substring(texts, ",", ".")
-    texts = pc.utf8_trim_whitespace(texts)
+    marks = [(re.escape(unit), ""), (MARKS[thousands], ""), ("," if decimal == "," else "", ".")]
+    for pattern, replacement in marks:
+        if pattern:
+            change = pc.ReplaceSubstringOptions(pattern, replacement)
+            texts = pc.call_function("replace_substring_regex", [texts], change)
+    texts = pc.call_function("utf8_trim_whitespace", [texts])
     try:
         return texts.cast(pa.float64())
     except pa.ArrowInvalid as error:

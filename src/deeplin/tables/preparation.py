@@ -87,8 +87,9 @@ class Preparation:
             raise InputError(f"its preparation cannot be read ({error}).") from error
         if any(len(part) != len(inputs) + len(targets) for part in numbers):
             raise InputError("its preparation has other columns than numbers.")
-        flags = bool(found.get("centered")), bool(found.get("standardized"))
-        return cls(inputs, targets, *numbers, categories, *flags)
+        centre, scale = numbers
+        flags = {name: bool(found.get(name)) for name in ("centered", "standardized")}
+        return cls(inputs, targets, centre, scale, categories, **flags)
 
 
 class Columns(NamedTuple):
@@ -181,7 +182,7 @@ def prepare(
         )
     notes += _equal_notes(gathered, names, is_input & keep)
     preparation = Preparation(
-        tuple(columns[j] for j in np.flatnonzero(keep & is_input)),
+        tuple(columns[int(j)] for j in np.flatnonzero(keep & is_input)),
         tuple(column.name for column in columns[len(columns) - targets :]),
         centre,
         scale,

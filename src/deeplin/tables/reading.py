@@ -280,7 +280,9 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str]) -> Column:
     if found is not None and found.nearly_numbers:
         raise InputError(f"the target {name!r} is no column of numbers: {found}. {REMEDY}")
     if kind == EMPTY:
-        raise InputError(f"the target {name!r} is empty; pass a column of numbers.")
+        raise InputError(
+            f"the target {name!r} is empty, so there is no complete row; pass a column of numbers."
+        )
     example = f" ({listed(found.categories[:3])}, …)" if found is not None else ""
     raise InputError(
         f"the target {name!r} does not hold numbers{example}: to predict a class is "

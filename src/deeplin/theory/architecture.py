@@ -1,4 +1,4 @@
-"""Which networks and optimisers a result speaks about, checked once; and ηS at the edge."""
+"""Which networks and optimizers a result speaks about, checked once; and ηS at the edge."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def require_width(hidden: int, rank: int, depth: int) -> int:
     if depth > 1 and width < rank:
         raise InputError(
             f"the hidden layers have width {width}, but the solution has rank {rank}: no such "
-            "network is a minimiser (the formula stays a lower bound). "
+            "network is a minimizer (the formula stays a lower bound). "
             f"Pass a width of at least {rank}."
         )
     return width
@@ -79,7 +79,7 @@ def aligned_network(
 ) -> Network:
     """W_1 = E·rows, W_2 … W_{L−1} = E diag(scale) Eᵀ and W_L = columns·Eᵀ, E = (I 0)ᵀ.
 
-    Minimisers that attain a bound are of this form: every hidden layer uses k units. With a
+    Minimizers that attain a bound are of this form: every hidden layer uses k units. With a
     read-out p its direction takes the place of `columns`' one output; for L = 1, W_1 is their
     product.
     """

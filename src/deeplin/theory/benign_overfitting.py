@@ -68,7 +68,7 @@ def require_interpolation(problem: Problem, quantity: str) -> None:
 def conditional_variance(problem: Problem, population: Population) -> float:
     """σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}: what fitting the noise costs (BO-L4.2).
 
-    The same for every interpolating network, whatever its depth, width and initialisation.
+    The same for every interpolating network, whatever its depth, width and initialization.
     """
     require_interpolation(problem, "the conditional variance")
     return population.noise**2 * population.outputs * noise_cost(problem, population)
@@ -244,7 +244,7 @@ def random_start_bound(
     b: float = 1.0,
     corrected: bool = False,
 ) -> RiskBound:
-    """The bound of BO-T3.2, with Ξ from the initialisation alone.
+    """The bound of BO-T3.2, with Ξ from the initialization alone.
 
     Ξ ≤ (cα²s_k/n)[qβ² + L²(α+1/L)⁴λ_1n²/s_k² · (λ_1‖Θ*‖² + q + α²β²s_0 q log(n/δ)/m)] as printed;
     `corrected` has (α+1/L)² in the place of (α+1/L)⁴ (errata E-19).

@@ -1,4 +1,4 @@
-"""The critical learning rate, whatever the optimiser: the largest at which training can settle."""
+"""The critical learning rate, whatever the optimizer: the largest at which training can settle."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def critical_learning_rate(
     sam_radius: float = 0.0,
     paths: ArrayLike = 1,
 ) -> float:
-    """The learning rate above which training cannot settle in any (global) minimiser.
+    """The learning rate above which no (global) minimizer is stable: almost no start settles.
 
     For every convex loss of the problem (X-14, X-17):
 
-    | optimiser | critical rate | result |
+    | optimizer | critical rate | result |
     |---|---|---|
     | gradient descent | 2/S_min | X-2, X-7 |
     | heavy ball β | (2+2β)/S_min | |
@@ -50,7 +50,7 @@ def critical_learning_rate(
     | m parallel paths | 2/S_min of `parallel_sharpness`; m^{1−2/L} times that of one | X-22 |
     | Adam, RMSProp | see `adam_critical_learning_rate` | X-24 |
 
-    Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimiser
+    Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimizer
     (`stochastic_sharpness`), but the flattest one is not known; with weight decay they do not
     settle at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of their
     read-outs. Batches ask for an optimum at which every φ_i' is 0.
@@ -88,7 +88,7 @@ def critical_learning_rate(
 def layerwise_sharpness(
     problem: Problem, rates: ArrayLike, readout: ArrayLike | None = None
 ) -> float:
-    """The smallest λ_max of the Hessian preconditioned by rates η_1 … η_L, over minimisers (X-11).
+    """The smallest λ_max of the Hessian preconditioned by rates η_1 … η_L, over minimizers (X-11).
 
     It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can settle exactly where it is at most 2
     (2+2β with momentum), so only the geometric mean of the rates matters. The network that
@@ -139,11 +139,11 @@ def _require_plain(momentum: float, decay: float, radius: float) -> None:
     if decay > 0:
         raise InputError(
             f"mini-batch descent with weight_decay = {decay:g} does not settle at a constant rate: "
-            "its minimiser does not interpolate the data. Pass weight_decay=0 or batch_size=None."
+            "its minimizer does not interpolate the data. Pass weight_decay=0 or batch_size=None."
         )
     if momentum > 0:
         raise InputError(
-            f"the flattest minimiser for mini-batches with momentum = {momentum:g} is not known; "
-            "pass momentum=0, or a minimiser of your choice to "
+            f"the flattest minimizer for mini-batches with momentum = {momentum:g} is not known; "
+            "pass momentum=0, or a minimizer of your choice to "
             "theory.stochastic_sharpness(problem, network, batch_size, momentum=...)."
         )

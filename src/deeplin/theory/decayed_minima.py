@@ -1,4 +1,4 @@
-"""Where the global minimisers with weight decay are found (X-9).
+"""Where the global minimizers with weight decay are found (X-9).
 
 *One output.* For a given product w the least Σ‖W_k‖_F² is L(‖w‖/‖p‖)^{2/L} (balanced, rank one,
 aligned), so F = R + λΣ‖W_k‖_F² becomes R(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L}. Among all w of one
@@ -8,8 +8,8 @@ norm the risk is least on the path w(μ) = (Σ̂ + μI)^{-1}Σ̂w*, where dR = �
 
     R(Θ) − R(0) + λLΣσ_i^{2/L} = Σ_i [σ_i² v_iᵀΣ̂v_i − 2σ_i u_iᵀΘ*Σ̂v_i + λLσ_i^{2/L}],
 
-because the u_i are orthogonal. So zero is the global minimiser exactly if no single part gains more
-than it costs, which makes λ_c a search over one number. The minimiser itself has no closed form: it
+because the u_i are orthogonal. So zero is the global minimizer exactly if no single part gains more
+than it costs, which makes λ_c a search over one number. The minimizer itself has no closed form: it
 is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge with a matrix that chooses itself.
 """
 
@@ -67,7 +67,7 @@ class RidgePath:
         return float(self.eigenvalues.max()) * self.depth / (self.depth - 2)
 
     def best(self, decay: float) -> float | None:
-        """μ of the global minimiser for λ' > 0, or None where that is w = 0.
+        """μ of the global minimizer for λ' > 0, or None where that is w = 0.
 
         As dF/dN = 2N^{2/L−1}(λ' − μN^{2−2/L}), minima are where μN^{2−2/L} passes λ' upwards.
         """
@@ -83,7 +83,7 @@ class RidgePath:
         return found[int(np.argmin(costs))] if costs and min(costs) < 0 else None
 
     def collapse(self) -> tuple[float, float]:
-        """λ' from which on w = 0 is the global minimiser, and ‖w‖ just below it.
+        """λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
 
         λ'_c = sup over w of (R(0) − R(w))/(L‖w‖^{2/L}), on the path where L μN² = R(0) − R(w(μ)).
         For L = 2 it is ‖Σ̂w*‖, reached continuously; for L ≥ 3 the norm jumps.
@@ -204,7 +204,7 @@ def decayed_several(
 def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float) -> Matrix:
     """Ridges on the columns and on the rows of Θ in turn, until neither changes it.
 
-    Σσ^{2/L} is concave in ΘΘᵀ and in ΘᵀΘ, so each minimises an objective that lies above F and
+    Σσ^{2/L} is concave in ΘΘᵀ and in ΘᵀΘ, so each minimizes an objective that lies above F and
     touches it at Θ: F never grows. The first keeps the column space, the second the row space.
     """
     theta = start

@@ -1,4 +1,4 @@
-"""How flat a minimiser can be: the bracket of FM-T2, the exact value (X-2, X-7), who attains it.
+"""How flat a minimizer can be: the bracket of FM-T2, the exact value (X-2, X-7), who attains it.
 
 For white data the minimal sharpness is due to Mulayoff & Michaeli 2020. Brackets that are best
 possible for given Λ, a and L: `sharpness_brackets` (X-18).
@@ -31,7 +31,7 @@ from deeplin.validation import validated
 
 @dataclass(frozen=True)
 class MinimalSharpness:
-    """The smallest sharpness of any minimiser: bracketed (FM-T2), exact (X-2, X-7), attained."""
+    """The smallest sharpness of any minimizer: bracketed (FM-T2), exact (X-2, X-7), attained."""
 
     lower: float
     """2σ_1^{2−2/L}‖p‖^{2/L}L a with a = v_1ᵀΣ̂v_1, σ_1 and v_1 the first singular value and vector
@@ -45,7 +45,7 @@ class MinimalSharpness:
     """Number of outputs q; the bracket is printed in FM for one output only."""
     depth: int
     suffix_norm: float
-    """t: the norm of W_L…W_2 (with p) at the flattest minimiser, which is t times an isometry."""
+    """t: the norm of W_L…W_2 (with p) at the flattest minimizer, which is t times an isometry."""
     optimum: Float[np.ndarray, "d q"] = field(repr=False)
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     program: tuple[Program, Solution] | None = field(default=None, repr=False)
@@ -53,7 +53,7 @@ class MinimalSharpness:
     bound by a Kronecker product, and `suffix_norm` NaN."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
-        """2/S_min, (2+2β)/S_min with momentum β: above it no minimiser is stable."""
+        """2/S_min, (2+2β)/S_min with momentum β: above it no minimizer is stable."""
         return stability_limit(momentum, nesterov=nesterov) / self.exact
 
     @property
@@ -63,11 +63,11 @@ class MinimalSharpness:
 
     @cached_property
     def minimizer(self) -> Network:
-        """The flattest minimiser, as wide as its inputs in every layer."""
+        """The flattest minimizer, as wide as its inputs in every layer."""
         return self.attaining()
 
     def attaining(self, hidden: int | None = None, rates: ArrayLike | None = None) -> Network:
-        """The flattest minimiser with layers of width `hidden` (at least the rank of Θ*).
+        """The flattest minimizer with layers of width `hidden` (at least the rank of Θ*).
 
         With `rates` η_1 … η_L of geometric mean g: the one whose Hessian, each layer multiplied by
         its rate, has the smallest largest eigenvalue; its layers are √(η_k/g) times as large, with
@@ -91,7 +91,7 @@ class MinimalSharpness:
 def minimal_sharpness(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> MinimalSharpness:
-    """S_min, the smallest sharpness of any minimiser of depth L, for any data (X-2, X-7; FM-T2).
+    """S_min, the smallest sharpness of any minimizer of depth L, for any data (X-2, X-7; FM-T2).
 
     S_min = min over t > 0 of 2λ_max(Σ̂^{1/2}[t² I + (L−1)(‖p‖/t)^{2/(L−1)} Θ*ᵀΘ*]Σ̂^{1/2}), for any
     number of outputs and hidden layers at least as wide as the rank of Θ*.
@@ -132,9 +132,9 @@ def minimizer_lower_bound(
     *,
     depth: int | None = None,
 ) -> np.ndarray:
-    """2a‖w*‖^{2−1/L}‖p‖^{1/L} Σ_k 1/‖W_k‖_F: below the sharpness of that minimiser (FM-T2, E-8).
+    """2a‖w*‖^{2−1/L}‖p‖^{1/L} Σ_k 1/‖W_k‖_F: below the sharpness of that minimizer (FM-T2, E-8).
 
-    `layer_norms` holds ‖W_k‖_F along its last axis; other axes are a batch of minimisers. The
+    `layer_norms` holds ‖W_k‖_F along its last axis; other axes are a batch of minimizers. The
     norms of some layers alone give a smaller bound (FM-rescale); pass the `depth` L then.
     """
     problem.require_single_target("this bound")
@@ -142,7 +142,7 @@ def minimizer_lower_bound(
     net = architecture(problem, depth or norms.shape[-1], readout, "the minimal sharpness")
     power = 1 / net.depth
     scale = 2 * problem.alignment * problem.optimum_norm ** (2 - power) * net.norm**power
-    with np.errstate(divide="ignore"):  # no minimiser has a layer of zeros: no bound is too large
+    with np.errstate(divide="ignore"):  # no minimizer has a layer of zeros: no bound is too large
         return scale * np.sum(1 / norms, axis=-1)
 
 

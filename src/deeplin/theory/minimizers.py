@@ -1,6 +1,6 @@
 """How flat a minimizer can be (FM Section 3, X-1 to X-3, X-7, X-8).
 
-The balanced minimiser, where small initialisations end (X-3), and that of the smallest trace (X-8);
+The balanced minimizer, where small initializations end (X-3), and that of the smallest trace (X-8);
 the flattest one is in `minimal_sharpness`.
 """
 
@@ -41,7 +41,7 @@ __all__ = [
 
 @validated
 def balanced_network(problem: Problem, depth: int, width: int | None = None) -> Network:
-    """The balanced minimiser: Θ*ᵀ = U S Vᵀ shared equally, W_k = S^{1/L} between aligned bases.
+    """The balanced minimizer: Θ*ᵀ = U S Vᵀ shared equally, W_k = S^{1/L} between aligned bases.
 
     W_{k+1}ᵀW_{k+1} = W_kW_kᵀ for every k, and its product is the solution of minimal norm. For one
     target this is the rank-one aligned network of X-3.
@@ -76,13 +76,13 @@ def balanced_factors(
 
 @validated
 def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None = None) -> float:
-    """S_bal, the sharpness where the flow from a vanishing initialisation ends (X-3).
+    """S_bal, the sharpness where the flow from a vanishing initialization ends (X-3).
 
     One target: λ_max(2‖w*‖^{2−2/L}‖p‖^{2/L}(Σ̂ + (L−1)Σ̂^{1/2}ŵŵᵀΣ̂^{1/2})), ŵ = w*/‖w*‖. For several
     the Hessian at balanced weights acts on D (d×q) as D ↦ 2 Σ_k (ΘΘᵀ)^{(k−1)/L} Σ̂ D (ΘᵀΘ)^{(L−k)/L}
     (X-1), which falls apart along the right singular vectors of Θ: for each singular value s_j,
     λ_max(2 Σ̂^{1/2} [Σ_k s_j^{2(L−k)/L} (ΘΘᵀ)^{(k−1)/L}] Σ̂^{1/2}). Other convex losses have H/2 in
-    the place of Σ̂ (X-14, X-17), at the minimiser of least norm.
+    the place of Σ̂ (X-14, X-17), at the minimizer of least norm.
 
     ```python
     import deeplin as dl, numpy as np
@@ -123,7 +123,7 @@ def _of_singular_values(
 
 @dataclass(frozen=True)
 class MinimalTrace:
-    """The smallest trace of ∇²R at any minimiser, and the network that has it."""
+    """The smallest trace of ∇²R at any minimizer, and the network that has it."""
 
     exact: float
     """2L(q‖p‖² tr Σ̂)^{1/L} ν^{2(L−1)/L} with ν = ‖Θ*Σ̂^{1/2}‖_* (q = 1 with a read-out p)."""
@@ -143,7 +143,7 @@ class MinimalTrace:
 
     @cached_property
     def minimizer(self) -> Network:
-        """A minimiser with this trace, as wide as its inputs in every layer."""
+        """A minimizer with this trace, as wide as its inputs in every layer."""
         return self.attaining()
 
     def attaining(self, hidden: int | None = None) -> Network:
@@ -167,10 +167,10 @@ class MinimalTrace:
 
 @validated
 def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None) -> MinimalTrace:
-    """min tr ∇²R over all minimisers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
+    """min tr ∇²R over all minimizers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
 
     Any number of outputs q and any data; hidden layers at least as wide as the rank of Θ*. Training
-    with label noise and sharpness-aware training look for this minimiser. Other convex losses of
+    with label noise and sharpness-aware training look for this minimizer. Other convex losses of
     one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
 
     ```python

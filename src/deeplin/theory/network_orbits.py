@@ -18,7 +18,7 @@ from jaxtyping import Float
 
 from deeplin.errors import InputError, positive_number, require_float64
 from deeplin.hessian.operators import dense, gradients
-from deeplin.networks import Network, landscape, products
+from deeplin.networks import Network, products, risk_and_data
 from deeplin.problems import Problem
 
 MOST = 2000
@@ -78,7 +78,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     """The period-two orbit of gradient descent near a network, such as the end of a run.
 
     Newton's method on two steps of descent finds it to rounding from an iterate nearby, stable or
-    not. Where descent has settled it finds the minimiser, and `modes` is 0. Far from any orbit it
+    not. Where descent has settled it finds the minimizer, and `modes` is 0. Far from any orbit it
     may find none: `converged` and `residual` say so; train longer first.
 
     ```python
@@ -99,7 +99,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     flat, unravel = ravel_pytree(net.weights)
     if flat.size > MOST:
         raise InputError(f"net has {flat.size} weights; orbits are searched up to {MOST}.")
-    risk, data = landscape(problem, net)
+    risk, data = risk_and_data(problem, net)
 
     def network(theta: np.ndarray) -> Network:
         return Network(unravel(jnp.asarray(theta)), net.readout, net.activation)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
@@ -83,7 +83,7 @@ def effective_norm(norms: Float[np.ndarray, " m"], depth: int) -> float:
 
 
 def _of_different_depths(
-    problem: Problem, depths: Float[np.ndarray, " m"], norms: Float[np.ndarray, " m"]
+    problem: Problem, depths: Int[np.ndarray, " m"], norms: Float[np.ndarray, " m"]
 ) -> float:
     """The least λ_max(H^{1/2}[Σt_h² I + w*w*ᵀ/g]H^{1/2}), g = Σ_h(t_h/‖p_h‖)^{2/(L_h−1)}/(L_h−1).
 

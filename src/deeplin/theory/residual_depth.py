@@ -100,7 +100,7 @@ def _doob(
     """min over p ∈ [0, end] of L max(0, log E growth^p) − p·level, convex in p."""
 
     def exponent(p: float) -> float:
-        return L * max(0.0, float(logsumexp(p * log_growth + log_weight))) - p * level
+        return L * max(0.0, float(np.asarray(logsumexp(p * log_growth + log_weight)))) - p * level
 
     from scipy.optimize import minimize_scalar  # slow to import
 

@@ -1,6 +1,6 @@
-"""The second moment of mini-batch descent at a minimiser: a symmetric eigenvalue problem (X-10).
+"""The second moment of mini-batch descent at a minimizer: a symmetric eigenvalue problem (X-10).
 
-Beside a minimiser one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write
+Beside a minimizer one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write
 K = GGᵀ and choose G so that A = GᵀΣ̂G = diag(a). With rows x̃_i = Gᵀx_i the mean of (A_b N A_b) over
 all batches of B rows out of n, drawn without replacement, is
 
@@ -25,7 +25,7 @@ from jaxtyping import Float
 DENSE = 20
 """Dimension up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos multiplies."""
 MOST = 60
-"""Minimisers tried on the way to the flattest one."""
+"""Minimizers tried on the way to the flattest one."""
 CELLS, SHARES = 64, 4
 """Cells of the search for the lowest cut, and into how many one that may hold it is divided."""
 
@@ -176,9 +176,9 @@ def _largest_quotient(image: np.ndarray, positive: np.ndarray) -> float:
 
 @dataclass(frozen=True, eq=False)
 class AlignedFamily:
-    """The kernels K_t on the row space, among which the flattest minimiser is found (X-10).
+    """The kernels K_t on the row space, among which the flattest minimizer is found (X-10).
 
-    Every minimiser has K ⪰ K_t = t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ for some t > 0 (proof of X-2),
+    Every minimizer has K ⪰ K_t = t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ for some t > 0 (proof of X-2),
     S_B grows with K, and K_t is attained: S_min(B) = min over t of S_B(K_t). Any symmetric N gives
     a lower bound for all t at once, a cut,
 

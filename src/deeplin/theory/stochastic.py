@@ -1,4 +1,4 @@
-"""Learning rates at which mini-batch descent settles: at one minimiser, and at best (X-10)."""
+"""Learning rates at which mini-batch descent settles: at one minimizer, and at best (X-10)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ INTERPOLATES = 1e-8
 
 
 AT_MINIMUM = 1e-6
-"""‖X(w − w*)‖/‖y‖ up to which a network counts as a minimiser."""
+"""‖X(w − w*)‖/‖y‖ up to which a network counts as a minimizer."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,13 @@ def stochastic_sharpness(
     momentum: float = 0.0,
     linearized: bool = False,
 ) -> StochasticSharpness:
-    """S_B at an interpolating minimiser, one output, batches drawn without replacement (X-10).
+    """S_B at an interpolating minimizer, one output, batches drawn without replacement (X-10).
 
     S_B(K) = max over symmetric N of 2[(p/n)Σ_i(x_iᵀNx_i)² + (1−p) tr Σ̂NΣ̂N]/tr(Σ̂NK^{-1}N), with
     p = (n−B)/(B(n−1)) and K = Σ_k‖v_k‖²A_kᵀA_k of the network. B = n gives the sharpness.
 
     Arguments:
-        network: a linear network at a minimiser, or K itself (d×d).
+        network: a linear network at a minimizer, or K itself (d×d).
         batch_size: B; every step draws its rows afresh.
         momentum: heavy-ball β, also exact.
         linearized: allow R_min > 0. Descent at a constant rate then does not settle; the value
@@ -91,7 +91,7 @@ def stochastic_sharpness(
             )
         kernel = basis.T @ (given + given.T) @ basis / 2
     if np.linalg.eigvalsh(kernel)[0] <= 0:
-        raise InputError("K is not positive definite on the data; pass K = JJᵀ of a minimiser.")
+        raise InputError("K is not positive definite on the data; pass K = JJᵀ of a minimizer.")
     top = SecondMoment(_rows(problem), kernel, size, beta).top()
     return StochasticSharpness(top.value, top.upper, size, beta)
 
@@ -149,10 +149,10 @@ def _linearized(problem: Problem, weights: list[np.ndarray], grams: list[np.ndar
 
 @dataclass(frozen=True)
 class MinimalStochasticSharpness:
-    """S_min(B), the least S_B of any minimiser, inside a certified interval."""
+    """S_min(B), the least S_B of any minimizer, inside a certified interval."""
 
     lower: float
-    """No minimiser has a smaller S_B: certified by the cuts, to rounding."""
+    """No minimizer has a smaller S_B: certified by the cuts, to rounding."""
     exact: float
     """S_B of `minimizer`, the least value found."""
     upper: float
@@ -160,13 +160,13 @@ class MinimalStochasticSharpness:
     batch_size: int
     depth: int
     suffix_norm: float
-    """t = ‖W_2ᵀ…W_Lᵀp‖ of the minimiser that attains it."""
+    """t = ‖W_2ᵀ…W_Lᵀp‖ of the minimizer that attains it."""
     optimum: Float[np.ndarray, "d 1"] = field(repr=False)
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
 
     @property
     def critical_learning_rate(self) -> float:
-        """2/S_min(B): above it the second moment grows at every minimiser."""
+        """2/S_min(B): above it the second moment grows at every minimizer."""
         return 2 / self.exact
 
     @cached_property
@@ -230,9 +230,9 @@ def _check(problem: Problem, batch_size: int, linearized: bool) -> int:
         why = f"R_min is {problem.minimal_risk:.3g}, not 0" if squared else "some φ_i' is not 0"
         raise InputError(
             f"mini-batch descent at a constant rate does not settle here: {why} at the optimum, "
-            "so batches keep pushing at every minimiser. Pass "
+            "so batches keep pushing at every minimizer. Pass "
             "batch_size=None for the full batch, or linearized=True to stochastic_sharpness "
-            "for the rate up to which the second moment stays bounded near one minimiser."
+            "for the rate up to which the second moment stays bounded near one minimizer."
         )
     return size
 
@@ -244,7 +244,7 @@ def _rows(problem: Problem) -> np.ndarray:
 
 
 def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray:
-    """K = Σ_k‖v_k‖²A_kᵀA_k on the row space, for a network at a minimiser."""
+    """K = Σ_k‖v_k‖²A_kᵀA_k on the row space, for a network at a minimizer."""
     if network.batch is not None or network.activation != "linear":
         raise InputError("pass one linear network, without a batch axis.")
     check_fits(problem, network)
@@ -253,7 +253,7 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
     missed = float(gap_of_map(problem, product))
     if not missed <= AT_MINIMUM**2 * problem.zero_gap:
         raise InputError(
-            f"the network is not at a minimiser: its risk is {missed:.3g} above R_min. Train it "
+            f"the network is not at a minimizer: its risk is {missed:.3g} above R_min. Train it "
             "further, or pass theory.minimal_sharpness(problem, depth).minimizer."
         )
     pairs = zip(backward, forward_products(weights, basis), strict=True)

@@ -30,20 +30,20 @@ from deeplin.validation import validated
 
 @dataclass(frozen=True)
 class DecayedMinimum:
-    """The global minimiser of F = R + λΣ‖W_k‖_F²; all others are rotations of its hidden layers."""
+    """The global minimizer of F = R + λΣ‖W_k‖_F²; all others are rotations of its hidden layers."""
 
     weight_decay: float
     depth: int
     objective: float
-    """F at the minimiser."""
+    """F at the minimizer."""
     risk: float
-    """R at the minimiser."""
+    """R at the minimizer."""
     sharpness: float
-    """S_λ = λ_max(∇²F), the same at every global minimiser."""
+    """S_λ = λ_max(∇²F), the same at every global minimizer."""
     collapsed: bool
-    """The minimiser is the zero network."""
+    """The minimizer is the zero network."""
     product: Float[np.ndarray, "d q"] = field(repr=False)
-    """Θ, the map of the minimiser (transposed, as `Problem.optimum`)."""
+    """Θ, the map of the minimizer (transposed, as `Problem.optimum`)."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     certified: bool = True
     """Whether it is certain that no network has a smaller objective. Always for one output, white
@@ -51,16 +51,16 @@ class DecayedMinimum:
     where the weight decay is weak enough. Else it is the best minimum found."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
-        """2/S_λ, or as momentum has it: above it descent on F leaves every global minimiser."""
+        """2/S_λ, or as momentum has it: above it descent on F leaves every global minimizer."""
         return stability_limit(momentum, nesterov=nesterov) / self.sharpness
 
     @cached_property
     def network(self) -> Network:
-        """The minimiser, with hidden layers as wide as the larger of inputs and outputs."""
+        """The minimizer, with hidden layers as wide as the larger of inputs and outputs."""
         return self.attaining()
 
     def attaining(self, hidden: int | None = None) -> Network:
-        """The minimiser with hidden layers of this width: all layers share the singular values."""
+        """The minimizer with hidden layers of this width: all layers share the singular values."""
         return balanced_factors(self.product, self.depth, hidden, self.readout)
 
 
@@ -68,7 +68,7 @@ class DecayedMinimum:
 def decayed_minimum(
     problem: Problem, depth: int, weight_decay: float, readout: ArrayLike | None = None
 ) -> DecayedMinimum:
-    """The global minimiser of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
+    """The global minimizer of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
 
     One output: w = (Σ̂ + μI)^{-1}Σ̂w* with μ = λ‖p‖^{−2/L}‖w‖^{2/L−2}, the best root of that scalar
     equation, or 0. Several outputs, white data (Σ̂ = cI on its range): each singular value of Θ*
@@ -77,7 +77,7 @@ def decayed_minimum(
     is λ‖W‖², so its gradient is 2λW.
 
     Other convex losses, one output: the same with the ridge path of the loss (X-15). There is a
-    minimiser even for separable data.
+    minimizer even for separable data.
 
     ```python
     import deeplin as dl, numpy as np
@@ -88,7 +88,7 @@ def decayed_minimum(
     ```
     """
     decay = positive_number("weight_decay", weight_decay)
-    net, path = _architecture(problem, depth, readout, "the minimiser with weight decay")
+    net, path = _architecture(problem, depth, readout, "the minimizer with weight decay")
     L, scaled = net.depth, decay * net.norm ** (-2 / net.depth)
     if path is not None:
         point = path.best(scaled)
@@ -115,10 +115,10 @@ def decayed_minimum(
 
 @dataclass(frozen=True)
 class CriticalWeightDecay:
-    """Where the global minimiser becomes the zero network."""
+    """Where the global minimizer becomes the zero network."""
 
     value: float
-    """λ_c: for λ > λ_c the zero network is the only global minimiser (∞ for depth 1)."""
+    """λ_c: for λ > λ_c the zero network is the only global minimizer (∞ for depth 1)."""
     jump: float
     """Norm of the product just below λ_c: 0 up to depth 2 (continuous), above 0 from depth 3 on."""
 
@@ -163,7 +163,7 @@ def _architecture(
 
 
 def _shrunk(eigenvalues: np.ndarray, coordinates: np.ndarray, L: int, decay: float) -> np.ndarray:
-    """Coordinates of the minimiser of R(w) + λ'L‖w‖^{2/L}."""
+    """Coordinates of the minimizer of R(w) + λ'L‖w‖^{2/L}."""
     if not np.any(coordinates):
         return np.zeros_like(coordinates)
     path = RidgePath(eigenvalues, coordinates, L)
@@ -195,7 +195,7 @@ def _assemble(
 def _curvature_of_risk(
     problem: Problem, net: Architecture, decay: float, product: np.ndarray
 ) -> float:
-    """S_λ − 2λ = λ_max(∇²R) at the minimiser.
+    """S_λ − 2λ = λ_max(∇²R) at the minimizer.
 
     At the zero network only L ≤ 2 feel the risk. For one output the layers beyond the first move
     it together, so ∇²R acts on (δW_1, δs) ∈ R^{r+1} as an arrow matrix with u = w/‖w‖ and

@@ -8,7 +8,6 @@ stand the laws of E‖U‖². Notation: a² = α²m, b² = β²m, ℓ = L−2, s
 
 from __future__ import annotations
 
-import html
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from jaxtyping import Float
 from deeplin.dynamics import gradient_flow
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.markup import html_table
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.problems import Population, Problem
@@ -71,8 +71,7 @@ class Law:
             "regime": self.regime,
             "relative error": f"about {self.error:.1g}",
         }
-        cells = (f"<tr><th>{k}</th><td>{html.escape(v)}</td></tr>" for k, v in rows.items())
-        return f"<table>{''.join(cells)}</table>"
+        return html_table(rows)
 
 
 class Start(NamedTuple):
@@ -142,7 +141,8 @@ def wide_law(
         problem: data X (n×d, d > n, independent rows) and Y.
         width: m, at least max(n, q) + 2.
         depth: L, at least 2.
-        alpha, beta: standard deviations of the entries of the first and the last layer.
+        alpha: standard deviation of the entries of the first layer.
+        beta: standard deviation of the entries of the last layer.
         population: where the data come from, for `added_risk`.
 
     ```python

@@ -104,7 +104,7 @@ def empirical_critical_rate(
     import deeplin as dl
     jax.config.update("jax_enable_x64", True)
     problem = dl.problems.synthetic.flat_minima(seed=0).problem
-    measured = dl.theory.empirical_critical_rate(problem, depth=3, seeds=4, steps=2000)
+    measured = dl.training.empirical_critical_rate(problem, depth=3, seeds=4, steps=2000)
     assert measured.ratio < 1.02
     ```
     """

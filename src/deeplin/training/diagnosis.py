@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -113,6 +114,16 @@ class Diagnosis:
 
     def __str__(self) -> str:
         return text.diagnosis_text(self)
+
+    def _repr_html_(self) -> str:
+        lead, *others = map(html.escape, (*self.summary, *self.notes))
+        items = "".join(f"<li>{sentence}</li>" for sentence in others)
+        tables = "".join(
+            f"<h4>{html.escape(name)}</h4>{table.to_html(index=False)}"
+            for name, table in text.tables(self)
+        )
+        more = f"<details><summary>Tables</summary>{tables}</details>"
+        return f"<p><b>{lead}</b></p><ul>{items}</ul>{more}"
 
     def as_json(self) -> dict[str, Any]:
         """Plain values only; infinite numbers become strings, missing ones null."""

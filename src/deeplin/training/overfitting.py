@@ -24,9 +24,9 @@ from deeplin.validation import validated
 FLAT_EDGE = 1.1
 """A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""
 NEAR = 1.1
-"""Interpolation is benign up to this many times the left-out error of the best alternative …"""
-TOLERABLE = 2.0
-"""… and tempered up to this many times."""
+"""Interpolation is benign up to this many times the left-out error of the best alternative, …"""
+BENIGN, TEMPERED = 0.1, 0.5
+"""… or where it loses at most this share of what that explains; up to the second it is tempered."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +75,24 @@ class Overfitting:
         return min(self.zero_error, self.ridge_error, self.selected_error)
 
     @property
+    def lost(self) -> float:
+        """The share of what the best alternative explains that interpolating loses."""
+        explained = self.zero_error - self.best_error
+        return (self.leave_one_out - self.best_error) / explained if explained > 0 else math.inf
+
+    @property
     def verdict(self) -> str:
         """`benign`, `tempered` or `harmful`: what interpolating costs on samples left out.
 
-        Benign is harmless: an error of at most 1.1 times that of the best alternative, and better
-        than predicting zero. Tempered is up to twice as much. The spectrum only bounds what fitting
-        the noise adds; it does not decide.
+        Benign is harmless: better than predicting zero, with an error near that of the best
+        alternative (1.1 times, or a tenth of what it explains lost). Tempered loses up to half. The
+        spectrum only bounds what fitting the noise adds; it does not decide.
         """
-        if not self.beats_zero or self.leave_one_out > TOLERABLE * self.best_error:
+        if not self.beats_zero:
             return "harmful"
-        return "benign" if self.leave_one_out <= NEAR * self.best_error else "tempered"
+        if self.leave_one_out <= NEAR * self.best_error or self.lost <= BENIGN:
+            return "benign"
+        return "tempered" if self.lost <= TEMPERED else "harmful"
 
 
 @validated

@@ -114,6 +114,7 @@ def try_starts(
     starts = drawn(count * RATES)
     longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, LONGEST))
     goal = LEARNED * problem.zero_gap
+    run, status = None, np.zeros(0, str)
     for _ in range(HALVINGS):
         rates = np.full(count * RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
@@ -121,7 +122,8 @@ def try_starts(
         if not np.any(status == "diverged"):
             break
         rate /= 2
-    done = status == "converged"
+    assert run is not None
+    done = np.equal(status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
     learned = int(done.sum())
     return Trials(initialization, known.depth, m, rate, taken, count * RATES, learned, longest)

@@ -15,13 +15,13 @@ from deeplin.certificates.registry import Check, NotApplicable, statement, value
 
 @statement(
     "BO-D5.1",
-    title="δ-good initialisation",
+    title="δ-good initialization",
     reference="BO, Definition 5.1, on measured singular values (errata E-6)",
     formula=r"\alpha/c<\sigma(W_1(0))<c\alpha,\;\beta/c<\sigma(W_L(0))<c\beta,\;"
     r"\mathcal L(0)<c(\|Y\|^2+\alpha^2\beta^2q\|X\|_F^2\log(n/\delta)/m)",
 )
 def good_start(context: CertificateContext) -> Check:
-    """The smallest c for which the initialisation is good."""
+    """The smallest c for which the initialization is good."""
     spread = np.max(_spread(context), axis=0)
     return context.with_constant(np.maximum(spread, _start_of_the_loss(context)), 1.0)
 
@@ -85,7 +85,7 @@ def _good(context: CertificateContext) -> dict[str, np.ndarray]:
     """β ≥ 2 and a good start, which for the lemmas means the event of BO-LB.1."""
     within = np.all(_spread(context)[2:] <= 2, axis=0)
     first = (context.scales[0] == 0) | np.all(_spread(context)[:2] <= 2, axis=0)
-    return {"β ≥ 2": context.scales[1] >= 2, "good initialisation": within & first}
+    return {"β ≥ 2": context.scales[1] >= 2, "good initialization": within & first}
 
 
 def _decay_rate(context: CertificateContext) -> np.ndarray:

@@ -143,7 +143,7 @@ def _enough_samples(context: CertificateContext) -> dict:
     r"\tfrac{\alpha^2\beta^2s_0q\log(n/\delta)}{m})\big]",
 )
 def random_start_risk(context: CertificateContext) -> list[Check]:
-    """Bias, variance, Ξ as printed and corrected, and the total, from the initialisation alone."""
+    """Bias, variance, Ξ as printed and corrected, and the total, from the initialization alone."""
     context.require_identity_middle()
     split = _split(context)
     hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)

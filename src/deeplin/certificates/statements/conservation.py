@@ -1,4 +1,4 @@
-"""What gradient flow conserves: the differences of neighbouring layers (FM Lemma 1)."""
+"""What gradient flow conserves: the differences of neighboring layers (FM Lemma 1)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from deeplin.networks.products import imbalance, layer_gradients
 
 @statement(
     "FM-L1",
-    title="conserved differences of neighbouring layers",
+    title="conserved differences of neighboring layers",
     formula=r"\tfrac{d}{dt}\big(W_{k+1}^\top W_{k+1} - W_k W_k^\top\big) = 0",
+    any_loss=True,
 )
 def conservation(context: Context) -> list[Check]:
     """The drift along the flow; between consecutive descent steps, its exact size.

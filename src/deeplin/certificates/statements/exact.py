@@ -14,7 +14,7 @@ from deeplin.theory.minimizers import balanced_sharpness, minimal_trace
 
 @statement(
     "X-1",
-    title="sharpness at a minimiser from a d×d matrix",
+    title="sharpness at a minimizer from a d×d matrix",
     formula=r"S = \lambda_{\max}\big(2\hat\Sigma^{1/2}\textstyle\sum_k\|v_k\|^2A_k^\top A_k"
     r"\hat\Sigma^{1/2}\big)",
     hypotheses=Context.minimizer_hypotheses,
@@ -33,7 +33,7 @@ def exact_sharpness(context: Context) -> Check:
     r"(L-1)(\|p\|/t)^{2/(L-1)}w^*w^{*\top}]\hat\Sigma^{1/2}\big)",
 )
 def exact_minimal_sharpness(context: Context) -> list[Check]:
-    """The minimiser that attains it, and the end of the run, which cannot be flatter."""
+    """The minimizer that attains it, and the end of the run, which cannot be flatter."""
     context.require_vector()
     minimal = context.minimal
     attained = sharpness(context.problem, minimal.attaining(hidden=1), method="exact").value
@@ -51,7 +51,7 @@ def exact_minimal_sharpness(context: Context) -> list[Check]:
     r"(L-1)\hat\Sigma^{1/2}\hat w\hat w^\top\hat\Sigma^{1/2})\big) \ge S_{\min}",
 )
 def balanced_limit(context: Context) -> list[Check]:
-    """The balanced rank-one minimiser has this sharpness, and it is at least S_min."""
+    """The balanced rank-one minimizer has this sharpness, and it is at least S_min."""
     context.require_vector()
     problem, L = context.problem, context.depth
     balanced = balanced_sharpness(problem, L)
@@ -59,7 +59,7 @@ def balanced_limit(context: Context) -> list[Check]:
     network = initialize.rank_one(problem.optimum.reshape(-1), L, widths=widths)
     measured = sharpness(problem, network, method="exact").value
     return [
-        Check(measured, balanced, "balanced minimiser", equality=True),
+        Check(measured, balanced, "balanced minimizer", equality=True),
         Check(context.minimal.exact, balanced, "S_min ≤ S_bal"),
     ]
 
@@ -112,7 +112,7 @@ def least_trace(context: Context) -> list[Check]:
 )
 def layerwise_rates(context: Context) -> list[Check]:
     """Rates 4, 1/4, 4, … of product one: W_k = √η_k V_k turns the preconditioned Hessian at W into
-    the Hessian at V, another minimiser of the same problem."""
+    the Hessian at V, another minimizer of the same problem."""
     _require_solution(context)
     L = context.depth
     rates = np.where(np.arange(L) == 2 * (L // 2), 1.0, 4.0 ** ((-1.0) ** np.arange(L)))
@@ -129,6 +129,6 @@ def _require_solution(context: Context) -> None:
 
 
 def _narrowest(context: Context, rates: np.ndarray | None = None) -> Network:
-    """The flattest minimiser with hidden layers as wide as the rank of Θ* asks for."""
+    """The flattest minimizer with hidden layers as wide as the rank of Θ* asks for."""
     rank = int(np.linalg.matrix_rank(context.problem.spectrum.coordinates))
     return context.minimal.attaining(hidden=rank, rates=rates)

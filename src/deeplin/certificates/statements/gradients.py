@@ -22,12 +22,13 @@ _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)
     reference="FM, eq. (5) and (6)",
     formula=r"\nabla_k R = (W_{k+1}^\top\cdots W_L^\top p)(W_{k-1}\cdots W_1 g)^\top",
     hypotheses=Context.stays_finite,
+    any_loss=True,
 )
 def gradients(context: Context) -> Check:
     """The closed form against automatic differentiation, at the start and at the end."""
     errors, sizes = [], []
     for record, network in ((0, context.run.initial), (-1, context.run.network)):
-        measured = _autodiff(context.problem.quadratic, network.with_batch()).weights
+        measured = _autodiff(context.problem.objective, network.with_batch()).weights
         for k, layer in enumerate(measured):
             closed = context.backward[k + 1][record] @ context.forward[k][record].mT
             errors.append(np.linalg.norm(np.asarray(layer) - closed, axis=(-1, -2)))

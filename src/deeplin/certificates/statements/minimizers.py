@@ -1,4 +1,4 @@
-"""Sharpness of minimisers and what it means for the learning rate (FM Section 3)."""
+"""Sharpness of minimizers and what it means for the learning rate (FM Section 3)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def fastest_change(context: Context) -> list[Check]:
     """Change of the gradient along the top eigenvector; no eigenvalue of larger modulus.
 
     The quotient is a central difference of step 1e-5‖W‖: its error, of second order, stays far
-    below the relative slack of 1e-6. Near a minimiser no eigenvalue is below −(error of X-1),
+    below the relative slack of 1e-6. Near a minimizer no eigenvalue is below −(error of X-1),
     since the Hessian is within it of a positive semidefinite matrix.
     """
     top, exact = context.certified_sharpness, context.exact_sharpness
@@ -77,7 +77,7 @@ def minimal_sharpness_bracket(context: Context) -> list[Check]:
 
 @statement(
     "FM-T2",
-    title="sharpness of every minimiser, with a read-out",
+    title="sharpness of every minimizer, with a read-out",
     reference="FM, Theorem 2, with erratum E-8",
     formula=r"S(W) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}\sum_k 1/\|W_k\|_F,\quad "
     r"S(W) \ge 2\|w^*\|^{2-2/L}\|p\|^{2/L}La",
@@ -98,7 +98,7 @@ def sharpness_of_minimizers(context: Context) -> list[Check]:
 
 @statement(
     "FM-rescale",
-    title="minimisers can be arbitrarily sharp",
+    title="minimizers can be arbitrarily sharp",
     kind="observation",
     reference="FM, Section 3",
     formula=r"S(CW_1, W_2/C, W_3, \dots) \ge 2a\|w^*\|^{2-1/L}\|p\|^{1/L}C/\|W_2\|_F",
@@ -145,7 +145,7 @@ def settled_sharpness(context: Context) -> list[Check]:
 
 
 def _settled(context: Context) -> np.ndarray:
-    """Whether each run stayed at its minimiser long enough for an instability to show, (batch,).
+    """Whether each run stayed at its minimizer long enough for an instability to show, (batch,).
 
     Above the threshold one step multiplies the deviation along the top eigenvector by g, |g| > 1
     (for heavy ball the larger root of z² − (1 + β − ηS)z + β): rounding grows to `NEAR` within
@@ -159,8 +159,8 @@ def _settled(context: Context) -> np.ndarray:
         needed = np.log(NEAR / np.finfo(float).eps) / growth
     near = context.gap <= NEAR**2 * context.problem.zero_gap
     near = np.logical_and.accumulate(near[::-1])[::-1]
-    since = np.where(near, context.moments[:, None], np.inf).min(axis=0)
-    return (context.moments[-1] - since >= needed) & (context.gap[-1] > 0)
+    since = np.where(near, context.times[:, None], np.inf).min(axis=0)
+    return (context.times[-1] - since >= needed) & (context.gap[-1] > 0)
 
 
 @statement(

@@ -1,4 +1,4 @@
-"""Gradient flow from a residual initialisation (FM Section 5)."""
+"""Gradient flow from a residual initialization (FM Section 5)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _residual_start(context: Context) -> tuple[np.ndarray, dict[str, Any]]:
     likely = distance <= kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY)
     # s is known to a few percent, so two digits lose nothing, and runs share their constants
     rounded = np.array([float(f"{s:.2g}") for s in scale])
-    return rounded, {"residual initialisation": likely}
+    return rounded, {"residual initialization": likely}
 
 
 def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:
@@ -182,8 +182,8 @@ def _stays_near(
 ) -> list[Check]:
     """θ_k within its radius, the Polyak-Łojasiewicz inequality with rate·λ‖p‖², and its decay."""
     rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
-    decay = context.gap[0] * np.exp(-rate * context.moments[:, None])
-    later = (context.moments[:, None] > 0) & context.moving
+    decay = context.gap[0] * np.exp(-rate * context.times[:, None])
+    later = (context.times[:, None] > 0) & context.moving
     slack = context.gap_error / np.maximum(context.gap, decay)
     squares = np.sum(context.gradient_squares, axis=-1)
     moved = context.displacement_norms

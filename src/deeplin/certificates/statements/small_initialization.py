@@ -69,7 +69,7 @@ def first_assumption(context: Context) -> list[Check]:
 
 @statement(
     "FM-ε",
-    title="size of the initialisation",
+    title="size of the initialization",
     kind="definition",
     reference="FM, Section 4",
     formula=r"\varepsilon = 3\max_k\|W_k(0)\|_F^2 + 2\sum_{k<L}"
@@ -110,7 +110,7 @@ def _early(context: Context) -> int:
     context.require_depth()
     context.require_perceptron()
     context.require_vector()
-    late = np.flatnonzero(context.moments >= 1)
+    late = np.flatnonzero(context.times >= 1)
     if not context.is_flow or len(late) == 0:
         raise NotApplicable("for gradient flow recorded at some time t ≥ 1")
     return int(late[0])
@@ -132,7 +132,7 @@ def _constant(context: Context, early: int) -> np.ndarray:
 def lojasiewicz(context: Context) -> list[Check]:
     """The condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
     early = _early(context)
-    late = (np.arange(len(context.moments)) >= early)[:, None]
+    late = (np.arange(len(context.times)) >= early)[:, None]
     squares = np.sum(context.gradient_squares, axis=-1)
     floor = np.sqrt(2 * _epsilon(context)) * context.depth
     beyond = context.singular_values[..., 0] - floor
@@ -154,7 +154,7 @@ def lojasiewicz(context: Context) -> list[Check]:
 def exponential_convergence(context: Context) -> list[Check]:
     """From the first record with t ≥ 1, with the constant of FM-T3; the path by its chords."""
     early = _early(context)
-    elapsed = np.maximum(context.moments - context.moments[early], 0)[:, None]
+    elapsed = np.maximum(context.times - context.times[early], 0)[:, None]
     mu, met = _constant(context, early), _first(context)
     bound = context.gap[early] * np.exp(-mu * elapsed)
     later = (elapsed > 0) & context.moving

@@ -22,7 +22,7 @@ from deeplin.theory.stochastic import (
     formula=r"S_{\min}(B) = \min_tS_B\big(t^2I+(L-1)t^{-2/(L-1)}w^*w^{*\top}\big)",
 )
 def batches(context: Context) -> list[Check]:
-    """For B = n/5, at the minimiser that attains it and at the end of the first run."""
+    """For B = n/5, at the minimizer that attains it and at the end of the first run."""
     context.require_vector()
     problem = context.problem
     size = max(1, problem.samples // 5)
@@ -41,8 +41,8 @@ def batches(context: Context) -> list[Check]:
     first = jax.tree.map(lambda leaf: leaf[0], context.final_network)
     try:
         reached = stochastic_sharpness(problem, first, size).value
-    except InputError:  # the run did not end in a minimiser
+    except InputError:  # the run did not end in a minimizer
         return checks
     least = minimal.lower * float(context.minimal_scale[0])
-    # a network counts as a minimiser up to 1e-6
+    # a network counts as a minimizer up to 1e-6
     return [*checks, Check(least, reached, "S_min(B) ≤ S_B", slack=1e-5)]

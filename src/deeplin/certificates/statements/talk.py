@@ -81,7 +81,7 @@ rounding alone."""
 
 
 STEPS, POINTS = 4, 3
-"""How many steps of a run Talk-descent looks at, and at how many points of each."""
+"""How many steps of a run Talk-descent evaluates, and at how many points of each."""
 
 
 @statement(

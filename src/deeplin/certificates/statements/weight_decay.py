@@ -16,7 +16,7 @@ from deeplin.theory.weight_decay import (
 
 @statement(
     "X-9",
-    title="the global minimiser with weight decay and its unique sharpness",
+    title="the global minimizer with weight decay and its unique sharpness",
     formula=r"w = (\hat\Sigma+\mu I)^{-1}\hat\Sigma w^*,\quad \mu = \lambda\|w\|^{2/L-2}",
 )
 def decayed(context: Context) -> list[Check]:

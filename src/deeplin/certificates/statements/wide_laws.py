@@ -241,10 +241,10 @@ def descent(context: CertificateContext) -> list[Check]:
     # with every step recorded the norms along the run take the place of ω, and Σ η√ℒ is known
     largest = np.max(context.singular_values, axis=0)
     factor = [2 * context.input_norm * _seen_growth(norms)[1] for norms in largest]
-    every = np.all(np.diff(context.moments) <= 1)
+    every = np.all(np.diff(context.times) <= 1)
     recorded = plain | {"every step recorded": every}
     summed = {"Σ η√ℒ recorded": every or "path" in context.run.records}
-    power = context.moments[:, None]
+    power = context.times[:, None]
     stability = 2 * context.input_norm**2 * step * _start_stiffness(ends, context.depth)
     return [
         value(stability, "measured: bound of η·λ_max at the start"),
@@ -289,7 +289,7 @@ def _from_zero(context: CertificateContext, ends: np.ndarray, step: np.ndarray, 
         enough[run] = c < 2 and step[run] * Y**2 <= (1 - c / 2) * epsilon
         rates[run] = (1 - c / 2) * step[run] * (sigma * low) ** 2 if enough[run] else 0.0
     hypotheses = met | {"W_L(0) = 0, rank W_1(0)Q = n, η small enough": enough}
-    factor = (1 - rates) ** context.moments[:, None]
+    factor = (1 - rates) ** context.times[:, None]
     return _loss_below(context, factor, "from β = 0", hypotheses)
 
 

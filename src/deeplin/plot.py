@@ -1,0 +1,301 @@
+"""Plots of runs, rates, spectra and risks, in the style and sizes of the papers' figures.
+
+Each function draws on `ax`, or on new axes of one column's width, and returns the axes:
+`dl.plot.training(run).figure.savefig("run.pdf")`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import wraps
+from typing import Any, ParamSpec
+
+import jax
+import matplotlib.pyplot as plt
+import numpy as np
+from jaxtyping import Array, Float
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import ArrayLike
+
+from deeplin import theory
+from deeplin.dynamics import gradient_descent
+from deeplin.dynamics.run import Run
+from deeplin.errors import InputError, whole_number
+from deeplin.hessian.result import HessianSpectrum
+from deeplin.networks import initialize
+from deeplin.plot_style import COLOURS, INK, QUIET, SIZE, plain_numbers, reference_line, style
+from deeplin.problems import Population, Problem
+
+__all__ = ["critical_rates", "double_descent", "phase", "spectrum", "training"]
+
+QUANTITIES = ("sharpness", "gap", "risk", "loss")
+"""What `training` draws by default: the first of these that was recorded."""
+SETTLED = 1e-12
+"""Relative gap from which on `phase` uses one color."""
+Arguments = ParamSpec("Arguments")
+
+
+def _styled(draw: Callable[Arguments, Axes]) -> Callable[Arguments, Axes]:
+    """Draw in the figures' style, whatever the user's settings."""
+
+    @wraps(draw)
+    def styled(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Axes:
+        with style():
+            return draw(*args, **kwargs)
+
+    return styled
+
+
+def _axes(ax: Axes | None) -> Axes:
+    return plt.subplots(figsize=SIZE, layout="constrained")[1] if ax is None else ax
+
+
+@_styled
+def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw a recorded quantity of every run against the step, or the time of a flow.
+
+    Sharpness comes with the limit of stability (2 + 2β)/η, dashed, of each constant rate.
+
+    Args:
+        run: a run, or a batch of up to six that get colors of their own; more are drawn thin.
+        quantity: a name in `run.records`; by default sharpness, or else the gap or the risk.
+        ax: axes to draw on.
+
+    ```python
+    import deeplin as dl, jax
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5,) * 5 + (1,), scale=0.35)
+    run = dl.gradient_descent(
+        problem, net, [0.05, 0.1], 200, record_every=1, record=["sharpness"]
+    )
+    ax = dl.plot.training(run)
+    ```
+    """
+    records = run.records
+    known = [name for name in QUANTITIES if name in records]
+    if quantity is None and not known:
+        raise InputError("this run has no records; train it with record_every=1.")
+    name = known[0] if quantity is None else quantity
+    if name not in records:
+        raise InputError(f"{name!r} was not recorded; recorded: {', '.join(records)}.")
+    ax = _axes(ax)
+    when = "time" if "time" in records else "step"
+    values = records[name].reshape(len(records[when]), -1)
+    if run.single and records[name].ndim > 1:
+        labels = [f"{name} {index + 1}" for index in range(values.shape[1])]
+        rates = np.full(values.shape[1], np.nan)
+    elif records[name].ndim > 2:
+        raise InputError(f"{name!r} has several values for each run; draw one run, run[k].")
+    else:
+        rate = np.nan if run.learning_rate is None else np.asarray(run.learning_rate, float)
+        constant = np.ndim(rate) == 0 or (run.variant == "plain" and not run.single)
+        rates = np.broadcast_to(rate if constant else np.nan, values.shape[1])
+        labels = [f"η = {rate:.3g}" if rate == rate else "" for rate in rates]
+    few = values.shape[1] <= len(COLOURS)
+    thin: dict[str, Any] = {} if few else {"linewidth": 0.6, "alpha": 0.5}
+    drawn: set[str] = set()
+    ended = np.broadcast_to(
+        np.where(np.equal(run.status, "diverged"), run.steps, np.inf), len(labels)
+    )
+    for index, (column, label) in enumerate(zip(values.T, labels, strict=True)):
+        color = COLOURS[index % len(COLOURS)] if few else COLOURS[0]
+        shown = f"_{label}" if label in drawn or not label else label
+        before = records[when] < ended[index]  # a diverged run repeats its last finite weights
+        ax.plot(
+            records[when][before],
+            column[before],
+            color=color,
+            label=shown,
+            zorder=3 - 0.01 * index,
+            **thin,
+        )
+        if name == "sharpness" and np.isfinite(rates[index]) and label not in drawn:
+            limit = (2 + 2 * run.momentum) / rates[index]
+            ax.axhline(limit, color=color, linestyle="--", linewidth=0.9)
+        drawn.add(label)
+    positive = values[np.isfinite(values)]
+    scale = "log" if positive.size and positive.min() > 0 else "linear"
+    ax.set(xlabel=when, ylabel=name.replace("_", " "), yscale=scale)
+    if drawn - {""} and (few or len(drawn) == 1):
+        ax.legend()
+    return ax
+
+
+@_styled
+def critical_rates(
+    problem: Problem, depths: Iterable[int] = range(2, 21), *, ax: Axes | None = None
+) -> Axes:
+    """Draw the critical learning rate 2/S_min (X-2, X-7) against depth.
+
+    Beside it 2/S_bal (X-3), up to which small starts settle, and for one output of least squares
+    the bracket that FM-T2 gives.
+
+    ```python
+    import deeplin as dl
+    ax = dl.plot.critical_rates(dl.problems.synthetic.flat_minima(seed=0).problem, range(2, 8))
+    ```
+    """
+    ax = _axes(ax)
+    depths = [whole_number("depths", depth) for depth in depths]
+    minima = [theory.minimal_sharpness(problem, depth) for depth in depths]
+    bracket = np.array([[2 / m.upper, 2 / m.lower] for m in minima])
+    shade = {"color": QUIET, "alpha": 0.25, "linewidth": 0}
+    ax.fill_between(depths, *bracket.T, label="bracket of FM-T2", **shade)
+    ax.plot(depths, [2 / m.exact for m in minima], color=COLOURS[0], label="$2/S_{min}$, critical")
+    balanced = [2 / theory.balanced_sharpness(problem, depth) for depth in depths]
+    ax.plot(depths, balanced, "--", color=COLOURS[1], label="$2/S_{bal}$, small starts")
+    ax.set(xlabel="depth", ylabel="learning rate", yscale="log")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    plain_numbers(ax.yaxis)
+    ax.legend()
+    return ax
+
+
+@_styled
+def spectrum(
+    values: HessianSpectrum | Problem | ArrayLike,
+    learning_rate: float | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw eigenvalues by their index, largest first.
+
+    Args:
+        values: the result of `hessian_spectrum` (with its errors as bars), a problem (the
+            eigenvalues of its Σ̂, or of H/2 for other losses), or eigenvalues.
+        learning_rate: draws the limit of stability 2/η.
+        ax: axes to draw on.
+
+    ```python
+    import deeplin as dl
+    ax = dl.plot.spectrum(dl.problems.synthetic.flat_minima(seed=0).problem)
+    ```
+    """
+    errors = None
+    if isinstance(values, HessianSpectrum):
+        label, errors, found = "eigenvalue of the Hessian", values.errors, np.asarray(values.values)
+    elif isinstance(values, Problem):
+        label, found = "eigenvalue of Σ̂", np.linalg.eigvalsh(np.asarray(values.curvature) / 2)
+    else:
+        label, found = "eigenvalue", np.asarray(values, float)
+    if found.ndim != 1 or not np.isfinite(found).all() or not found.size:
+        raise InputError(
+            f"values has shape {found.shape}; pass the finite eigenvalues of one matrix."
+        )
+    order = np.argsort(-found, kind="stable")
+    spread = None if errors is None else np.broadcast_to(errors, found.shape)[order]
+    ax = _axes(ax)
+    index = np.arange(1, len(found) + 1)
+    ax.errorbar(index, found[order], spread, fmt="o-", color=COLOURS[0], capsize=2)
+    ax.set(xlabel="index", ylabel=label, yscale="log" if found.min() > 0 else "linear")
+    if learning_rate is not None:
+        reference_line(ax, 2 / learning_rate, "2/η")
+    return ax
+
+
+@_styled
+def phase(
+    problem: Problem,
+    depths: Sequence[int] = range(2, 11),
+    rates: ArrayLike | None = None,
+    *,
+    scale: float = 0.33,
+    starts: int = 5,
+    steps: int = 2000,
+    key: Array | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    """Train networks of every depth at every rate, and draw where they end.
+
+    The color is the median over `starts` Gaussian starts of the final gap, relative to that of
+    predicting zero; where the median diverges, orange. The line is 2/S_min.
+
+    Args:
+        problem: least squares with one target.
+        depths: consecutive depths.
+        rates: learning rates, ascending; by default 40 around the critical ones.
+        scale: standard deviation of the initial weights, of width d.
+        starts: networks for each depth and rate.
+        steps: of gradient descent.
+        key: of the initial weights.
+        ax: axes to draw on.
+
+    ```python
+    import deeplin as dl
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
+    ax = dl.plot.phase(problem, depths=(2, 3, 4), rates=[0.1, 0.3, 0.5], starts=2, steps=200)
+    ```
+    """
+    depths = [whole_number("depths", depth) for depth in depths]
+    critical = [theory.critical_learning_rate(problem, depth) for depth in depths]
+    if rates is None:
+        rates = np.geomspace(0.5 * min(critical), 1.5 * max(critical), 40)
+    rates = np.asarray(rates, float)
+    key = jax.random.key(0) if key is None else key
+    ends = np.stack(
+        [_ends(problem, depth, rates, scale, starts, steps, key) for depth in depths], axis=1
+    )
+    ax = _axes(ax)
+    colors = {"vmin": np.log10(SETTLED), "vmax": 0, "cmap": "cividis_r", "rasterized": True}
+    mesh = ax.pcolormesh(depths, rates, np.log10(np.clip(ends, SETTLED, 1)), **colors)
+    lost = np.ma.masked_where(np.isfinite(ends), np.ones_like(ends))
+    ax.pcolormesh(depths, rates, lost, cmap=ListedColormap([COLOURS[1]]), rasterized=True)
+    line: dict[str, Any] = {"color": "white", "markeredgecolor": INK, "label": "$2/S_{min}$"}
+    ax.plot(depths, critical, "o-", **line)
+    ax.set(xlabel="depth", ylabel="learning rate", yscale="log", xticks=depths)
+    plain_numbers(ax.yaxis)
+    ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the final gap (orange: diverged)")
+    return ax
+
+
+def _ends(
+    problem: Problem,
+    depth: int,
+    rates: Float[np.ndarray, " rates"],
+    scale: float,
+    starts: int,
+    steps: int,
+    key: Array,
+) -> Float[np.ndarray, " rates"]:
+    """The median final gap at each rate over that of predicting zero; inf where it diverges."""
+    widths = (problem.dimension,) * depth + (problem.outputs,)
+    keys = jax.random.split(jax.random.fold_in(key, depth), starts)
+    nets = initialize.gaussian(keys, widths=widths, scale=scale)
+    each = jax.tree.map(lambda leaf: np.repeat(leaf, len(rates), axis=0), nets)
+    run = gradient_descent(problem, each, np.tile(rates, starts), steps)
+    zero = problem.target_moment - problem.minimal_risk
+    gaps = np.where(run.status == "diverged", np.inf, np.asarray(run.evidence["gap"]) / zero)
+    return np.median(gaps.reshape(starts, -1), axis=0)
+
+
+@_styled
+def double_descent(
+    population: Population,
+    samples: int,
+    dimensions: Iterable[int] | None = None,
+    *,
+    ax: Axes | None = None,
+) -> Axes:
+    """Draw the expected excess risk of the minimum-norm solution against the features used.
+
+    Bias and variance beside it; the dotted line is d′ = n, where the risk is infinite.
+
+    ```python
+    import deeplin as dl, numpy as np
+    population = dl.Population(np.ones(60) / 8, np.ones(60), noise=0.5)
+    ax = dl.plot.double_descent(population, samples=20)
+    ```
+    """
+    given = range(1, population.dimension + 1) if dimensions is None else dimensions
+    table = theory.double_descent(population, samples, given).replace([np.inf, 0.0], np.nan)
+    ax = _axes(ax)
+    columns = {"excess_risk": "excess risk", "bias": "bias", "variance": "variance"}
+    for (name, label), color in zip(columns.items(), (INK, *COLOURS), strict=False):
+        width = 1.5 if name == "excess_risk" else 1.0
+        ax.plot(table["dimension"], table[name], color=color, label=label, linewidth=width)
+    ax.axvline(samples, color=QUIET, linestyle=":", linewidth=1.0)
+    ax.set(xlabel="features used, d′", ylabel="expected excess risk", yscale="log")
+    ax.legend()
+    return ax

@@ -1,0 +1,67 @@
+"""The classifier keeps scikit-learn's contract and ends where the theory says."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import deeplin as dl
+from deeplin.sklearn import DeepLinearClassifier
+
+
+@parametrize_with_checks(
+    [DeepLinearClassifier(max_steps=300), DeepLinearClassifier(solver="closed_form")]
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_finds_nothing_wrong(estimator, check, monkeypatch):
+    monkeypatch.setenv("SCIPY_ARRAY_API", "1")  # otherwise one check skips itself
+    check(estimator)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+@pytest.mark.parametrize("solver", ["descent", "closed_form"])
+def test_overlapping_classes_get_the_probabilities_of_logistic_regression(classes, solver):
+    X, y = make_classification(
+        120, 4, n_informative=3, n_redundant=0, n_classes=classes, flip_y=0.3, random_state=0
+    )
+    X = StandardScaler().fit_transform(X)
+    model = DeepLinearClassifier(3, solver=solver, random_state=0).fit(X, y)
+    assert model.status_ == "converged"
+    reference = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(X, y)
+    # R − R_min ≤ 1e-10 bounds the deviation by 1e-5 over the root of the smallest curvature, .1
+    np.testing.assert_allclose(model.predict_proba(X), reference.predict_proba(X), atol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["descent", "closed_form"])
+def test_separable_classes_are_all_classified_right(solver):
+    X, y = load_iris(return_X_y=True)
+    X, names = X[y < 2], np.array(["setosa", "versicolor"])[y[y < 2]]
+    model = DeepLinearClassifier(solver=solver, random_state=0).fit(X, names)
+    assert model.critical_learning_rate_ is None
+    assert model.score(X, names) == 1
+
+
+def test_weight_decay_ends_in_the_minimum_of_the_theory():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = StandardScaler().fit_transform(X)[:, :5]
+    model = DeepLinearClassifier(2, weight_decay=0.01, solver="closed_form").fit(X, y)
+    rows = np.column_stack([X, np.ones(len(X))])
+    problem = dl.Problem.from_data(rows, y, loss="logistic")
+    minimum = dl.theory.decayed_minimum(problem, 2, 0.01)
+    np.testing.assert_allclose(np.append(model.coef_, model.intercept_), minimum.product[:, 0])
+    trained = DeepLinearClassifier(2, weight_decay=0.01, random_state=0, max_steps=5000).fit(X, y)
+    np.testing.assert_allclose(trained.coef_, model.coef_, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [({"solver": "flow"}, "solver is"), ({"weight_decay": -1}, "weight_decay is -1")],
+)
+def test_bad_parameters_are_refused(arguments, words):
+    X = np.random.default_rng(0).normal(size=(20, 2))
+    with pytest.raises(dl.InputError, match=words):
+        DeepLinearClassifier(**arguments).fit(X, X[:, 0] > 0)
+    with pytest.raises(dl.InputError, match="one class"):
+        DeepLinearClassifier().fit(X, np.ones(20))
