@@ -25,6 +25,8 @@ Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
 MAX_PRODUCTS = 400
 SEARCH_PRODUCTS = 12
 """Products of a search for a larger eigenvalue."""
+TURNED = 0.9
+"""A cosine between the vectors of two records that says that another eigenvalue took over."""
 CAUTION = 0.25
 """Part of the tolerance that is used, because the gap is known from a record before."""
 SINGULAR = 1e-6
@@ -100,15 +102,16 @@ def follow(
 
     With `search`, a larger eigenvalue is then sought at the last of them, by a second vector that
     starts where it was, mixed with the direction `fresh`. If one is found it is followed from there
-    on: the last result says where. A loop with a step for each record, and two more with a search,
-    compiles the product once.
+    on. The last result says where that happened, or where the vector turned by itself: there,
+    records before may have missed a larger eigenvalue. A loop with a step for each record, and two
+    more with a search, compiles the product once.
     """
     batch = state.vector.shape[1]
     capacity = jax.tree.leaves(records)[0].shape[0]
     dtype = state.vector.dtype
 
     def advance(index: Array, carry: tuple) -> tuple:
-        state, found, higher = carry
+        state, found, higher, turned = carry
         at = jnp.minimum(index, count - 1)
         stage = index - at  # 0: the next record, 1: search, 2: improve what the search found
         multiply = operator(data, jax.tree.map(lambda leaf: leaf[at], records))
@@ -128,11 +131,13 @@ def follow(
             stage, [_moved, _searched, _settled], state, known, ritz, higher
         )
         found = Found(*(column.at[at].set(new) for column, new in zip(found, result, strict=True)))
-        return state, found, higher
+        return state, found, higher, turned | (state.cosine < TURNED)
 
     none = jnp.zeros((capacity, batch), dtype)
-    start = state, Found(none, none, none, none), jnp.zeros(batch, bool)
-    return jax.lax.fori_loop(0, count + 2 * search, advance, start)
+    no = jnp.zeros(batch, bool)
+    start = state, Found(none, none, none, none), no, no
+    state, found, higher, turned = jax.lax.fori_loop(0, count + 2 * search, advance, start)
+    return state, found, higher | turned
 
 
 # --- before and after the improvement of a step ---------------------------------------------

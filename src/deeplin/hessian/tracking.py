@@ -2,7 +2,7 @@
 
 Networks are followed in chunks, all records of a chunk by one compiled loop (see `following`), and
 chunks are spread over threads. At every 16th record a larger eigenvalue is sought; where one is
-found, or where the value jumps, it is followed back through the records before, which are at hand.
+found, or where the vector turns, it is followed back through the records before, which are at hand.
 """
 
 from __future__ import annotations
@@ -46,8 +46,6 @@ FRESH = 64
 """Records from one search in a fresh direction to the next."""
 SHORT = 8
 """Records of a call that are too few for a search at its end, unless it is the first."""
-JUMP = 1.25
-"""A value that grows by this from one record to the next may be one that was missed before."""
 LARGE = 2**20
 """Numbers of a chunk above which its records are followed one call at a time."""
 
@@ -64,7 +62,7 @@ class SharpnessTracker:
     far below both, and whose vector hardly meets theirs, is found by a search in a fresh direction
     at every 64th call: late by so many calls at most. `sharpness_along`, which has all records at
     hand, searches at every 16th record and at the last one, and goes back and corrects what came
-    before, as it does wherever the value jumps.
+    before, as it does wherever the vector turns.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -220,9 +218,8 @@ class _Chunk:
         while start < count:
             end = min(count, start + EVERY - (clock + start - 1) % EVERY)
             due = (clock + end - 1) % EVERY == 0
-            higher = self._follow(records, found, start, end, clock + end - 1, live or due)
+            late = self._follow(records, found, start, end, clock + end - 1, live or due)
             if not live:
-                late = higher | self._jumped(pieces, start, end)
                 self._correct(pieces, start, end, late)
             start = end
         if not live:
@@ -233,7 +230,7 @@ class _Chunk:
     def _follow(
         self, records: PyTree, found: Tracked, start: int, end: int, clock: int, search: bool
     ) -> np.ndarray:
-        """The records from `start` to `end`, and whether a search at the last one succeeded."""
+        """The records from `start` to `end`, and where those before may have missed something."""
         fresh = clock if clock % FRESH == 0 else None
         result, higher = self._run(records, np.arange(start, end), search, fresh)
         self._write(found, np.arange(start, end), result, np.ones_like(higher))
@@ -277,13 +274,6 @@ class _Chunk:
 
     def _known(self, found: Tracked, places: np.ndarray) -> np.ndarray:
         return found.value[np.ix_(places, self.members)]
-
-    def _jumped(self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int) -> np.ndarray:
-        """Whether the value of a network jumps somewhere in these records."""
-        values = self._known(pieces[-1][1], np.arange(max(start - 1, 0), end))
-        if start == 0 and len(pieces) > 1:
-            values = np.concatenate([self._known(pieces[0][1], np.array([-1])), values])
-        return np.any(values[1:] > JUMP * values[:-1], axis=0)
 
     def _correct(
         self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int, late: np.ndarray
@@ -354,17 +344,24 @@ class _Narrow(_Chunk):
 
     def _piece(self, records: Network, places: np.ndarray, capacity: int) -> PyTree:
         dtype, width = np.result_type(*(w.dtype for w in records.weights)), max(records.widths)
-        own = np.ix_(places, self.members)
-        layers = np.zeros((capacity, len(self.members), len(records.weights), width, width), dtype)
+        head, count, depth = (capacity, len(self.members)), len(places), len(records.weights)
+        own = slice(self.members[0], self.members[0] + self.count)
+        low, high = sorted((int(places[0]), int(places[-1])))
+
+        def put(target: np.ndarray, array: np.ndarray) -> None:  # slices: half the time of indices
+            part = array[low : high + 1, own]
+            target[:count, : self.count] = part if places[0] == low else part[::-1]
+            target[:count, self.count :] = target[:count, self.count - 1 : self.count]
+
+        layers = np.zeros((*head, depth, width, width), dtype)
         for k, weight in enumerate(records.weights):
-            layers[: len(places), :, k, : weight.shape[2], : weight.shape[3]] = weight[own]
+            put(layers[:, :, k, : weight.shape[2], : weight.shape[3]], np.asarray(weight))
         last = records.weights[-1].shape[2]
-        outputs = last if records.readout is None else 1
-        readout = np.zeros((capacity, len(self.members), outputs, width), dtype)
+        readout = np.zeros((*head, last if records.readout is None else 1, width), dtype)
         if records.readout is None:
             readout[..., :last] = np.eye(last)
         else:
-            readout[: len(places), :, 0, :last] = np.asarray(records.readout)[own]
+            put(readout[:, :, 0, :last], np.asarray(records.readout))
         return layers, readout
 
 
