@@ -12,7 +12,7 @@ from statistics import median
 import jax
 import jax.numpy as jnp
 
-from deeplin.networks import landscape
+from deeplin.networks import risk_and_data
 from deeplin.papers.fm_1 import SWEEP
 
 SLOW_STEPS = 500
@@ -25,7 +25,7 @@ def one_at_a_time():
     run = [{"scale": config.scales[0], "repetition": 0}]
     network = config.setting.networks(0, run, config.scales[0])
     network = jax.tree.map(lambda leaf: leaf[0], network.with_batch())
-    risk, data = landscape(config.setting.data.problem, network)
+    risk, data = risk_and_data(config.setting.data.problem, network)
 
     def loss(net):
         return risk(data, net)

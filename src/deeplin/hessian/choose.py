@@ -29,7 +29,7 @@ from deeplin.hessian.operators import (
 )
 from deeplin.hessian.power import power_iteration
 from deeplin.hessian.result import Sharpness
-from deeplin.networks import Loss, Network, explained
+from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -83,7 +83,7 @@ def sharpness(
     """
     if method not in METHODS:
         raise InputError(f"method is {method!r}; pass one of {', '.join(METHODS)}.")
-    with explained(problem, network):
+    with explain_loss_errors(problem, network):
         check_subject(problem, network)
         trees = as_batch(network)
         shape, dtype = extent(trees)

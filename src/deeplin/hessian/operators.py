@@ -23,9 +23,9 @@ from deeplin.networks import (
     Network,
     batch_last,
     check_fits,
-    landscape,
     linear_gradient,
     linear_risk,
+    risk_and_data,
 )
 from deeplin.networks.products import backward_products, forward_products, slope
 from deeplin.networks.trees import no_parameters
@@ -62,7 +62,9 @@ def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
 
 def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
     """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
-    return landscape(problem, tree) if isinstance(problem, Problem) else (PlainLoss(problem), None)
+    return (
+        risk_and_data(problem, tree) if isinstance(problem, Problem) else (PlainLoss(problem), None)
+    )
 
 
 def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:

@@ -28,7 +28,7 @@ from deeplin.hessian.operators import (
     surface,
 )
 from deeplin.hessian.result import HessianSpectrum
-from deeplin.networks import Loss, Network, explained, host_arrays, products
+from deeplin.networks import Loss, Network, explain_loss_errors, host_arrays, products
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -69,7 +69,7 @@ def hessian_spectrum(
     ```
     """
     check_subject(problem, network)
-    with explained(problem, network):
+    with explain_loss_errors(problem, network):
         result = spectra(problem, as_batch(network), count=count, tolerance=tolerance)
     batched = isinstance(network, Network) and network.batch is not None
     return result if batched else result.member(0)

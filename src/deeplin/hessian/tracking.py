@@ -31,7 +31,7 @@ from deeplin.hessian.operators import (
 )
 from deeplin.hessian.result import HessianSpectrum, Tracked
 from deeplin.hessian.spectrum import spectra
-from deeplin.networks import Loss, Network, explained
+from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.validation import validated
@@ -140,7 +140,7 @@ def sharpness_along(
     example = None
     if not isinstance(problem, Problem):
         example = _arrays(records, lambda leaf: jnp.asarray(leaf[0, 0]))
-    with explained(problem, example):
+    with explain_loss_errors(problem, example):
         if whole_number("count", count) > 1 or vectors:
             found = spectrum_along(problem, records, count=count)
             return found if batched else found.member((slice(None), 0))

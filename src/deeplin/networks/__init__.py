@@ -17,8 +17,6 @@ from deeplin.networks.risk import (
 )
 from deeplin.networks.trees import Layout, Trajectory
 
-explained, landscape = explain_loss_errors, risk_and_data  # their names in version 0.2
-
 __all__ = [
     "ACTIVATIONS",
     "Layout",

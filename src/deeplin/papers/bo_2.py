@@ -15,7 +15,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import Run, gradient_descent
-from deeplin.networks import Network, landscape
+from deeplin.networks import Network, risk_and_data
 from deeplin.papers.bo_1 import SCALES
 from deeplin.papers.bo_2_printed import OUTPUTS, effect, unit_layers
 from deeplin.papers.bo_2_printed import PANEL as PRINTED
@@ -124,7 +124,7 @@ def _networks(seed: int, repetition: int, pairs: list[list[float]]) -> Network:
 
 def _risk(problem: Problem, networks: Network) -> Callable[[Network], jax.Array]:
     """(1/n)‖Y − f(X)‖² of a network: excess risk where the targets carry no noise."""
-    return partial(*landscape(problem, networks))
+    return partial(*risk_and_data(problem, networks))
 
 
 RELU_SWEEP = Experiment(

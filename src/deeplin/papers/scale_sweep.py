@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, distance_to_optimum, landscape
+from deeplin.networks import Network, distance_to_optimum, risk_and_data
 from deeplin.papers.figures import Study, Table, grid_experiment
 from deeplin.papers.marion_chizat_starts import SWEEPS, sweep_starts
 from deeplin.papers.question import Question, each, extent, number, percent
@@ -133,7 +133,7 @@ def _sharpness(problem: Problem, networks: Network) -> np.ndarray:
 
 
 def _risk(problem: Problem, networks: Network) -> np.ndarray:
-    risk, data = landscape(problem, networks)
+    risk, data = risk_and_data(problem, networks)
     return np.asarray(jax.vmap(partial(risk, data))(networks.with_batch()))
 
 
