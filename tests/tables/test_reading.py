@@ -277,7 +277,7 @@ def test_bad_tables_get_one_sentence(frame, tmp_path):
     (tmp_path / "infinite").mkdir()
     cases = [
         (path, "price", "no column 'price'"),
-        (path, "name", "does not hold numbers"),
+        (path, "name", "one class only"),
         (other, "y", "several formats"),
         (tmp_path / "absent.csv", "y", "no file"),
         (str(tmp_path / "*.nothing"), "y", "holds no table"),
@@ -458,8 +458,8 @@ def test_dates_and_classes_as_targets_get_their_sentence(frame, tmp_path):
     path = _write(frame, tmp_path, "csv")
     with pytest.raises(dl.InputError, match="is a date"):
         read_problem(path, "when")
-    with pytest.raises(dl.InputError, match=r"'setosa', 'virginica'.*classification, which this"):
-        read_problem(path, "species")
+    with pytest.raises(dl.InputError, match=r"'setosa', 'virginica'.*--task classification"):
+        read_problem(path, "species", task="regression")
     assert _says(read_problem(path, "y"), "dates: 'when'", "days since")
 
 

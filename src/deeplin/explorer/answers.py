@@ -158,7 +158,8 @@ def moments_of(path: Path, name: str) -> dict[str, Any]:
                 f"{name} has {len(names)} column(s); pass a CSV file with a line of names, at most "
                 f"{MOST_INPUTS} inputs first and the target last."
             )
-        reading = dl.read_problem(path, names[-1], standardize=True, intercept=True, missing="drop")
+        prepared = {"standardize": True, "intercept": True, "missing": "drop"}
+        reading = dl.read_problem(path, names[-1], task="regression", **prepared)
     except dl.InputError as error:
         raise dl.InputError(str(error).replace(str(path), name)) from None
     problem = reading.problem

@@ -30,8 +30,10 @@ from deeplin.tables.csv_dialect import MARKS, REMEDY, Dialect, NumberStyle, snif
 CORES = os.cpu_count() or 1
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
-NUMBER, WHOLE, TEXT, DATE, OTHER = "numbers", "whole numbers", "text", "dates", "other values"
-EMPTY = "nothing"
+NUMBER, WHOLE, TRUTH = "numbers", "whole numbers", "true or false"
+TEXT, DATE, OTHER, EMPTY = "text", "dates", "other values", "nothing"
+NUMERIC = (NUMBER, WHOLE, TRUTH)
+"""Kinds of columns that are numbers already."""
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
 
@@ -43,8 +45,8 @@ class Column(NamedTuple):
     category: str | None = None
     style: NumberStyle | None = None
     """How numbers are written in a column of text; None: the format knows they are numbers."""
-    known: tuple[str, ...] = ()
-    """With several categories: 1 where the text is one of them, 0 where it is another."""
+    labels: tuple[str, ...] = ()
+    """With several labels: the place of the text among them, −1 where it is another."""
 
     @property
     def label(self) -> str:
@@ -54,7 +56,7 @@ class Column(NamedTuple):
     @property
     def is_text(self) -> bool:
         """Whether its values are read as text."""
-        return self.category is not None or self.style is not None or bool(self.known)
+        return self.category is not None or self.style is not None or bool(self.labels)
 
 
 class Chunk(NamedTuple):
@@ -131,7 +133,9 @@ def _kind(kind: pa.DataType) -> str:
         return EMPTY
     if types.is_integer(kind):
         return WHOLE
-    if any(check(kind) for check in (types.is_floating, types.is_boolean, types.is_decimal)):
+    if types.is_boolean(kind):
+        return TRUTH
+    if types.is_floating(kind) or types.is_decimal(kind):
         return NUMBER
     if types.is_temporal(kind):
         return DATE
@@ -144,13 +148,11 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
     matrix = np.empty((len(batch), len(columns)), order="F")
     for j, column in enumerate(columns):
         values = batch.column(column.name)
-        if column.known:
-            texts = _text(values)
-            among = pc.call_function("is_in", [texts], pc.SetLookupOptions(pa.array(column.known)))
-            none = pa.scalar(None, pa.bool_())
-            values = pc.call_function(
-                "if_else", [pc.call_function("is_null", [texts]), none, among]
-            )
+        if column.labels:
+            texts, labels = _text(values), pc.SetLookupOptions(pa.array(column.labels))
+            missing, none = pc.call_function("is_null", [texts]), pa.scalar(None, pa.int32())
+            place = pc.call_function("index_in", [texts], labels).fill_null(-1)
+            values = pc.call_function("if_else", [missing, none, place])
         elif column.category is not None:
             values = pc.call_function("equal", [_text(values), pa.scalar(column.category)])
         elif column.style is not None:
@@ -329,7 +331,7 @@ def excel_table(path: str) -> FrameTable:
 
 
 def _array_kind(array: np.ndarray) -> str:
-    names = {"b": NUMBER, "f": NUMBER, "i": WHOLE, "u": WHOLE, "U": TEXT, "M": DATE}
+    names = {"b": TRUTH, "f": NUMBER, "i": WHOLE, "u": WHOLE, "U": TEXT, "M": DATE}
     return names.get(array.dtype.kind, OTHER)
 
 
@@ -360,8 +362,16 @@ class NpyFile(TableFile):
         count = len(self._array())
         return [replace(self, part=p) for p in pairwise([*range(0, count, NPY_ROWS), count])]
 
+    def batches(self, columns: Columns, rows: int) -> Batches:
+        """One batch."""
+        array = self._array()[slice(*self.part) if self.part else slice(None)]
+        yield pa.record_batch({name: array[:, int(name)] for name in _names(columns)})
+
     def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
-        """Without a way through Arrow, which would copy each column."""
+        """Without a way through Arrow, which would copy each column, unless some are text."""
+        if any(column.is_text for column in columns):
+            yield from super().chunks(columns, rows)
+            return
         with readable(self.path):
             array = self._array()
             first, last = self.part or (0, len(array))

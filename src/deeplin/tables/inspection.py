@@ -65,7 +65,8 @@ def class_codes(
         if target:
             notes.append(
                 f"The target {columns[place].name!r} holds only {len(values)} different whole "
-                "numbers, which are predicted as amounts here, not as classes."
+                "numbers, which are predicted as amounts; if they are classes: --task "
+                "classification."
             )
         else:
             inputs.append(columns[place].label)

@@ -46,7 +46,7 @@ class TablePredictions:
                 f"{listed(list(table.columns))}."
             )
         known = self.preparation.categories.items()
-        checks = [Column(name, known=some) for name, some in known if name in wanted]
+        checks = [Column(name, labels=some) for name, some in known if name in wanted]
         columns = [*self._columns(table), *checks]
         d = len(wanted)
         for piece in table.pieces:
@@ -54,7 +54,7 @@ class TablePredictions:
                 with readable(piece.path):
                     matrix = chunk.matrix()
                 lacking = ~np.isfinite(matrix).all(axis=1)
-                strange = (matrix[:, d:] == 0).any(axis=1)
+                strange = (matrix[:, d:] < 0).any(axis=1)
                 self.missing += (self.rows + 1 + np.flatnonzero(lacking)).tolist()
                 self.unseen += (self.rows + 1 + np.flatnonzero(strange & ~lacking)).tolist()
                 self.rows += len(matrix)

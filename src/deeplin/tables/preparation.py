@@ -12,9 +12,11 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+import scipy.special
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
 from deeplin.tables.csv_dialect import NumberStyle
@@ -44,18 +46,62 @@ class Preparation:
     """The categories of each encoded column that were there in training."""
     centered: bool = False
     standardized: bool = False
+    classes: tuple[str | int | float, ...] = ()
+    """The classes of the target, sorted; none where it is a number to predict."""
+    constant: bool = False
+    """Whether a constant input 1 follows the others: the intercept of a classification."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """The names of the inputs."""
-        return tuple(column.label for column in self.inputs)
+        return (*(column.label for column in self.inputs), *(["constant"] * self.constant))
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """What each output of the network is about: a target, or the log-odds of a class."""
+        if not self.classes:
+            return self.targets
+        shown = self.classes[1:] if len(self.classes) == 2 else self.classes
+        return tuple(f"{self.targets[0]}={label}" for label in shown)
 
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Coefficients (d×q) of the prepared inputs, and intercepts, for the table's columns."""
         d = len(self.inputs)
-        theta = np.asarray(coefficients).reshape(d, -1)
-        original = theta * self.scale[d:] / self.scale[:d, None]
-        return original, self.centre[d:] - self.centre[:d] @ original
+        theta = np.asarray(coefficients).reshape(d + self.constant, -1)
+        original = theta[:d] * self.scale[d:] / self.scale[:d, None]
+        constant = theta[d] if self.constant else 0.0
+        return original, self.centre[d:] + constant - self.centre[:d] @ original
+
+    def rows(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Inputs and targets of rows of the table's numbers, targets last, as the network has them.
+
+        A class becomes ±1 (two classes: the second is +1) or an indicator of it.
+        """
+        d = len(self.inputs)
+        changed = (table - self.centre) / self.scale
+        X, Y = changed[:, :d], changed[:, d:]
+        if self.constant:
+            X = np.column_stack([X, np.ones(len(X))])
+        if self.classes:
+            Y = (
+                2 * Y - 1
+                if len(self.classes) == 2
+                else np.eye(len(self.classes))[Y[:, 0].astype(int)]
+            )
+        return X, Y
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """The probability of each class, (n, classes), from the outputs of the network (n, q)."""
+        values = np.hstack([0 * outputs, outputs]) if len(self.classes) == 2 else outputs
+        return scipy.special.softmax(values, axis=1)
+
+    def predictions(self, outputs: np.ndarray) -> np.ndarray:
+        """Targets (n,) or (n, q), or the most probable class of each row, from those outputs."""
+        if not self.classes:
+            return outputs[:, 0] if outputs.shape[1] == 1 else outputs
+        known = np.isfinite(outputs).all(axis=1)
+        chosen = np.asarray(self.classes)[self.probabilities(outputs).argmax(axis=1)]
+        return chosen if known.all() else np.where(known, chosen, None)
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""
@@ -68,6 +114,8 @@ class Preparation:
                 "categories": self.categories,
                 "centered": self.centered,
                 "standardized": self.standardized,
+                "classes": self.classes,
+                "constant": self.constant,
             }
         )
 
@@ -83,13 +131,16 @@ class Preparation:
             targets = tuple(map(str, found["targets"]))
             numbers = [finite_array(key, found[key], (1,)) for key in ("centre", "scale")]
             categories = {str(k): tuple(map(str, v)) for k, v in found["categories"].items()}
+            classes = tuple(found.get("classes", ()))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise InputError(f"its preparation cannot be read ({error}).") from error
         if any(len(part) != len(inputs) + len(targets) for part in numbers):
             raise InputError("its preparation has other columns than numbers.")
         centre, scale = numbers
-        flags = {name: bool(found.get(name)) for name in ("centered", "standardized")}
-        return cls(inputs, targets, centre, scale, categories, **flags)
+        if not all(isinstance(label, str | int | float) for label in classes) or len(classes) == 1:
+            raise InputError("its preparation has classes that are no labels.")
+        flags = {name: bool(found.get(name)) for name in ("centered", "standardized", "constant")}
+        return cls(inputs, targets, centre, scale, categories, classes=classes, **flags)
 
 
 class Columns(NamedTuple):
@@ -141,8 +192,12 @@ def prepare(
     may_count: bool = False,
     leave: Sequence[int] = (),
     test: np.ndarray | None = None,
+    classes: tuple[str | int | float, ...] = (),
 ) -> Prepared:
     """The problem of rows or moments, with the targets in the last columns.
+
+    With `classes` the last column holds the place of each row's class among them; an intercept is
+    then a constant input instead of a change of the means.
 
     `may_count` says that the first input is the table's first column, which may number its rows;
     `leave` are places of inputs to leave out; `test` says which rows are held out: means and
@@ -155,10 +210,11 @@ def prepare(
     names = np.array([column.label for column in columns], dtype=object)
     is_input = np.arange(len(names)) < len(names) - targets
     _require_representable(found, names)
-    centered = standardize or intercept
-    fixed = found.constant if centered else found.zero
+    offset = standardize or intercept
+    centered = standardize or (intercept and not classes)
+    fixed = found.constant if offset else found.zero
     if np.any(fixed & ~is_input):
-        beyond = " beyond the intercept" if centered else ""
+        beyond = " beyond the intercept" if offset else ""
         raise InputError(
             f"the target {names[fixed & ~is_input][0]!r} is constant: there is nothing to explain"
             f"{beyond}. Pass a target that varies."
@@ -170,12 +226,16 @@ def prepare(
     keep[list(leave)] = False
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
-    centre = np.where(centered, found.mean, 0.0)[keep]
-    scaled = is_input & standardize | ~is_input & scale_targets
+    amount = is_input | (not classes)
+    centre = np.where(centered & amount, found.mean, 0.0)[keep]
+    scaled = is_input & standardize | ~is_input & scale_targets & amount
     scale = np.where(scaled & ~found.constant, found.deviation, 1.0)[keep]
-    notes = _notes(found, names, is_input & ~counting, fixed, standardize, intercept)
-    if scale_targets:
-        notes.append("Targets were divided by their deviation too; predictions are in their units.")
+    notes = _notes(found, names, is_input & ~counting, fixed, standardize, intercept, bool(classes))
+    if scale_targets and standardize and not classes:
+        notes.append(
+            "Targets were divided by their deviation too: learning rates are for the standardized "
+            "table, predictions are in the units of the target."
+        )
     if counting[0]:
         notes.insert(
             0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
@@ -188,12 +248,12 @@ def prepare(
         scale,
         centered=centered,
         standardized=standardize,
+        classes=classes,
+        constant=bool(classes) and offset,
     )
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
-    if held is not None:
-        changed = (held[:, keep] - centre) / scale
-        held = changed[:, :-targets], changed[:, -targets:]
+    held = None if held is None else preparation.rows(held[:, keep])
     return Prepared(problem, preparation, notes + _fit_notes(problem, centered), held)
 
 
@@ -234,11 +294,11 @@ def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparati
             gathered.targets,
         )
         return Problem.from_accumulated(moments, single_target=single)
-    rows = gathered[:, keep]
-    rows -= change.centre
-    rows /= change.scale
-    d = len(change.inputs)
-    return Problem.from_data(rows[:, :d], rows[:, d] if single else rows[:, d:])
+    X, Y = change.rows(gathered[:, keep])
+    if not change.classes:
+        return Problem.from_data(X, Y[:, 0] if single else Y)
+    labels = np.asarray(change.classes)[gathered[:, -1].astype(int)]
+    return Problem.from_data(X, labels, "logistic" if len(change.classes) == 2 else "softmax")
 
 
 def _require_resolved_scales(problem: Problem) -> None:
@@ -267,11 +327,15 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
-def _notes(columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool):
+def _notes(
+    columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool, classes: bool
+) -> list[str]:
     notes = []
     if standardize:
         notes.append("Every input was standardized: its mean subtracted, divided by its deviation.")
-    if standardize or intercept:
+    if classes and (standardize or intercept):
+        notes.append("A constant input was added, which fits an intercept.")
+    elif standardize or intercept:
         what = "the targets" if standardize else "inputs and targets"
         notes.append(f"The means of {what} were subtracted, which fits an intercept.")
     if np.any(fixed):
@@ -321,14 +385,14 @@ def _equal_by_moments(moments: Moments, places: np.ndarray) -> list[tuple[int, i
 
 
 def _fit_notes(problem: Problem, centred: bool) -> list[str]:
-    d, r = problem.dimension, problem.rank
-    free = problem.samples - centred  # centred rows sum to zero
+    classes = isinstance(problem, GeneralizedLinearProblem)
+    d, r = problem.dimension, problem.coordinates.rows.shape[1] if classes else problem.rank
+    free = problem.samples - (centred and not classes)  # centred rows sum to zero
     notes = []
     if problem.inputs is None:
         notes.append(f"{problem.samples} rows were streamed; only their second moments are kept.")
     if r < min(free, d):
         notes.append(f"The inputs are linearly dependent: rank {r} of {min(free, d)} possible.")
-    exact = problem.minimal_risk <= 1e-13 * problem.target_moment
-    if exact and r < free:
+    if not classes and r < free and problem.minimal_risk <= 1e-13 * problem.target_moment:
         notes.append("The target is a linear function of the inputs, to rounding.")
     return notes

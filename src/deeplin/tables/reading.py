@@ -6,26 +6,40 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems.problem import Problem
 from deeplin.tables.csv_dialect import CATEGORIES, REMEDY, Survey, survey
-from deeplin.tables.formats import DATE, EMPTY, NUMBER, OTHER, TEXT, WHOLE, Column
+from deeplin.tables.formats import (
+    DATE,
+    EMPTY,
+    NUMBER,
+    NUMERIC,
+    OTHER,
+    TEXT,
+    TRUTH,
+    WHOLE,
+    Column,
+)
 from deeplin.tables.gathering import Plan, gather, gather_on_cluster
 from deeplin.tables.inspection import class_codes, identifiers, outliers
 from deeplin.tables.preparation import Preparation, listed, prepare
-from deeplin.tables.table import Frame, Table, open_table
+from deeplin.tables.table import Source, Table, in_memory, open_table
 from deeplin.validation import validated
 
 MEMORY = 128 * 2**20
 """Bytes of a table that are kept; of a larger one only the second moments are."""
 CHUNK = 2**21
 """Numbers in a chunk, unless the caller asks for a number of rows."""
+TASKS = ("auto", "regression", "classification")
+FEWEST_CLASSIFIED = 10
+"""Rows from which two different numbers are taken for classes without being asked to."""
+Classes = tuple[str | int | float, ...]
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
 LEFT_OUT = {
     TEXT: ("not made of numbers", " Pass encode=True (--encode) to make categories of it."),
@@ -46,6 +60,11 @@ class Reading:
     """One sentence for each thing that was done to the table or is worth knowing about it."""
     held_out: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     """Inputs and targets, prepared, of rows that are not in the problem."""
+
+    @property
+    def task(self) -> str:
+        """`classification` or `regression`."""
+        return "classification" if self.preparation.classes else "regression"
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -72,9 +91,10 @@ class Reading:
 
 @validated
 def read_problem(
-    source: str | Path | Frame,
+    source: Source,
     target: str | Sequence[str],
     *,
+    task: str = "auto",
     ignore: Sequence[str] = (),
     keep: Sequence[str] = (),
     encode: bool = False,
@@ -97,12 +117,17 @@ def read_problem(
     how the rows were cut into chunks beyond rounding. `cluster` is the address of a dask scheduler
     (or a client): its workers then read the files of the table in parallel.
 
+    `task` is "regression" (squared loss), "classification" (logistic loss for two classes, softmax
+    for more) or "auto": classification where the target is text, true or false, or has two
+    different values in at least ten rows.
+
     `intercept` subtracts the means of inputs and targets, which is the same as fitting an
-    intercept; `standardize` does that and divides every input by its deviation, `scale_targets`
+    intercept; for classes it adds a constant input. `standardize` subtracts the means and divides
+    every input by its standard deviation (that of the rows, not of a population), `scale_targets`
     every target. `missing` is "refuse" or "drop" (leave out rows with a missing value). Columns
     without a name, a first column that numbers the rows and identifiers are left out unless `keep`
     names them; `encode` makes categories of text, `categorical` of the columns it names.
-    `test_share` holds rows out, at random by `seed`.
+    `test_share` holds rows out, at random by `seed`, from each class alike.
 
     ```python
     import deeplin as dl, numpy as np, pandas as pd
@@ -114,10 +139,12 @@ def read_problem(
     """
     if missing not in ("refuse", "drop"):
         raise InputError(f"missing is {missing!r}; pass 'refuse' or 'drop'.")
+    if task not in TASKS:
+        raise InputError(f"task is {task!r}; pass one of {', '.join(TASKS)}.")
     if not 0 <= positive_number("test_share", test_share, zero_allowed=True) < 1:
         raise InputError(f"test_share is {test_share:g}; pass a share from 0 to below 1.")
     table = open_table(source, decimal)
-    chosen = _choose(table, target, ignore, keep, encode, categorical)
+    chosen = _choose(table, target, ignore, keep, encode, categorical, task)
     columns = (*chosen.inputs, *chosen.targets)
     rows = max(1, CHUNK // len(columns)) if chunk_rows is None else chunk_rows
     whole = tuple(
@@ -133,21 +160,25 @@ def read_problem(
     if left_out.rows:
         notes.append(f"Rows left out because a value is missing: {left_out.rows}.")
     leave: list[int] = []
+    classes: Classes = ()
     test = None
     if isinstance(gathered, np.ndarray):
+        classes = _classes(gathered, columns[-1], task, notes) if count == 1 else ()
         kept = {name for wish in keep for name in _named(table, wish)}
         places = [j for j in whole if j < len(columns) - count and columns[j].name not in kept]
         leave, said = identifiers(gathered, columns, places)
         leave = leave if len(leave) < len(chosen.inputs) else []
         considered = [j for j in whole if j not in leave]
-        said += class_codes(gathered, columns, considered, count)
-        notes += said + outliers(gathered, columns, complete=left_out.rows == 0)
+        amounts = len(columns) - bool(classes)
+        said += class_codes(gathered, columns, [j for j in considered if j < amounts], count)
+        notes += said + outliers(gathered, columns[:amounts], complete=left_out.rows == 0)
         if test_share:
-            test = _held_out(len(gathered), test_share, seed)
-    elif test_share:
+            test = _held_out(gathered[:, -1] if classes else gathered[:, :0], test_share, seed)
+    elif test_share or columns[-1].labels or task == "classification":
+        what = "no rows can be held out" if test_share else "no classes can be predicted"
         raise InputError(
-            "of this table only the second moments are kept, so that no rows can be held out; pass "
-            "a larger memory (--memory), or test_share=0 (--test-share 0)."
+            f"of this table only the second moments are kept, so that {what}; pass a larger memory "
+            "(--memory)" + (", or test_share=0 (--test-share 0)." if test_share else ".")
         )
     counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in keep
     made = prepare(
@@ -160,21 +191,84 @@ def read_problem(
         may_count=counter and not columns[0].is_text,
         leave=leave,
         test=test,
+        classes=classes,
     )
     preparation = replace(made.preparation, categories=chosen.categories)
     return Reading(made.problem, preparation, (*notes, *made.notes), made.held_out)
 
 
-def _held_out(rows: int, share: float, seed: int) -> np.ndarray:
-    """Which rows are held out: the nearest whole number to this share of them."""
-    count = round(share * rows)
+def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> Reading:
+    """Read a table with the name of its target, or inputs X (a matrix or a table) with targets y.
+
+    As `read_problem` with an intercept; the columns of X are all used.
+    """
+    if y is None:
+        if target is None:
+            raise InputError("a table needs its target; pass target='name of a column', or y.")
+        return read_problem(data, target, intercept=True, **options)
+    table = in_memory(np.asarray(data) if isinstance(data, list | tuple) else data)
+    columns = np.asarray(y).reshape(len(y), -1)
+    names = ["y" if columns.shape[1] == 1 else f"y{k + 1}" for k in range(columns.shape[1])]
+    if len(columns) != len(table):
+        raise InputError(f"X has {len(table)} rows and y has {len(columns)}; pass as many of both.")
+    used = table.column_names
+    for name, column in zip(names, columns.T, strict=True):
+        table = table.append_column(name, pa.array(column.tolist()))
+    return read_problem(table, names, keep=used, intercept=True, **options)
+
+
+def _classes(rows: np.ndarray, column: Column, task: str, notes: list[str]) -> Classes:
+    """The classes in the last column, which becomes their places among them; () for amounts."""
+    values, places, counts = np.unique(rows[:, -1], return_inverse=True, return_counts=True)
+    two = len(values) == 2 and len(rows) >= FEWEST_CLASSIFIED
+    if not column.labels and (task == "regression" or (task == "auto" and not two)):
+        return ()
+    if len(values) > CATEGORIES:
+        raise InputError(
+            f"the target {column.name!r} has {len(values)} different values; classes are at most "
+            f"{CATEGORIES}. Pass task='regression' (--task regression), or another target."
+        )
+    labels = tuple(column.labels[int(v)] if column.labels else _label(v) for v in values)
+    if len(labels) < 2:
+        raise InputError(
+            f"the target {column.name!r} has one class only, {labels[0]!r}; pass a target with at "
+            "least two."
+        )
+    rows[:, -1] = places
+    shown = [f"{label!r} ({count} rows)" for label, count in zip(labels, counts, strict=True)]
+    more = f" and {len(shown) - 5} more" if len(shown) > 5 else ""
+    amount = "." if column.labels else ". To predict it as an amount: --task regression."
+    listing = ", ".join(shown[:5]) + more + amount
+    notes.append(f"Classification: the target {column.name!r} is one of {listing}")
+    if single := [label for label, count in zip(labels, counts, strict=True) if count == 1]:
+        notes.append(
+            f"Only one row has the class {listed(single)}: it is trained on and never left out, so "
+            "that nothing is known of how well that class is predicted."
+        )
+    return labels
+
+
+def _label(value: float) -> int | float:
+    return int(value) if value.is_integer() else float(value)
+
+
+def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
+    """Which rows are held out: the nearest whole number to this share of each class.
+
+    Without classes (labels of no column) to this share of all.
+    """
+    order = np.random.default_rng(seed).permutation(len(labels))
+    chosen = np.zeros(len(labels), bool)
+    groups = [order[labels[order] == label] for label in np.unique(labels)] or [order]
+    for group in groups:
+        limit = len(group) - 1 if labels.size else len(group)
+        chosen[group[: min(round(share * len(group)), limit)]] = True
+    count, rows = int(chosen.sum()), len(labels)
     if not 1 <= count <= rows - 2:
         raise InputError(
             f"test_share is {share:g}, which leaves {rows - count} of {rows} rows to train on and "
             f"{count} to test; pass another share, or 0."
         )
-    chosen = np.zeros(rows, bool)
-    chosen[np.random.default_rng(seed).permutation(rows)[:count]] = True
     return chosen
 
 
@@ -198,6 +292,7 @@ def _choose(
     keep: Sequence[str],
     encode: bool,
     categorical: Sequence[str],
+    task: str,
 ) -> Choice:
     """Every column of numbers that is neither target nor ignored nor without a name is an input.
 
@@ -211,8 +306,11 @@ def _choose(
         {name for wish in wishes for name in _named(table, wish)}
         for wishes in (keep, ignore, categorical)
     )
+    if len(targets) > 1 and task == "classification":
+        raise InputError(f"classification has one target; received {listed(targets)}.")
+    task = "regression" if len(targets) > 1 else task
     for name in targets:
-        choice.targets.append(_target(table, name, name in ignored, choice.notes))
+        choice.targets.append(_target(table, name, name in ignored, choice.notes, task))
     others = [name for name in table.columns if name not in ignored and name not in targets]
     unnamed = [name for name in others if UNNAMED.fullmatch(name) and name not in kept]
     if unnamed:
@@ -264,30 +362,35 @@ def _styled(name: str, found: Survey, notes: list[str]) -> Column:
     return Column(name, style=found.style)
 
 
-def _target(table: Table, name: str, ignored: bool, notes: list[str]) -> Column:
+def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str) -> Column:
+    """The column of a target: of numbers, or of text whose values are classes."""
     kind = table.columns[name]
     if ignored:
         raise InputError(f"the target {name!r} is ignored; pass another, or do not ignore it.")
-    if kind in (NUMBER, WHOLE):
+    if kind in (NUMBER, WHOLE) or (kind == TRUTH and task == "regression"):
         return Column(name)
-    if kind == DATE:
-        raise InputError(
-            f"the target {name!r} is a date; pass a column of numbers, such as days since a day."
-        )
-    found = _survey(table, name) if kind == TEXT else None
-    if found is not None and found.all_numbers:
+    if kind in (DATE, EMPTY, OTHER):
+        what = {DATE: "is a date", EMPTY: "is empty, so there is no complete row"}
+        why = what.get(kind, "holds neither numbers nor text")
+        such = ", such as days since a day" if kind == DATE else ""
+        raise InputError(f"the target {name!r} {why}; pass a column of numbers or classes{such}.")
+    found = _survey(table, name, everything=task != "regression")
+    if task != "classification" and found.all_numbers:
         return _styled(name, found, notes)
-    if found is not None and found.nearly_numbers:
+    if task != "classification" and found.nearly_numbers:
         raise InputError(f"the target {name!r} is no column of numbers: {found}. {REMEDY}")
-    if kind == EMPTY:
+    if task == "regression":
         raise InputError(
-            f"the target {name!r} is empty, so there is no complete row; pass a column of numbers."
+            f"the target {name!r} does not hold numbers ({listed(found.categories[:3])}, …), so it "
+            "is no amount to predict; pass task='classification' (--task classification), one "
+            "target, or a column of numbers."
         )
-    example = f" ({listed(found.categories[:3])}, …)" if found is not None else ""
-    raise InputError(
-        f"the target {name!r} does not hold numbers{example}: to predict a class is "
-        "classification, which this does not do; pass a column of numbers."
-    )
+    if len(found.categories) > CATEGORIES:
+        raise InputError(
+            f"the target {name!r} has more than {CATEGORIES} different values "
+            f"({listed(found.categories[:3])}, …), which are no classes; pass another column."
+        )
+    return Column(name, labels=found.categories)
 
 
 def _add_input(
@@ -295,7 +398,7 @@ def _add_input(
 ) -> None:
     """Add a column to the inputs, or to those left out."""
     kind = table.columns[name]
-    if kind in (NUMBER, WHOLE) and not coded:
+    if kind in NUMERIC and not coded:
         choice.inputs.append(Column(name))
         return
     text = kind == TEXT or coded

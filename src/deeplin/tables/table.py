@@ -16,15 +16,16 @@ from glob import glob, has_magic
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from deeplin.errors import InputError, readable
 from deeplin.tables.formats import (
     EMPTY,
     NUMBER,
+    NUMERIC,
     OTHER,
     TEXT,
-    WHOLE,
     ArrowFile,
     CsvFile,
     FrameTable,
@@ -63,7 +64,8 @@ class Frame(Protocol):
         ...
 
 
-Source = str | Path | Frame
+Source = str | Path | Frame | np.ndarray
+"""A matrix is a table whose columns are x1, x2, …"""
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,7 @@ def open_table(source: Source, decimal: str | None = None) -> Table:
     if decimal not in (None, ".", ","):
         raise InputError(f"decimal is {decimal!r}; pass '.' or ','.")
     if not isinstance(source, str | Path):
-        frame = FrameTable("the table", table=_in_memory(source))
+        frame = FrameTable("the table", table=in_memory(source))
         return Table(frame.kinds(), (frame,))
     files = _files(_standard_input() if str(source) == "-" else source)
     kinds = {_opener(file) for file in files}
@@ -125,7 +127,10 @@ def open_table(source: Source, decimal: str | None = None) -> Table:
     return Table(columns, tuple(pieces), pieces[0].notes)
 
 
-def _in_memory(source: Frame) -> pa.Table:
+def in_memory(source: Frame | np.ndarray) -> pa.Table:
+    """A table of Arrow from what Arrow can read, or from a matrix."""
+    if isinstance(source, np.ndarray) and source.ndim == 2:
+        return pa.table({f"x{k + 1}": column for k, column in enumerate(source.T)})
     try:
         return pa.table(source)  # pyright: ignore[reportArgumentType]
     except Exception as error:
@@ -152,7 +157,7 @@ def _common(one: str, other: str) -> str:
         return one
     if one == EMPTY:
         return other
-    if {one, other} == {NUMBER, WHOLE}:
+    if one in NUMERIC and other in NUMERIC:
         return NUMBER
     return TEXT if TEXT in (one, other) else OTHER
 

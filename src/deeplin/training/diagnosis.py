@@ -5,21 +5,31 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, is_dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, seed_number, whole_number
+from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
 from deeplin.report import text
-from deeplin.tables.reading import Frame, read_problem
+from deeplin.tables.formats import Column
+from deeplin.tables.preparation import Preparation
+from deeplin.tables.reading import Reading, read_data
 from deeplin.theory.small_initialization import scale_of_layers
 from deeplin.training.advice import Advice, advise
-from deeplin.training.evaluation import r_squared, r_squared_left_out
+from deeplin.training.evaluation import (
+    Score,
+    best_map,
+    class_places,
+    cross_validate,
+    r_squared,
+    r_squared_left_out,
+    scores_on_training,
+)
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
-from deeplin.training.recipe import default_width
 from deeplin.training.spec import TrainingSpec
 from deeplin.training.trials import TRIED_STARTS, Trials, try_starts
 from deeplin.validation import validated
@@ -57,19 +67,29 @@ class Diagnosis:
     dimension: int
     rank: int
     condition_number: float
+    """Λ/λ of Σ̂, over the nonzero eigenvalues; for classes of the inputs alike."""
     smallest_eigenvalue: float
     largest_eigenvalue: float
     alignment: float | None
     """a = ŵᵀΣ̂ŵ; defined for one target."""
     optimum_norm: float
+    """‖w*‖; infinite where the risk has no minimizer."""
     minimal_risk: float
     zero_risk: float
     """The risk of predicting zero, R_0."""
+    task: str
+    """`regression` or `classification`."""
     targets: tuple[str, ...]
+    classes: tuple[Any, ...]
+    """The classes of the target, sorted; () for a regression."""
     r_squared: dict[str, float]
     """1 − R_min/Var(y) of each target: the part of its variance that a linear map explains."""
     r_squared_left_out: dict[str, float]
     """The same for least squares on rows left out one by one; empty where that means nothing."""
+    scores: tuple[Score, ...]
+    """Classes: accuracy and log-loss of logistic regression and of a constant, on these rows …"""
+    scores_left_out: tuple[Score, ...]
+    """… and on rows left out by cross-validation."""
     width: int
     """Hidden width of the simulated starts, and for which the initialization scales are given."""
     optimizer: TrainingSpec
@@ -81,9 +101,9 @@ class Diagnosis:
     """The advice for each of several targets with a network of its own."""
     eigenvalues: np.ndarray = field(repr=False)
     optimum: dict[str, float | list[float]] = field(repr=False)
-    """w* by the name of the input; for several targets a list of one number each."""
-    rows: tuple[dict[str, Any], ...] = field(repr=False)
-    """One for each depth, see `depths`."""
+    """w* by the name of the input; for several outputs a list of one number each."""
+    scales: tuple[float | None, ...] = field(repr=False)
+    """For each depth the largest scale of a Gaussian initialization that meets FM-A2, if any."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
     standardized: Standardized | None
@@ -100,7 +120,16 @@ class Diagnosis:
         """One row for each depth: FM-T2 bracket, S_min, S_bal, learning rates, admissible scale."""
         import pandas as pd  # a third of a second that the answer need not wait for
 
-        return pd.DataFrame(self.rows)
+        return pd.DataFrame(self._rows)
+
+    @property
+    def _rows(self) -> list[dict[str, Any]]:
+        named = ("depth", "lower", "minimal_sharpness", "upper", "balanced_sharpness")
+        return [
+            {name: getattr(it, name) for name in (*named, "critical_learning_rate")}
+            | {"suggested_learning_rate": it.learning_rate, "largest_scale": scale}
+            for it, scale in zip(self.advice, self.scales, strict=True)
+        ]
 
     @property
     def answer(self) -> str:
@@ -128,27 +157,22 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """Plain values only; infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        over = self.overfitting
-        values |= {
-            "advice": [_advice(it) for it in self.advice],
-            "alone": {name: [_advice(it) for it in found] for name, found in self.alone.items()},
-            "optimizer": asdict(self.optimizer),
-            "trials": [asdict(it) for it in self.trials],
-            "standardized": None if self.standardized is None else _standard(self.standardized),
-            "depths": self.rows,
-            "overfitting": None if over is None else asdict(over) | {"verdict": over.verdict},
-            "answer": self.answer,
-            "summary": self.summary,
-        }
-        return _plain(values)
+        del values["scales"]
+        over = None if self.overfitting is None else asdict(self.overfitting)
+        if self.overfitting is not None:
+            over = asdict(self.overfitting) | {"verdict": self.overfitting.verdict}
+        values |= {"depths": self._rows, "overfitting": over}
+        return plain_values(values | {"answer": self.answer, "summary": self.summary})
 
 
 @validated
 def diagnose(
-    problem: Problem | Frame | str,
-    depths: Iterable[int] = DEPTHS,
+    problem: Any,
+    y: Any = None,
+    depths: Iterable[int] | None = None,
     *,
     target: str | Sequence[str] | None = None,
+    task: str = "auto",
     optimizer: TrainingSpec | None = None,
     initialization: str | None = "torch",
     readout: ArrayLike | None = None,
@@ -160,13 +184,15 @@ def diagnose(
 ) -> Diagnosis:
     """Which learning rates work on this problem, at which depth, from which start, and why.
 
-    For every depth: the exact S_min (X-2, X-7), S_bal (X-3), the critical learning rate of the
-    optimizer and the closed-form one for small starts; for one target the bracket of FM-T2 and the
-    largest scale of a Gaussian initialization that meets FM-A2. At the first and the last depth
-    some starts of the kind `initialization` (see `try_starts`; None: none) are simulated. With more
-    inputs than samples also what interpolation costs.
+    For every depth: the exact S_min (X-2, X-7, X-14, X-17), S_bal (X-3), the critical learning rate
+    of the optimizer and the closed-form one for small starts; for one target the bracket of FM-T2
+    and the largest scale of a Gaussian initialization that meets FM-A2. At the first and the last
+    depth some starts of the kind `initialization` (see `try_starts`; None: none) are simulated.
+    With more inputs than samples also what interpolation costs.
 
-    `problem` may be a table: a DataFrame or a file with its `target`; its means are subtracted.
+    Pass a table (a DataFrame or a file) with its `target`, or inputs X and targets y, which
+    `read_problem` makes a regression or a classification of (`task`), with an intercept; or a
+    `Problem`, or what `read_problem` returns, followed by the depths.
 
     ```python
     import deeplin as dl, jax, numpy as np, pandas as pd
@@ -178,20 +204,19 @@ def diagnose(
     """
     if initialization not in (None, *TRIED_STARTS):
         raise InputError(f"init is {initialization!r}; pass one of {', '.join(TRIED_STARTS)}.")
-    if not isinstance(problem, Problem):
-        if target is None:
-            raise InputError("a table needs its target; pass target='name of a column'.")
-        reading = read_problem(problem, target, intercept=True)
-        problem, names, targets = reading.problem, reading.inputs, reading.targets
-        notes = (*reading.notes, *notes)
-    problem.require_signal("the diagnosis")
-    levels = [whole_number("each depth", depth) for depth in depths]
+    if depths is None and (target is not None or isinstance(problem, Problem | Reading)):
+        y, depths = None, y
+    if not isinstance(problem, Problem | Reading):
+        problem = read_data(problem, y, target, task=task)
+    reading = problem if isinstance(problem, Reading) else _unprepared(problem, names, targets)
+    problem, labels, columns = reading.problem, reading.inputs, reading.targets
+    if problem.has_minimizer:
+        problem.require_signal("the diagnosis")
+    levels = [whole_number("each depth", depth) for depth in (DEPTHS if depths is None else depths)]
     if not levels:
         raise InputError("no depth was given; pass at least one, such as 10 or 2..40.")
     hidden = default_width(problem) if width is None else whole_number("width", width)
     spec = optimizer or TrainingSpec()
-    labels = [f"x{k + 1}" for k in range(problem.dimension)] if names is None else names
-    columns = [f"y{k + 1}" for k in range(problem.outputs)] if targets is None else targets
     kind = None if readout is not None else initialization
 
     def simulated(problem: Problem, advice: Sequence[Advice]) -> tuple[Trials, ...]:
@@ -204,47 +229,88 @@ def diagnose(
 
     advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
     obstacle = _scale_obstacle(problem, readout)
-    w = problem.optimum.reshape(problem.dimension, -1)
+    classes = () if problem.classes is None else tuple(problem.classes.tolist())
+    w = best_map(problem)
     weights = w[:, 0].tolist() if problem.outputs == 1 else w.tolist()
+    eigenvalues = _spectrum(problem)
     centered = _is_centered(problem)
-    left_out = r_squared_left_out(problem, centered=centered)
+    explained, left_out, trained = {}, None, ()
+    if classes:
+        trained = scores_on_training(problem, columns)
+        left_out = cross_validate(problem, reading.preparation, seed=seed)
+    else:
+        explained = dict(zip(columns, r_squared(problem).tolist(), strict=True))
+    left = None if classes else r_squared_left_out(problem, centered=centered)
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
-    dependent, other = _standardized(problem, labels)
+    dependent, other = _standardized(problem, labels, eigenvalues)
     better = None
     if other is not None and readout is None:
         ends = dict.fromkeys((advice[0].depth, advice[-1].depth))
         its = tuple(advise(other, L, spec) for L in ends)
-        better = Standardized(other.condition_number, its, simulated(other, its))
+        better = Standardized(_condition(_spectrum(other)), its, simulated(other, its))
     return Diagnosis(
         samples=problem.samples,
         dimension=problem.dimension,
-        rank=problem.rank,
-        condition_number=problem.condition_number,
-        smallest_eigenvalue=problem.smallest_eigenvalue,
-        largest_eigenvalue=problem.largest_eigenvalue,
-        alignment=problem.alignment if problem.outputs == 1 else None,
-        optimum_norm=problem.optimum_norm,
+        rank=len(eigenvalues),
+        condition_number=_condition(eigenvalues),
+        smallest_eigenvalue=float(eigenvalues[-1]),
+        largest_eigenvalue=float(eigenvalues[0]),
+        alignment=problem.alignment if problem.outputs == 1 and problem.has_minimizer else None,
+        optimum_norm=problem.optimum_norm if problem.has_minimizer else math.inf,
         minimal_risk=problem.minimal_risk,
-        zero_risk=problem.target_moment,
+        zero_risk=problem.zero_risk,
+        task=reading.task,
         targets=tuple(columns),
-        r_squared=dict(zip(columns, r_squared(problem).tolist(), strict=True)),
-        r_squared_left_out=(
-            {} if left_out is None else dict(zip(columns, left_out.tolist(), strict=True))
-        ),
+        classes=classes,
+        r_squared=explained,
+        r_squared_left_out=({} if left is None else dict(zip(columns, left.tolist(), strict=True))),
+        scores=trained,
+        scores_left_out=() if left_out is None else left_out.scores,
         width=hidden,
         optimizer=spec,
         advice=advice,
         trials=simulated(problem, advice),
-        alone=_alone(problem, columns, levels, spec),
-        eigenvalues=problem.spectrum.eigenvalues,
+        alone={} if classes else _alone(problem, columns, levels, spec),
+        eigenvalues=eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
-        rows=tuple(_row(problem, it, hidden, seed, obstacle is None) for it in advice),
+        scales=tuple(
+            admissible_scale(problem.dimension, L, hidden, seed) if obstacle is None else None
+            for L in levels
+        ),
         scale_obstacle=obstacle,
         standardized=better,
         dependent=dependent,
-        overfitting=_overfitting(problem, centered) if interpolates else None,
-        notes=tuple(notes),
+        overfitting=_overfitting(problem, centered) if interpolates and not classes else None,
+        notes=(*reading.notes, *notes),
     )
+
+
+def _unprepared(
+    problem: Problem, names: Sequence[str] | None, targets: Sequence[str] | None
+) -> Reading:
+    """A problem as if read from a table whose columns are its inputs and targets as they are."""
+    inputs = [f"x{k + 1}" for k in range(problem.dimension)] if names is None else names
+    count = problem.outputs if problem.classes is None else 1
+    columns = [f"y{k + 1}" for k in range(count)] if targets is None else targets
+    size = len(inputs) + len(columns)
+    classes = () if problem.classes is None else tuple(problem.classes.tolist())
+    plain = Preparation(
+        tuple(map(Column, inputs)), tuple(columns), np.zeros(size), np.ones(size), classes=classes
+    )
+    return Reading(problem, plain, ())
+
+
+def _spectrum(problem: Problem) -> np.ndarray:
+    """The nonzero eigenvalues of Σ̂, largest first; for classes of the inputs alone, too."""
+    if problem.loss == "squared":
+        return problem.spectrum.eigenvalues
+    X, _ = problem.require_data("the spectrum")
+    singular = np.linalg.svd(X, compute_uv=False)
+    return singular[singular > np.finfo(float).eps * max(X.shape) * singular[0]] ** 2 / len(X)
+
+
+def _condition(eigenvalues: np.ndarray) -> float:
+    return float(eigenvalues[0] / eigenvalues[-1])
 
 
 def _is_centered(problem: Problem) -> bool:
@@ -258,7 +324,7 @@ def _is_centered(problem: Problem) -> bool:
 
 
 def _standardized(
-    problem: Problem, labels: Sequence[str]
+    problem: Problem, labels: Sequence[str], eigenvalues: np.ndarray
 ) -> tuple[tuple[str, ...], Problem | None]:
     """Nearly dependent inputs, and the standardized problem where the given one crawls.
 
@@ -266,7 +332,7 @@ def _standardized(
     """
     d = problem.dimension
     size = math.sqrt(problem.target_moment / problem.outputs)
-    fine = problem.condition_number <= ILL_CONDITIONED and 1 / LARGE_TARGET < size < LARGE_TARGET
+    fine = _condition(eigenvalues) <= ILL_CONDITIONED and 1 / LARGE_TARGET < size < LARGE_TARGET
     if fine or d > min(problem.samples, 2000):
         return (), None
     moments = problem.second_moments
@@ -284,8 +350,15 @@ def _standardized(
     involved = (vectors[:, 0] ** 2 >= INVOLVED) if values[0] < DEPENDENT else np.zeros(0, bool)
     names = [label for label, used in zip(labels, varies, strict=True) if used]
     dependent = tuple(n for n, used in zip(names, involved, strict=False) if used)
-    if np.allclose(np.diag(moments), 1.0, rtol=1e-6):
+    if np.allclose(np.diag(moments)[:d][varies], 1.0, rtol=1e-6) and (
+        problem.classes is not None or np.allclose(np.diag(moments)[d:], 1.0, rtol=1e-6)
+    ):
         return dependent, None  # it is standardized already
+    if problem.classes is not None:
+        X, _ = problem.require_data("standardizing")
+        X = np.where(varies, (X - X.mean(axis=0)) / scale[:d], X)  # a constant stays as it is
+        labels = problem.classes[class_places(problem)]
+        return dependent, Problem.from_data(X, labels, problem.loss)
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
     inputs = table[:d, :d][np.ix_(varies, varies)]
@@ -307,21 +380,6 @@ def _alone(
     }
 
 
-def _row(problem: Problem, advice: Advice, width: int, seed: int, small: bool) -> dict[str, Any]:
-    """What the theory says about one depth."""
-    scale = admissible_scale(problem.dimension, advice.depth, width, seed) if small else None
-    return {
-        "depth": advice.depth,
-        "lower": advice.flattest.lower,
-        "minimal_sharpness": advice.flattest.exact,
-        "upper": advice.flattest.upper,
-        "balanced_sharpness": advice.balanced_sharpness,
-        "critical_learning_rate": advice.critical_learning_rate,
-        "suggested_learning_rate": advice.learning_rate,
-        "largest_scale": scale,
-    }
-
-
 def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> float:
     """The largest scale at which Gaussian weights meet 32 L √ε ≤ 1 (FM-A2), in all of 20 draws.
 
@@ -337,6 +395,8 @@ def admissible_scale(dimension: int, depth: int, width: int, seed: int = 0) -> f
 
 def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
     """Which hypothesis of FM-A2 no initialization can meet, if any."""
+    if problem.loss != "squared":
+        return "FM-A2 is about the squared loss"
     if problem.outputs > 1:
         return "FM-A2 is about networks with one output"
     if readout is not None:
@@ -354,26 +414,16 @@ def _overfitting(problem: Problem, centered: bool) -> Overfitting | None:
     return None if dependent else estimate_overfitting(problem, centered=centered)
 
 
-def _advice(advice: Advice) -> dict[str, Any]:
-    return {f: getattr(advice, f) for f in advice.__dataclass_fields__ if f != "flattest"}
-
-
-def _standard(found: Standardized) -> dict[str, Any]:
-    return {
-        "condition_number": found.condition_number,
-        "advice": [_advice(it) for it in found.advice],
-        "trials": [asdict(it) for it in found.trials],
-    }
-
-
-def _plain(value: Any) -> Any:
-    """Values that JSON can hold."""
+def plain_values(value: Any) -> Any:
+    """Values that JSON can hold: infinite numbers become text, missing ones None."""
+    if is_dataclass(value) and not isinstance(value, type):
+        value = asdict(value)
     if isinstance(value, dict):
-        return {str(name): _plain(entry) for name, entry in value.items()}
+        return {str(name): plain_values(entry) for name, entry in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(entry) for entry in value]
+        return [plain_values(entry) for entry in value]
     if isinstance(value, np.ndarray):
-        return _plain(value.tolist())
+        return plain_values(value.tolist())
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

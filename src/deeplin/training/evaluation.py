@@ -1,11 +1,12 @@
-"""How well a linear map predicts: R² on the samples, and on samples left out.
+"""How well a linear map predicts, on the samples and on samples left out: R², accuracy, log-loss.
 
-Least squares, a tuned ridge and a few best inputs are left-out scores to compare a network with.
+Least squares, logistic regression, a tuned ridge and a few best inputs are left-out scores to
+compare a network with.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from jaxtyping import Float
 
 from deeplin.errors import InputError
 from deeplin.problems import Problem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem
+from deeplin.tables.preparation import Preparation
 
 FOLDS = 5
 FEWEST_ROWS = 10
@@ -155,75 +158,184 @@ def selected_left_out(problem: Problem) -> tuple[int, Float[np.ndarray, "n q"]]:
     return best, errors[best]
 
 
-def folds(samples: int, seed: int = 0) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Rows to train on and rows left out, `FOLDS` times; each row is left out once."""
+def folds(
+    samples: int, seed: int = 0, labels: np.ndarray | None = None
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Rows to train on and rows left out, `FOLDS` times; each row is left out once.
+
+    With `labels` every fold has its share of each, and the only row of a label is never left out.
+    """
     order = np.random.default_rng(seed).permutation(samples)
-    for part in np.array_split(order, min(FOLDS, samples)):
+    parts = np.array_split(order, min(FOLDS, samples))
+    if labels is not None:
+        order = order[np.argsort(labels[order], kind="stable")]
+        single = np.bincount(labels)[labels] == 1
+        parts = [order[k::FOLDS][~single[order[k::FOLDS]]] for k in range(FOLDS)]
+    for part in parts:
         yield np.setdiff1d(order, part), part
+
+
+# --- scores of a network beside a linear model and a constant ------------------------------------
+
+
+@dataclass(frozen=True)
+class Score:
+    """One measure on some rows: of the network, of the best linear map, and of a constant."""
+
+    measure: str
+    """`R²`, `accuracy` or `log-loss` (natural logarithm, mean over the rows)."""
+    target: str
+    linear: float
+    """Least squares, or logistic regression without a penalty."""
+    constant: float
+    """Predicting the mean, or the classes by their frequency."""
+    network: float | None = None
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """R² on rows that were not trained on, one for each target; predicting the mean has R² = 0."""
+    """Scores on rows that were not trained on, and how these were chosen."""
 
     method: str
-    network: np.ndarray
-    least_squares: np.ndarray
+    scores: tuple[Score, ...]
 
 
 Fit = Callable[[Problem], np.ndarray]
 """From a problem to the linear map (d×q) that is learned on it."""
 
 
+def best_map(problem: Problem) -> np.ndarray:
+    """The optimum (d×q); for classes that a hyperplane separates a map that separates them."""
+    separable = isinstance(problem, GeneralizedLinearProblem)
+    found = problem.last_iterate if separable else problem.optimum
+    return found.reshape(problem.dimension, -1)
+
+
+def class_places(problem: Problem) -> np.ndarray | None:
+    """The place of each row's class among `problem.classes`; None without classes."""
+    if problem.classes is None or problem.targets is None:
+        return None
+    Y = problem.targets
+    return (Y[:, 0] > 0).astype(int) if Y.shape[1] == 1 else Y.argmax(axis=1)
+
+
+def constant_outputs(problem: Problem) -> np.ndarray:
+    """The outputs (q,) of the best constant: the means, or the log-odds of the classes."""
+    mean = problem.require_data("the best constant")[1].mean(axis=0)
+    if problem.classes is None:
+        return mean
+    return 2 * np.arctanh(mean) if problem.outputs == 1 else np.log(mean)
+
+
+def scores(
+    problem: Problem,
+    targets: Sequence[str],
+    Y: np.ndarray,
+    linear: np.ndarray,
+    constant: np.ndarray,
+    network: np.ndarray | None = None,
+) -> tuple[Score, ...]:
+    """Score outputs (n×q) on rows with targets Y (n×q): R² of each target, or those of classes."""
+    outputs = {"linear": linear, "constant": np.broadcast_to(constant, Y.shape)}
+    outputs |= {} if network is None else {"network": network}
+    if problem.classes is None:
+        apart = np.mean((Y - outputs["constant"]) ** 2, axis=0)
+        found = {k: _ratio(np.mean((Y - z) ** 2, axis=0), apart) for k, z in outputs.items()}
+        return tuple(
+            Score("R²", name, **{kind: float(values[j]) for kind, values in found.items()})
+            for j, name in enumerate(targets)
+        )
+    right, loss = {}, {}
+    for kind, z in outputs.items():
+        chosen = z * Y > 0 if Y.shape[1] == 1 else z.argmax(axis=1) == Y.argmax(axis=1)
+        right[kind] = float(np.mean(chosen))
+        loss[kind] = float(np.mean(problem.convex_loss.value(z, Y)))
+    return Score("accuracy", targets[0], **right), Score("log-loss", targets[0], **loss)
+
+
+def scores_on_training(
+    problem: Problem, targets: Sequence[str], product: Any = None
+) -> tuple[Score, ...]:
+    """Scores on the rows of the problem itself; R² also where only their moments are known."""
+    if problem.classes is None:
+        best = r_squared(problem)
+        own = None if product is None else r_squared(problem, product)
+        return tuple(
+            Score("R²", name, float(best[j]), 0.0, None if own is None else float(own[j]))
+            for j, name in enumerate(targets)
+        )
+    X, Y = problem.require_data("the accuracy")
+    network = None if product is None else X @ _columns(problem, product)
+    outputs = X @ best_map(problem), constant_outputs(problem), network
+    return scores(problem, targets, Y, *outputs)
+
+
 def cross_validate(
-    problem: Problem, fit: Fit, *, centered: bool, standardized: bool = False, seed: int = 0
+    problem: Problem,
+    preparation: Preparation,
+    fit: Fit | None = None,
+    *,
+    seed: int = 0,
 ) -> LeftOut | None:
     """Score networks trained in the same way on four fifths of the rows, on the fifth left out.
 
-    Means and deviations are those of the rows trained on. None where rows are not known, are fewer
-    than ten, or where a fold has nothing to learn.
+    Means and deviations are those of the rows trained on. Without a `fit` only the linear model and
+    the constant are scored. None where rows are not known, are fewer than ten, or where a fold has
+    nothing to learn.
 
     ```python
-    import deeplin as dl, numpy as np
+    import deeplin as dl, numpy as np, pandas as pd
     from deeplin.training.evaluation import cross_validate
-    X = np.random.default_rng(0).normal(size=(50, 3))
-    problem = dl.Problem.from_data(X, X @ np.ones(3))
-    found = cross_validate(problem, lambda part: part.optimum, centered=False)
-    assert np.allclose(found.network, 1)
+    frame = pd.DataFrame(np.random.default_rng(0).normal(size=(50, 3)), columns=["a", "b", "c"])
+    reading = dl.read_problem(frame.assign(y=frame.sum(axis=1)), "y", intercept=True)
+    found = cross_validate(reading.problem, reading.preparation, lambda part: part.optimum)
+    assert np.isclose(found.scores[0].network, 1)
     ```
     """
     if problem.inputs is None or problem.targets is None or problem.samples < FEWEST_ROWS:
         return None
-    errors, simple, apart = (np.empty_like(problem.targets) for _ in range(3))
-    for train, test in folds(problem.samples, seed):
-        X, Y = problem.inputs[train], problem.targets[train]
-        mean = X.mean(axis=0) if centered else np.zeros(problem.dimension)
-        offset = Y.mean(axis=0) if centered else np.zeros(problem.outputs)
-        scale = X.std(axis=0) if standardized else np.ones(problem.dimension)
-        scale = np.where(scale > 0, scale, 1.0)
-        targets = Y - offset
-        part = Problem.from_data((X - mean) / scale, targets)
-        if part.rank == 0 or not part.optimum_norm > 0:
+    Y, labels = problem.targets, class_places(problem)
+    centered = preparation.centered
+    outputs = {name: np.full(Y.shape, np.nan) for name in ("linear", "constant", "network")}
+    for train, test in folds(problem.samples, seed, labels):
+        X = problem.inputs[train]
+        mean, scale = np.zeros(problem.dimension), np.ones(problem.dimension)
+        inputs = slice(0, len(preparation.inputs))  # without the constant
+        if centered:
+            mean[inputs] = X[:, inputs].mean(axis=0)
+        if preparation.standardized:
+            deviation = X[:, inputs].std(axis=0)
+            scale[inputs] = np.where(deviation > 0, deviation, 1.0)
+        offset = Y[train].mean(axis=0) if centered and labels is None else np.zeros(problem.outputs)
+        part = _part(problem, (X - mean) / scale, Y[train] - offset, labels, train)
+        if labels is None and (part.rank == 0 or not part.optimum_norm > 0):
             return None
         rows = (problem.inputs[test] - mean) / scale
-        for held, product in ((errors, fit(part)), (simple, part.optimum)):
-            theta = np.asarray(product).reshape(problem.dimension, -1)
-            held[test] = problem.targets[test] - offset - rows @ theta
-        apart[test] = problem.targets[test] - Y.mean(axis=0)
-    return LeftOut(
-        f"{min(FOLDS, problem.samples)}-fold cross-validation",
-        *(_ratio(np.mean(e**2, axis=0), np.mean(apart**2, axis=0)) for e in (errors, simple)),
-    )
+        outputs["linear"][test] = offset + rows @ best_map(part)
+        outputs["constant"][test] = offset + constant_outputs(part)
+        if fit is not None:
+            outputs["network"][test] = offset + rows @ _columns(part, fit(part))
+    used = np.isfinite(outputs["constant"]).all(axis=1)
+    network = outputs["network"][used] if fit is not None else None
+    others = (outputs[name][used] for name in ("linear", "constant"))
+    found = scores(problem, preparation.targets, Y[used], *others, network)
+    return LeftOut(f"{FOLDS}-fold cross-validation", found)
+
+
+def _part(problem: Problem, X, Y, labels: np.ndarray | None, train: np.ndarray) -> Problem:
+    """The problem of some of the rows."""
+    if labels is None:
+        return Problem.from_data(X, Y)
+    return Problem.from_data(X, np.asarray(problem.classes)[labels[train]], problem.loss)
 
 
 def score_rows(
-    problem: Problem, product: Any, rows: np.ndarray, targets: np.ndarray, train_mean: np.ndarray
+    problem: Problem, targets: Sequence[str], product: Any, rows: np.ndarray, Y: np.ndarray
 ) -> LeftOut:
     """Score this network on rows that were held out of its training."""
-    d = problem.dimension
-    spread = np.mean((targets - train_mean) ** 2, axis=0)
-    scores = (
-        _ratio(np.mean((targets - rows @ np.asarray(it).reshape(d, -1)) ** 2, axis=0), spread)
-        for it in (product, problem.optimum)
-    )
-    return LeftOut(f"{len(rows)} rows held out of training", *scores)
+    outputs = rows @ best_map(problem), constant_outputs(problem), rows @ _columns(problem, product)
+    return LeftOut(f"{len(rows)} rows held out of training", scores(problem, targets, Y, *outputs))
+
+
+def _columns(problem: Problem, product: Any) -> np.ndarray:
+    return np.asarray(product).reshape(problem.dimension, -1)

@@ -30,6 +30,8 @@ HALVINGS = 4
 """How often the rate is halved because one of the new starts diverged."""
 LADDERS = 4
 """Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
+HIGHEST_ADAPTIVE = 1.0
+"""The largest rate of Adam and RMSProp that is tried; each is halved until all starts learn."""
 MARGIN = 0.6
 """Part of the largest rate at which every simulated start stayed bounded that is advised."""
 LEARNED = 0.01
@@ -67,7 +69,8 @@ def try_starts(
 
     All starts are trained at several rates at once, from the critical one (above it nothing
     settles) downwards; the search ends at the largest rate at which all stay bounded. Part of it
-    is advised, and a longer run of many new starts at that rate counts the steps. Starts: `torch`,
+    is advised, and a longer run of many new starts at that rate counts the steps; Adam's and
+    RMSProp's rates are halved until these learn. Starts: `torch`,
     `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of
     the solution's size in each layer).
 
@@ -82,9 +85,10 @@ def try_starts(
     """
     spec = optimizer or TrainingSpec()
     known = advice or advise(problem, depth, spec)
+    rows = problem.samples * problem.dimension if problem.loss != "squared" else 0
     m = default_width(problem) if width is None else whole_number("width", width)
     widths = (problem.dimension, *[m] * (known.depth - 1), problem.outputs)
-    size = sum(o * i for i, o in pairwise(widths))
+    size = rows + sum(o * i for i, o in pairwise(widths))
     count = int(np.clip(BUDGET / (size * RATES * MOST_STEPS), FEWEST_STARTS, MOST_STARTS))
     steps = int(np.clip(BUDGET / (size * RATES * count), FEWEST_STEPS, MOST_STEPS))
     rng = np.random.default_rng(seed_number(seed))
@@ -96,7 +100,7 @@ def try_starts(
 
     starts = drawn(count)
     settings = spec.settings(problem, jax.random.key(seed))
-    factor = spec.loss_factor(problem)
+    factor = spec.rate_factor(problem)
 
     def bounded(rates: np.ndarray) -> np.ndarray:
         """Which rates keep every start from growing beyond where it began."""
@@ -107,8 +111,10 @@ def try_starts(
         return np.all((gap <= start_gap[:, None]) & np.isfinite(gap), axis=0)
 
     top = known.critical_learning_rate
-    if not np.isfinite(top):
-        top = 4 * known.learning_rate
+    if spec.adaptive:
+        top = HIGHEST_ADAPTIVE
+    elif not np.isfinite(top):
+        top = 16 * known.learning_rate if not problem.has_minimizer else 4 * known.learning_rate
     rate = min(MARGIN * _largest_bounded(bounded, top), top / 2)
     # As many new starts as networks before: the program is compiled already.
     starts = drawn(count * RATES)
@@ -119,7 +125,8 @@ def try_starts(
         rates = np.full(count * RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
         status = np.asarray(run.status)
-        if not np.any(status == "diverged"):
+        enough = np.all(status == "converged") if spec.adaptive else np.all(status != "diverged")
+        if enough:
             break
         rate /= 2
     assert run is not None
@@ -133,7 +140,8 @@ def _layers(
     kind: str, problem: Problem, rng: np.random.Generator, widths: tuple[int, ...]
 ) -> list[np.ndarray]:
     if kind == "small":
-        scale = 0.5 * problem.optimum_norm ** (1 / (len(widths) - 1)) / np.sqrt(widths[-2])
+        size = problem.optimum_norm if problem.has_minimizer else 1.0
+        scale = 0.5 * size ** (1 / (len(widths) - 1)) / np.sqrt(widths[-2])
         return [scale * rng.normal(size=(o, i)) for i, o in pairwise(widths)]
     if kind not in FRAMEWORK_STARTS:
         raise InputError(f"init is {kind!r}; pass one of {', '.join(TRIED_STARTS)}.")
@@ -145,10 +153,7 @@ def _gaps(problem: Problem, starts: list[np.ndarray]) -> np.ndarray:
     product = starts[0]
     for layer in starts[1:]:
         product = layer @ product
-    eigenvalues, vectors, coordinates = problem.spectrum
-    apart = np.swapaxes(product, 1, 2)  # (starts, d, q)
-    inside = np.einsum("dr,sdq->srq", vectors, apart) - coordinates
-    return np.einsum("r,srq->s", eigenvalues, inside**2)
+    return problem.gap(np.swapaxes(product, 1, 2))
 
 
 def _largest_bounded(bounded, top: float) -> float:
