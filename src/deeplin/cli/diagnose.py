@@ -34,7 +34,7 @@ def diagnose(
     html: Annotated[Path | None, typer.Option(help="Write the diagnosis as one page.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,
 ) -> None:
-    """Say which learning rate works on a table, and whether interpolation is benign.
+    """Say which learning rate works on a table, for amounts or classes, and what to expect.
 
     A few starts of the kind `--init` are simulated: the rate given works from those.
     """
@@ -47,14 +47,11 @@ def diagnose(
 
     reading = table.read(source)
     found = diagnose_problem(
-        reading.problem,
+        reading,
         depths,
         optimizer=TrainingSpec(*training),
         initialization=None if init == "none" else init,
         readout=vector,
-        names=reading.inputs,
-        targets=reading.targets,
-        notes=reading.notes,
         width=width,
         seed=seed,
     )

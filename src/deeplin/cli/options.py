@@ -34,6 +34,10 @@ class Table(NamedTuple):
     target: Annotated[
         list[str], _named("target", "Column to predict (-1: the last); may be repeated.")
     ]
+    task: Annotated[
+        str,
+        _named("task", "regression, classification, or auto: classes if text or two values."),
+    ] = "auto"
     ignore: Annotated[
         list[str] | None, _named("ignore", "Column to leave out; may be repeated.")
     ] = None
@@ -50,7 +54,7 @@ class Table(NamedTuple):
     ] = None
     standardize: Annotated[
         bool,
-        _named("standardize", "Inputs and targets with mean zero and variance one."),
+        _named("standardize", "Inputs and amounts to predict with mean 0 and deviation 1."),
     ] = False
     intercept: Annotated[
         bool,
@@ -99,6 +103,10 @@ class Training(NamedTuple):
         "mean"
     )
     half: Annotated[bool, _named("half", "The loss has a factor ½.")] = False
+    optimizer: Annotated[str, _named("optimizer", "descent, sam, adam or rmsprop.")] = "descent"
+    rho: Annotated[float, _named("rho", "ρ of SAM: the step up is ρ times the gradient.")] = 0.05
+    beta1: Annotated[float, _named("beta1", "β₁ of Adam.")] = 0.9
+    epsilon: Annotated[float, _named("epsilon", "ε of Adam and RMSProp.")] = 1e-8
 
 
 def grouped(function: Callable[..., None]) -> Callable[..., None]:

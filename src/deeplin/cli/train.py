@@ -7,7 +7,7 @@ import json
 import math
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import chain
 from pathlib import Path
@@ -27,12 +27,7 @@ from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
     from deeplin.dynamics import Run
-    from deeplin.tables.reading import Reading
-    from deeplin.training import TrainingSpec
 
-RECORDS = 400
-"""Records along a run, as long as their weights together stay below `KEPT` numbers."""
-KEPT = 2**25
 HOLD_OUT_ROWS, HELD_OUT = 1000, 0.2
 """Rows from which some are held out, and which share; of fewer, networks of folds are scored."""
 MISSING = ("empty", "drop", "refuse")
@@ -81,11 +76,17 @@ def train(
     from deeplin.dynamics.saved import check_run_path, save_run
     from deeplin.report.text import training_text
     from deeplin.training import TrainingSpec
+    from deeplin.training.table_training import train_on_table
 
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
     spec = TrainingSpec(*training)
     start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
+    rate = (
+        learning_rate
+        if learning_rate == "auto"
+        else positive_number("learning-rate", learning_rate)
+    )
     with prompt_interrupt("deeplin: interrupted; no run was kept"):
         reading = table.read(source, test_share=test_share or 0.0, seed=seed)
         problem = reading.problem
@@ -93,120 +94,29 @@ def train(
         if known and problem.samples >= HOLD_OUT_ROWS and source != "-":
             reading = table.read(source, test_share=HELD_OUT, seed=seed)
         folds = known and reading.held_out is None
-        run, report = _train(reading, start, _rate(learning_rate), spec, steps, seed, folds)
+        with LiveTraining(whole_number("steps", steps)) as live:
+            run, report = train_on_table(
+                reading,
+                spec,
+                start=start,
+                learning_rate=rate,
+                steps=steps,
+                seed=seed,
+                folds=folds,
+                announce=live.restart,
+                watch=live.watch,
+            )
     settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(spec)}
     settings |= {name: getattr(table, name) for name in ("standardize", "intercept", "missing")}
-    run = replace(run, preparation=reading.preparation)
-    kept = save_run(out, reading.problem, run, notes={"settings": settings, **report})
-    report["run"] = str(kept)
+    values = report.as_json()
+    kept = save_run(out, reading.problem, run, notes={"settings": settings, **values})
     if as_json:
-        typer.echo(json.dumps(report, ensure_ascii=False, indent=2))
+        values["run"] = str(kept)
+        typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
     else:
-        typer.echo(training_text(report, text_width()))
-    if report["came_true"] is False or not report["done"]:
+        typer.echo(training_text(report, str(kept), text_width()))
+    if report.verdict.came_true is False or not report.done:
         raise typer.Exit(1)
-
-
-def _rate(text: str) -> Any:
-    return text if text == "auto" else positive_number("learning-rate", text)
-
-
-def _train(
-    reading: Reading,
-    start: dict[str, Any],
-    rate: Any,
-    spec: TrainingSpec,
-    steps: int,
-    seed: int,
-    folds: bool,
-) -> tuple[Run, dict[str, Any]]:
-    """Train while showing it, compare with the prediction, score it, and report everything."""
-    import jax
-
-    from deeplin.hessian import sharpness
-    from deeplin.report.text import conditioning
-    from deeplin.training import descend, judge, predict, starting_network
-    from deeplin.training.evaluation import cross_validate, r_squared, score_rows
-
-    problem = reading.problem
-    problem.require_signal("what to train for")
-    first, batches = jax.random.split(jax.random.key(seed))
-    network = starting_network(problem, first, **start)
-    size = sum(weight.size for weight in network.weights)
-    records = max(2, min(KEPT // size, RECORDS))
-    options: dict[str, Any] = {"optimizer": spec, "key": batches}
-    with LiveTraining(whole_number("steps", steps)) as live:
-        run = descend(
-            problem,
-            network,
-            rate,
-            steps,
-            announce=live.restart,
-            watch=live.watch,
-            record_every=max(1, steps // records),
-            **options,
-        )
-    factor = spec.loss_factor(problem)
-    used = float(np.mean(np.asarray(run.learning_rate))) / factor
-    prediction = predict(problem, network, used, spec)
-    end = sharpness(problem, run.network)
-    verdict = judge(prediction, run, end)
-
-    def fit(part: Any) -> np.ndarray:
-        """The same training on other rows."""
-        begin = starting_network(part, first, **start)
-        return np.asarray(descend(part, begin, used, int(run.steps), **options).network.product)
-
-    product, prepared, left = run.network.product, reading.preparation, None
-    if run.status != "diverged" and reading.held_out is not None:
-        targets = problem.require_data("the mean of the targets")[1]
-        mean = np.zeros(problem.outputs) if prepared.centered else np.mean(targets, axis=0)
-        left = score_rows(problem, product, *reading.held_out, mean)
-    elif run.status != "diverged" and folds:
-        flags = {"centered": prepared.centered, "standardized": prepared.standardized}
-        left = cross_validate(problem, fit, seed=seed, **flags)
-    coefficients, intercepts = reading.in_table_units(product)
-    return run, {
-        "data": list(reading.notes),
-        "advice": conditioning(problem.condition_number),
-        "halvings": [[rate / factor, steps] for rate, steps in live.diverged],
-        "inputs": list(reading.inputs),
-        "columns": [[column.name, column.category] for column in reading.columns],
-        "targets": list(reading.targets),
-        "status": run.status,
-        "steps": run.steps,
-        "done": run.status == "converged" or (run.status == "stopped" and not prediction.settles),
-        "optimizer": str(spec),
-        "learning_rate": used,
-        "critical_learning_rate": (
-            None
-            if math.isnan(prediction.critical_learning_rate)
-            else prediction.critical_learning_rate
-        ),
-        "risk": run.evidence["risk"],
-        "minimal_risk": problem.minimal_risk,
-        "r_squared": _each(reading, r_squared(problem, product)),
-        "r_squared_at_best": _each(reading, r_squared(problem)),
-        "left_out": left
-        and {
-            "method": left.method,
-            "network": _each(reading, left.network),
-            "least_squares": _each(reading, left.least_squares),
-        },
-        "sharpness": float(end.value),
-        "minimal_sharpness": prediction.minimal_sharpness,
-        "balanced_sharpness": prediction.balanced_sharpness,
-        "prediction": str(prediction),
-        "verdict": str(verdict),
-        "came_true": verdict.came_true,
-        "coefficients": coefficients.T.tolist(),
-        "intercepts": intercepts.tolist(),
-    }
-
-
-def _each(reading: Reading, values: np.ndarray) -> dict[str, float]:
-    """One value for each target by its name."""
-    return dict(zip(reading.targets, values.tolist(), strict=True))
 
 
 class LiveTraining(Live):
@@ -218,13 +128,10 @@ class LiveTraining(Live):
     def __init__(self, steps: int, console: Console | None = None):
         super().__init__(console=console or Console(stderr=True), transient=True)
         self.steps = steps
-        self.diverged: list[tuple[float, int]] = []
         self.restart(math.nan)
 
     def restart(self, learning_rate: float, diverged: Run | None = None) -> None:
         """Begin again, with this learning rate, after a run that diverged."""
-        if diverged is not None:
-            self.diverged.append((float(diverged.learning_rate), int(diverged.steps)))  # pyright: ignore
         self.rate = learning_rate
         self.risks: list[float] = []
         self.sharpnesses: list[float] = []
@@ -272,7 +179,7 @@ def predict(
         bool, typer.Option("--row-numbers", help="A first column with the number of the row.")
     ] = False,
 ) -> None:
-    """Predict the targets of new rows, as CSV, one line for each row.
+    """Predict the targets of new rows, as CSV, one line for each row; of classes, also how likely.
 
     Rows with a missing value or a category that was not there in training have an empty cell, and
     standard error says which. With `--missing drop` a first column has the numbers of the rows.
@@ -300,16 +207,23 @@ def predict(
 
     def write_rows(file: TextIO) -> None:
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow([*(["row"] if numbered else []), *found.preparation.targets])
+        prepared = found.preparation
+        chances = [f"P({prepared.targets[0]}={label})" for label in prepared.classes]
+        names = [*prepared.targets, *chances]
+        writer.writerow([*(["row"] if numbered else []), *names])
         row = 0
         for values in chain([first], chunks):
             if missing == "refuse" and found.notes:
                 raise InputError(f"{found.notes[0]} Pass --missing empty or drop.")
-            for line in values:
+            lines = values.tolist()
+            if prepared.classes:
+                labels = prepared.predictions(values).tolist()
+                chances = prepared.probabilities(values).tolist()
+                lines = [[label, *each] for label, each in zip(labels, chances, strict=True)]
+            for line, lacking in zip(lines, np.isnan(values).any(axis=1), strict=True):
                 row += 1
-                lacking = np.isnan(line).any()
                 if not (lacking and missing == "drop"):
-                    cells = [""] * len(line) if lacking else line.tolist()
+                    cells = [""] * len(names) if lacking else line
                     writer.writerow([row, *cells] if numbered else cells)
 
     def write(path: Path) -> None:

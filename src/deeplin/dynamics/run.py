@@ -143,11 +143,24 @@ class Run:
     """How the table it was trained on became inputs and targets, for `predict`."""
 
     def predict(self, table: Source) -> np.ndarray:
-        """Predict the rows of a table (a file or a DataFrame), (n,) or (n, targets).
+        """Predict the rows of a table (a file or a DataFrame): (n,) or (n, targets), or classes.
 
-        Rows with a missing value or a category that was not there in training are NaN, and a
-        `UserWarning` says which. For runs of `deeplin train` and others that have a `preparation`.
+        Rows with a missing value or a category that was not there in training are NaN (of classes
+        None), and a `UserWarning` says which. For runs of `deeplin train` and others that have a
+        `preparation`.
         """
+        prepared, outputs = self._outputs(table)
+        return prepared.predictions(outputs)
+
+    def predict_proba(self, table: Source) -> np.ndarray:
+        """The probability of each class (`preparation.classes`) for the rows of a table."""
+        prepared, outputs = self._outputs(table)
+        if not prepared.classes:
+            raise InputError("this run predicts amounts, not classes; use run.predict.")
+        return prepared.probabilities(outputs)
+
+    def _outputs(self, table: Source) -> tuple[Preparation, np.ndarray]:
+        """The outputs of the network for the rows of a table, (n, outputs)."""
         if self.preparation is None or not isinstance(self.network, Network) or not self.single:
             raise InputError(
                 "this run does not know the table it was trained on; pass inputs to run.network."
@@ -155,8 +168,8 @@ class Run:
         found = TablePredictions(table, self.preparation, np.asarray(self.network.product))
         values = np.concatenate(list(found))
         for note in found.notes:
-            warnings.warn(note, UserWarning, stacklevel=2)
-        return values[:, 0] if values.shape[1] == 1 else values
+            warnings.warn(note, UserWarning, stacklevel=3)
+        return self.preparation, values
 
     @property
     def single(self) -> bool:

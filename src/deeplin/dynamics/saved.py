@@ -253,7 +253,7 @@ def _run(parts: Any) -> Run:
 
 def _preparation(text: Any, network: Network) -> Preparation:
     found = Preparation.from_json(str(text))
-    inputs, outputs = len(found.inputs), len(found.targets)
+    inputs, outputs = len(found.labels), len(found.outputs)
     if network.batch is not None or (network.widths[0], outputs) != (inputs, _outputs(network)):
         raise InputError("its preparation has other columns than the network.")
     return found

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from deeplin.certificates.certificate import Certificate
     from deeplin.training.diagnosis import Diagnosis
+    from deeplin.training.evaluation import Score
+    from deeplin.training.table_training import TrainingReport
     from deeplin.training.trials import Trials
 
 STARTS = {
@@ -56,8 +58,8 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = Fal
     """The diagnosis: the answer first, in words; symbols and tables only with `details`."""
     lead, *others = summary(diagnosis)
     parts = [textwrap.fill(lead, width), _aligned(_figures(diagnosis), width)]
-    if comparison := _comparison(diagnosis):
-        parts.append(_aligned(comparison, width))
+    compared = (_comparison(diagnosis), score_rows(diagnosis.scores, diagnosis.scores_left_out))
+    parts += [_aligned(rows, width) for rows in compared if rows]
     lists = {"": others, "About the data": diagnosis.notes}
     if details:
         lists["Details"] = [*facts(diagnosis), *SYMBOLS]
@@ -88,12 +90,15 @@ def answer(diagnosis: Diagnosis) -> str:
     ends = chosen.trials or _ends(chosen.advice)
     rates = " and ".join(f"{it.learning_rate:.3g} at depth {it.depth}" for it in ends)
     start = f"from {STARTS[chosen.trials[0].initialization if chosen.trials else 'small']}"
-    several = len(diagnosis.targets)
+    several, classes = len(diagnosis.targets), bool(diagnosis.classes)
     summed = f", summed over the {several} targets" if several > 1 else ""
-    use = f"se learning rate {rates}, {start}, with {diagnosis.optimizer}{summed}."
+    summed = f", to predict the class of {diagnosis.targets[0]}" if classes else summed
+    how = diagnosis.optimizer.described(classes)
+    use = f"se learning rate {rates}, {start}, with {how}{summed}."
     if better is None:
         return f"U{use}"
-    return f"Standardize the inputs (--standardize), then u{use}"
+    what = "inputs" if classes else "inputs and targets"
+    return f"Standardize the {what} (--standardize), then u{use}"
 
 
 def _ends(items: Sequence[Any]) -> list[Any]:
@@ -108,6 +113,8 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
         rows.append(("", "as it is", "standardized"))
     certain = it.advice[0].certain
     beyond = "above it no run settles" if certain else "above it the mean square error grows"
+    if it.optimizer.adaptive:
+        beyond = "above it the last steps do not settle, however close they come"
     for k, end in enumerate(_ends(it.advice)):
         depth = f"depth {end.depth}: " if len(_ends(it.advice)) > 1 else ""
         found = [column.trials[k] if column.trials else None for column in columns]
@@ -116,12 +123,17 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
         critical = [_number(a.critical_learning_rate, ".3g") for a in advised]
         single = len(columns) == 1
         remark = ("half of what the solution of small starts bears",) if single else ()
+        if single and it.optimizer.adaptive:
+            remark = ("the customary one; starts are simulated with --init",)
         if found[0] is not None:
             remark = (_runs(found[0]),) if single else ()
         rows.append((f"{depth}learning rate", *rate, *remark))
         if not single and found[0] is not None:
             rows.append(("steps", *(_steps(t) for t in found if t)))
-        rows.append((f"{depth}critical rate", *critical, *([beyond] if single else [])))
+        unknown = critical[0] == "–"
+        rows.append(
+            (f"{depth}critical rate", *critical, *([beyond * (not unknown)] if single else []))
+        )
     if len(columns) > 1:
         numbers = [f"{column.condition_number:.1g}" for column in columns]
         rows.append(("condition number", *numbers))
@@ -142,6 +154,8 @@ def _steps(trials: Trials) -> str:
 
 def _explained(it: Diagnosis) -> list[str]:
     """How much of the targets the inputs explain."""
+    if it.classes:
+        return []
     found = []
     size = f"{it.samples} rows of {it.dimension} inputs"
     for name, value in it.r_squared.items():
@@ -219,10 +233,16 @@ def conditioning(condition_number: float) -> list[str]:
 def facts(diagnosis: Diagnosis) -> list[str]:
     """What the answer rests on, with the symbols of the tables."""
     eigenvalues = f"rank {diagnosis.rank}, Λ/λ = {diagnosis.condition_number:.3g}"
+    size = f"{diagnosis.optimum_norm:.4g}".replace("inf", "∞")
     found = [
-        f"Σ̂: {eigenvalues}; ‖w*‖ = {diagnosis.optimum_norm:.4g}; "
+        f"Σ̂: {eigenvalues}; ‖w*‖ = {size}; "
         f"R_min = {diagnosis.minimal_risk:.4g}, R_0 = {diagnosis.zero_risk:.4g}."
     ]
+    if diagnosis.classes:
+        found.append(
+            "R is the mean log-loss, w* that of logistic regression; S_min and S_bal have half of "
+            "its Hessian at w* in the place of Σ̂ (X-14, X-17)."
+        )
     over = diagnosis.overfitting
     if over is not None:
         found.append(
@@ -232,7 +252,7 @@ def facts(diagnosis: Diagnosis) -> list[str]:
             f"{over.tail.large_rank:.3g}, so by the theory fitting the noise costs about "
             f"{over.noise_cost:.2g} of its variance."
         )
-    if diagnosis.scale_obstacle is not None and len(diagnosis.targets) == 1:
+    if diagnosis.scale_obstacle and len(diagnosis.targets) == 1 and not diagnosis.classes:
         found.append(
             "The theory of small initialization (FM-A2) does not cover these data: "
             f"{diagnosis.scale_obstacle}. Training is not affected."
@@ -271,8 +291,9 @@ def _coefficients(diagnosis: Diagnosis) -> pd.DataFrame:
     """The largest coefficients of w*."""
     import pandas as pd
 
-    columns = ("coefficient",) if len(diagnosis.targets) == 1 else diagnosis.targets
     rows = [(name, np.atleast_1d(w)) for name, w in diagnosis.optimum.items()]
+    several = diagnosis.targets if not diagnosis.classes else diagnosis.classes
+    columns = ("coefficient",) if len(rows[0][1]) == 1 else several
     largest = sorted(rows, key=lambda row: -np.abs(row[1]).max())[:SHOWN]
     return pd.DataFrame(
         [{"input": name, **dict(zip(columns, w, strict=True))} for name, w in largest]
@@ -308,23 +329,25 @@ def _interpolation_table(diagnosis: Diagnosis) -> pd.DataFrame:
 # --- a finished training -------------------------------------------------------------------------
 
 
-def training_text(report: Mapping[str, Any], width: int = 80) -> str:
+def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
     """The report of `deeplin train`: what was learned and how well; was the theory right?"""
     notes = [
         *(
             f"Learning rate {rate:.3g} diverged after {step} steps; it was halved."
-            for rate, step in report["halvings"]
+            for rate, step in report.halvings
         ),
-        *report["advice"],
-        *report["data"],
-        f"Prediction: {report['prediction']}.",
-        f"After training, {report['verdict']}.",
+        *report.remarks,
+        *conditioning(report.condition_number),
+        *report.notes,
+        f"Prediction: {report.prediction}.",
+        f"After training, {report.verdict}.",
     ]
-    run = report["run"]
+    left = report.left_out
+    rows = score_rows(report.scores, left.scores if left else (), left.method if left else "")
     return "\n\n".join(
         [
             textwrap.fill(_headline(report), width),
-            *([_aligned(_scores(report), width)] if report["status"] != "diverged" else []),
+            *([_aligned(rows, width)] if report.status != "diverged" else []),
             *(textwrap.fill(it, width, subsequent_indent="    ") for it in _equations(report)),
             _bullets(notes, width),
             f"Kept in {run}\nPredict new rows:   deeplin predict {run} TABLE\n"
@@ -333,58 +356,74 @@ def training_text(report: Mapping[str, Any], width: int = 80) -> str:
     )
 
 
-def _headline(report: Mapping[str, Any]) -> str:
-    status = report["status"]
-    if status == "stopped" and report["done"]:
+def _headline(report: TrainingReport) -> str:
+    status = report.status
+    if status == "stopped" and report.done:
         status = "on batches"
+    settled = "every row is classified right" if report.separable else "the network settled"
     did = {
-        "converged": "Trained: the network settled",
+        "converged": f"Trained: {settled}",
         "on batches": "Trained on batches",
         "stopped": "Not finished: the network was still moving",
         "diverged": "Not trained: the network diverged",
     }[status]
-    targets = len(report["targets"])
+    targets = len(report.targets)
     summed = f" (summed over the {targets} targets)" if targets > 1 else ""
     text = (
-        f"{did} after {report['steps']} steps of {report['optimizer']}{summed}, at learning rate "
-        f"{report['learning_rate']:.3g}."
+        f"{did} after {report.steps} steps of {report.optimizer}{summed}, at learning rate "
+        f"{report.learning_rate:.3g}."
     )
     if status == "diverged":
-        critical = report["critical_learning_rate"]
-        limit = "" if critical is None else f" (above {critical:.3g} nothing can settle)"
+        critical = report.prediction.critical_learning_rate
+        limit = "" if math.isnan(critical) else f" (above {critical:.3g} nothing can settle)"
         return f"{text} Use a smaller learning rate{limit}."
     return text
 
 
-def _scores(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """R² of the network on its rows and on rows left out, beside the mean and least squares."""
-    left = report["left_out"]
-    rows: list[tuple[str, ...]] = [("R²", "this network", "least squares", "the mean")]
-    for name in report["targets"]:
-        label = f" of {name}" if len(report["targets"]) > 1 else ""
-        at_best = report["r_squared_at_best"][name]
-        rows.append(
-            (f"rows trained on{label}", f"{report['r_squared'][name]:.3g}", f"{at_best:.3g}", "0")
-        )
-        if left:
-            scores = [f"{left[kind][name]:.3g}" for kind in ("network", "least_squares")]
-            rows.append((f"rows left out{label}", *scores, "0"))
-    if left:
-        return [*rows, (f"({left['method']})", "", "", "")]
+def score_rows(
+    trained: Sequence[Score], left_out: Sequence[Score], method: str | None = None
+) -> list[tuple[str, ...]]:
+    """Scores on rows trained on and on rows left out, beside a linear model and a constant.
+
+    `method` says how rows were left out; None: nothing is said of it.
+    """
+    if not trained:
+        return []
+    classes = trained[0].measure != "R²"
+    network = trained[0].network is not None
+    heads = ("logistic regression", "most frequent") if classes else ("least squares", "the mean")
+    rows: list[tuple[str, ...]] = [
+        ("" if classes else "R²", *(["this network"] if network else []), *heads)
+    ]
+    several = len({score.target for score in trained}) > 1
+    for k, one in enumerate(trained):
+        for where, its in (("rows trained on", trained), ("rows left out", left_out)):
+            if k < len(its):
+                label = f"{one.measure}, {where}" if classes else where
+                label += f" of {one.target}" if several else ""
+                cells = (*([its[k].network] if network else []), its[k].linear, its[k].constant)
+                rows.append((label, *(_number(cell, ".3g") for cell in cells)))
+    if method is None:
+        return rows
+    if left_out:
+        return [*rows, (f"({method})", "", "", "")]
     return [*rows, ("rows left out", "not scored: too few rows, or not kept", "", "")]
 
 
-def _equations(report: Mapping[str, Any]) -> Iterable[str]:
-    """Each target as a formula of the table's columns, the largest coefficients only."""
-    names = report["inputs"]
-    rows = zip(report["targets"], report["coefficients"], report["intercepts"], strict=True)
-    for target, weights, intercept in rows:
+def _equations(report: TrainingReport) -> Iterable[str]:
+    """Each output as a formula of the table's columns, the largest coefficients only."""
+    names = report.inputs
+    rows = zip(report.outputs, report.coefficients, report.intercepts, strict=True)
+    for output, weights, intercept in rows:
         largest = np.argsort(-np.abs(weights), kind="stable")[:SHOWN]
         terms = [f"{intercept:.4g}"] if intercept else []
         terms += [f"{weights[j]:.4g}·{names[j]}" for j in sorted(largest)]
         formula = " + ".join(terms).replace("+ -", "− ")
         more = len(names) - len(largest)
-        yield f"{target} = {formula}" + (f" + {more} smaller terms" if more else "")
+        left = output
+        if report.classes:
+            left = f"log-odds of {output}" if len(report.outputs) == 1 else f"score of {output}"
+        yield f"{left} = {formula}" + (f" + {more} smaller terms" if more else "")
 
 
 # --- a certificate -------------------------------------------------------------------------------

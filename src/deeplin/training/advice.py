@@ -61,6 +61,8 @@ class Advice:
     never where the risk has no minimizer (X-16)."""
     remarks: tuple[str, ...] = ()
     """What the user should know about this combination."""
+    excess: float = 0.0
+    """R − R_min at the solution that training goes to, which weight decay keeps from the best."""
 
 
 def advise(
@@ -133,6 +135,7 @@ def advise(
         batch is None,
         settles,
         remarks,
+        0.0 if minimum is None else max(minimum.risk - problem.minimal_risk, 0.0),
     )
 
 

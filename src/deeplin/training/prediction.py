@@ -34,6 +34,8 @@ class Prediction:
     """Whether training can settle at all: on batches only where the data can be interpolated."""
     bounded: bool
     """Whether the sharpness of R where it settles lies between S_min and the largest stable one."""
+    passing: bool = False
+    """Whether the critical rate is about the last steps alone: Adam passes close by solutions."""
 
     @property
     def can_settle(self) -> bool:
@@ -42,10 +44,15 @@ class Prediction:
 
     def __str__(self) -> str:
         rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
+        if self.learning_rate > self.critical_learning_rate and self.passing:
+            return (
+                f"learning rate {rate} is above the critical {critical}: training comes close to a "
+                "solution, but does not stay there"
+            )
         if self.learning_rate > self.critical_learning_rate:
             return f"learning rate {rate} is above the critical {critical}: training cannot settle"
         if math.isnan(self.critical_learning_rate):
-            return f"no critical rate is known to compare the learning rate {rate} with"
+            return f"no critical rate is there to compare the learning rate {rate} with"
         below = f"learning rate {rate} is below the critical {critical}: training can settle"
         if not self.settles:
             return f"{below} only while the rate is lowered (the data cannot be interpolated)"
@@ -86,20 +93,27 @@ def predict(
     chosen, L, readout = optimizer or TrainingSpec(), network.depth, network.readout
     advice = advise(problem, L, chosen, readout=readout)
     limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
+    plain = limit / (learning_rate * chosen.loss_factor(problem))
+    radius = chosen.radius(problem)  # S(1 + ρS) is at most the plain limit (X-23)
+    full = chosen.batches(problem) is None
     return Prediction(
         learning_rate=learning_rate,
         critical_learning_rate=advice.critical_learning_rate,
-        largest_stable_sharpness=limit / (learning_rate * chosen.loss_factor(problem)),
-        minimal_sharpness=advice.flattest.exact,
+        largest_stable_sharpness=2 * plain / (1 + math.sqrt(1 + 4 * radius * plain)),
+        minimal_sharpness=advice.minimal_sharpness,
         balanced_sharpness=advice.balanced_sharpness,
-        settles=chosen.batches(problem) is None or advice.settles,
-        bounded=chosen.batches(problem) is None and not chosen.weight_decay,
+        settles=advice.settles or (full and problem.has_minimizer),
+        bounded=full and not chosen.weight_decay and problem.has_minimizer and not chosen.adaptive,
+        passing=chosen.adaptive,
     )
 
 
 def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
     """Compare a finished run, and the sharpness where it ended, with the prediction."""
     sharp = f"sharpness {end.value:.4g}"
+    if prediction.passing or math.isnan(prediction.critical_learning_rate):
+        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
+        return Verdict(None, f"{outcome}; nothing was predicted that a run could refute")
     if run.status != "converged":
         outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
         if not prediction.can_settle:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ from deeplin.networks.initialize import (
     start_by_name,
 )
 from deeplin.problems import Problem
+from deeplin.tables.reading import Reading, read_data
 from deeplin.theory import decayed_minimum
 from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
@@ -50,9 +52,9 @@ def starting_network(
     """A network for this problem; without a scale, one near the size of the solution.
 
     `auto`: a first layer of zeros, and orthogonal layers of the size of the solution's,
-    ‖W*‖^{1/L} each (times `scale`). Nothing vanishes or grows with depth on the way through them,
-    and as the first layer moves in the span of the samples only, the solution is that of minimal
-    norm where there are several (FM-A1, X-6).
+    ‖W*‖^{1/L} each (times `scale`; 1 where there is no solution). Nothing vanishes or grows with
+    depth on the way through them, and as the first layer moves in the span of the samples only, the
+    solution is that of minimal norm where there are several (FM-A1, X-6).
 
     `balanced`: the balanced solution shrunk by the factor `scale` (default 0.1). The others are
     those of `initialize.start_by_name` with their defaults.
@@ -75,19 +77,23 @@ def starting_network(
     if initialization == "balanced":
         shrink = positive_number("scale", 0.1 if scale is None else scale) ** (1 / L)
         return jax.tree.map(lambda leaf: shrink * leaf, balanced_network(problem, L, m))
-    problem.require_signal("a scale that fits the solution")
     size = positive_number("scale", 1.0 if scale is None else scale)
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
     widths = (problem.dimension, *[m] * (L - 1), problem.outputs)
     first, *others = framework_layers("orthogonal", rng, widths)
-    size *= problem.optimum_norm ** (1 / L)
+    if problem.has_minimizer:
+        problem.require_signal("a scale that fits the solution")
+        size *= problem.optimum_norm ** (1 / L)
     return Network([np.zeros_like(first), *(size * layer for layer in others)])
 
 
 def train(
-    problem: Problem,
-    depth: int = 10,
+    problem: Any,
+    y: Any = None,
+    depth: int | None = None,
     *,
+    target: str | Sequence[str] | None = None,
+    task: str = "auto",
     learning_rate: float | str = "auto",
     optimizer: TrainingSpec | None = None,
     steps: int = 20_000,
@@ -97,11 +103,16 @@ def train(
     scale: float | None = None,
     **options: Any,
 ) -> Run:
-    """Train a deep linear network on a problem without knowing the theory.
+    """Train a deep linear network on a problem or a table without knowing the theory.
 
     The start fits the size of the solution (`starting_network`), the learning rate is the advised
-    one (`advise`), and training ends when R − R_min is 1e-10 of what there is to explain.
+    one (`advise`), and training ends when R − R_min is 1e-10 of what there is to explain; where
+    classes can be separated, when every row is classified right.
     `options` are those of `gradient_descent`, such as `record_every`.
+
+    Pass a `Problem`, followed by the depth (10 by default), a table with its `target`, or inputs X
+    and targets y, which `read_problem` makes a regression or a classification of (`task`): the run
+    then predicts other tables (`run.predict`).
 
     ```python
     import deeplin as dl, numpy as np
@@ -110,14 +121,26 @@ def train(
     assert run.status == "converged"
     ```
     """
-    problem.require_signal("what to train for")
+    if depth is None and (target is not None or isinstance(problem, Problem | Reading)):
+        y, depth = None, y
+    reading = None
+    if not isinstance(problem, Problem):
+        given = isinstance(problem, Reading)
+        reading = problem if given else read_data(problem, y, target, task=task)
+        problem = reading.problem
     start, batches = jax.random.split(jax.random.key(whole_number("seed", seed, minimum=0)))
     network = starting_network(
-        problem, start, depth=depth, width=width, initialization=initialization, scale=scale
+        problem,
+        start,
+        depth=10 if depth is None else depth,
+        width=width,
+        initialization=initialization,
+        scale=scale,
     )
-    return descend(
+    run = descend(
         problem, network, learning_rate, steps, optimizer=optimizer, key=batches, **options
     )
+    return run if reading is None else replace(run, preparation=reading.preparation)
 
 
 @validated
@@ -149,10 +172,12 @@ def descend(
         rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
     minimum = _minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
-    if not own_goal:
+    if not own_goal and minimum is None and not problem.has_minimizer:
+        options["loss_target"] = math.log(2) / problem.samples  # every row is right below it
+    elif not own_goal and (minimum is not None or not chosen.weight_decay):
         options["gap"] = goal(problem, minimum, tolerance)
     settings = chosen.settings(problem, key)
-    factor = chosen.loss_factor(problem)
+    factor = chosen.rate_factor(problem)
 
     def descent(rate: float) -> Run:
         return gradient_descent(problem, network, rate * factor, steps, **settings, **options)
@@ -173,8 +198,8 @@ def descend(
 
 
 def _minimum(problem: Problem, network: Network, optimizer: TrainingSpec) -> DecayedMinimum | None:
-    """Where training with weight decay goes (X-9)."""
-    if not optimizer.weight_decay:
+    """Where training with weight decay goes (X-9, X-15), if that is known."""
+    if not optimizer.weight_decay or problem.loss == "softmax":
         return None
     return decayed_minimum(problem, network.depth, optimizer.decay(problem), network.readout)
 
@@ -184,10 +209,14 @@ def _reached(problem: Problem, run: Run, minimum: DecayedMinimum) -> bool:
 
     The weights need not be: what no sample sees decays at the slow pace ηλ.
     """
+    apart = np.asarray(run.network.product).reshape(minimum.product.shape) - minimum.product
+    if problem.loss != "squared":
+        X, _ = problem.require_data("the predictions")
+        size = np.linalg.norm(X @ minimum.product)
+        return bool(np.linalg.norm(X @ apart) ** 2 <= SETTLED * max(size**2, 1.0))
     eigenvalues, vectors, _ = problem.spectrum
-    product = np.asarray(run.network.product).reshape(minimum.product.shape)
-    apart = eigenvalues @ np.sum((vectors.T @ (product - minimum.product)) ** 2, axis=1)
-    return bool(apart <= SETTLED * problem.zero_gap)
+    distance = eigenvalues @ np.sum((vectors.T @ apart) ** 2, axis=1)
+    return bool(distance <= SETTLED * problem.zero_gap)
 
 
 def goal(

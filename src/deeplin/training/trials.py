@@ -24,13 +24,15 @@ MOST_STEPS, FEWEST_STEPS = 300, 60
 """Steps after which a rate that is too large has shown itself."""
 LONGEST = 20_000
 """Steps of the run that counts how many are needed."""
+LONGEST_ON_BATCHES = 3_000
+"""The same on batches that cannot settle: what is not learned by then is lost in their noise."""
 BUDGET = 1e9
 """Weights times networks times steps of one call, which limits starts and steps: about a second."""
 HALVINGS = 4
 """How often the rate is halved because one of the new starts diverged."""
 LADDERS = 4
 """Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
-HIGHEST_ADAPTIVE = 1.0
+HIGHEST_ADAPTIVE = 0.2
 """The largest rate of Adam and RMSProp that is tried; each is halved until all starts learn."""
 MARGIN = 0.6
 """Part of the largest rate at which every simulated start stayed bounded that is advised."""
@@ -118,8 +120,9 @@ def try_starts(
     rate = min(MARGIN * _largest_bounded(bounded, top), top / 2)
     # As many new starts as networks before: the program is compiled already.
     starts = drawn(count * RATES)
-    longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, LONGEST))
-    goal = LEARNED * problem.zero_gap
+    limit = LONGEST if known.certain or known.settles else LONGEST_ON_BATCHES
+    longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, limit))
+    goal = known.excess + LEARNED * (problem.zero_gap - known.excess)
     run, status = None, np.zeros(0, str)
     for _ in range(HALVINGS):
         rates = np.full(count * RATES, rate * factor)
