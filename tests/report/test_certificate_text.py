@@ -1,10 +1,11 @@
 """A certificate in words: the summary first, what speaks about the run, the rest when asked for."""
 
+import jax
 import pytest
 
 import deeplin as dl
 from deeplin.problems import synthetic
-from deeplin.report.text import certificate_text
+from deeplin.report.text import NOT_ABOUT_A_RUN, certificate_text
 
 
 @pytest.fixture(scope="module")
@@ -30,6 +31,28 @@ def test_only_what_speaks_about_the_run_is_shown_unless_all_is_asked_for(certifi
         assert f"  {name}: " in long
     assert "--all" in short
     assert "--all" not in long
+
+
+def test_statements_about_the_data_alone_say_the_same_about_every_run(certificate):
+    """So they are behind --all, unless they are violated."""
+    problem = synthetic.flat_minima(0).problem
+    net = dl.initialize.gaussian(jax.random.key(3), (5, 5, 1), 0.4)
+    other = dl.certify(problem, dl.gradient_descent(problem, net, 0.02, 50, record_every=5))
+    assert set(other["id"]) >= NOT_ABOUT_A_RUN
+    for mine, theirs in zip(certificate.records(), other.records(), strict=True):
+        if mine["id"] in NOT_ABOUT_A_RUN and mine["verdict"] != "not applicable":
+            assert (mine["left"], mine["right"]) == (theirs["left"], theirs["right"]), mine["id"]
+            assert f"  {mine['id']}: " not in certificate_text(certificate)
+    broken = certificate.copy()
+    broken.loc[broken["id"] == "X-3", "verdict"] = "violated"
+    assert "  X-3: " in certificate_text(type(certificate)(broken))
+
+
+def test_a_margin_within_rounding_is_zero_with_its_tolerance(certificate):
+    text = " ".join(certificate_text(certificate, width=10_000).split())
+    row = certificate.table.query("id == 'X-2'").iloc[0]
+    assert abs(row["margin"]) <= row["tolerance"]
+    assert f"margin 0 within {row['tolerance']:.1g}" in text
 
 
 def test_a_violation_comes_first_and_is_counted(certificate):

@@ -104,7 +104,7 @@ def test_an_ill_conditioned_table_leads_with_standardizing_and_names_dependent_i
     frame["price"] = 3000 * area + 1e4 * frame["rooms"] + 1e4 * rng.normal(size=80)
     found = dl.diagnose(frame, [2], target="price")
     better = found.standardized
-    assert found.answer.startswith("Standardize the inputs (--standardize), then use learning rate")
+    assert found.answer.startswith("Standardize the inputs and targets (--standardize), then use")
     assert f"{better.trials[0].learning_rate:.3g} at depth 2" in found.answer
     assert 1e-3 < better.trials[0].learning_rate < 1
     assert better.trials[0].learned == better.trials[0].starts

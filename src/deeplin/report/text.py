@@ -49,6 +49,12 @@ SHOWN = 12
 """Coefficients of a target that are printed."""
 SPEAKING = ("violated", "holds", "measured")
 """Verdicts that say something about the run, in the order in which they are shown."""
+NOT_ABOUT_A_RUN = frozenset(
+    "FM-toy FM-T1 FM-L4 FM-L5 FM-L6 Talk-log X-3 X-9 X-11 X-12 X-13 X-18 X-21 X-32 BO-D2.1 BO-D2.2 "
+    "BO-A1 BO-A2 BO-A3 BO-A4 BO-A5 BO-D2.5 BO-L4.3 BO-L5.6 BO-L5.7 BO-sigma-min BO-trace BO-D3.3 "
+    "BO-disc".split()
+)
+"""Statements about the data, the depth or numbers of their own: the same for every run on them."""
 
 
 # --- a diagnosis ---------------------------------------------------------------------------------
@@ -221,7 +227,7 @@ def _conditioning(it: Diagnosis) -> list[str]:
 
 def conditioning(condition_number: float) -> list[str]:
     """What an ill-conditioned problem means for training."""
-    if condition_number <= 1e4:
+    if not condition_number > 1e4:
         return []
     return [
         "The problem is ill-conditioned: the slowest direction needs about "
@@ -340,8 +346,9 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
         *conditioning(report.condition_number),
         *report.notes,
         f"Prediction: {report.prediction}.",
-        f"After training, {report.verdict}.",
     ]
+    if not report.prediction.passing and report.prediction.critical_learning_rate > 0:  # not NaN
+        notes.append(f"After training, {report.verdict}.")
     left = report.left_out
     rows = score_rows(report.scores, left.scores if left else (), left.method if left else "")
     return "\n\n".join(
@@ -402,6 +409,8 @@ def score_rows(
                 label = f"{one.measure}, {where}" if classes else where
                 label += f" of {one.target}" if several else ""
                 cells = (*([its[k].network] if network else []), its[k].linear, its[k].constant)
+                tiny = 1e-6 if one.measure == "log-loss" else 0.0
+                cells = (0 if cell is not None and 0 <= cell < tiny else cell for cell in cells)
                 rows.append((label, *(_number(cell, ".3g") for cell in cells)))
     if method is None:
         return rows
@@ -432,6 +441,8 @@ def _equations(report: TrainingReport) -> Iterable[str]:
 def certificate_text(certificate: Certificate, *, width: int = 80, everything: bool = False) -> str:
     """A summary, what speaks about this run (a sentence for each statement), the rest if asked for.
 
+    A violated statement is always shown.
+
     Several runs: a table that counts the verdicts of each statement.
     """
     table: Any = certificate.table
@@ -444,7 +455,10 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
     parts = [textwrap.fill(f"{first} on this run, out of {len(table)}: {shown}.", width)]
     silent = [verdict for verdict in table["verdict"].unique() if verdict not in SPEAKING]
     for verdict in (*SPEAKING, *(silent if everything else ())):
-        rows = table[table["verdict"] == verdict].to_dict("records")
+        chosen = table["verdict"] == verdict
+        if not everything and verdict != "violated":
+            chosen &= ~table["id"].isin(NOT_ABOUT_A_RUN)
+        rows = table[chosen].to_dict("records")
         lines = [_sentence(row, width) for row in rows]
         parts += ["\n".join([verdict.capitalize(), *lines])] if lines else []
     if silent and not everything:
@@ -453,12 +467,14 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
 
 
 def _sentence(row: Mapping[str, Any], width: int) -> str:
-    """A statement with its two sides: one that holds within its tolerance only is an equality."""
+    """A statement with its two sides; a margin within rounding is 0, with its tolerance."""
     text, left, right = f"{row['id']}: {row['title']}", _number(row["left"]), _number(row["right"])
-    if row["verdict"] in ("holds", "violated"):
-        sign = "≤" if row["left"] <= row["right"] else "≈"
+    if row["verdict"] in ("holds", "violated") and not math.isnan(row["left"]):
+        equal = abs(row["margin"]) <= row["tolerance"]
+        sign = "against" if row["verdict"] == "violated" else "≈" if equal else "≤"
         part = f" ({row['part']})" if row["part"] else ""
-        text += f"{part}: {left} {sign if row['verdict'] == 'holds' else 'against'} {right}"
+        within = f", margin 0 within {row['tolerance']:.1g}" if equal else ""
+        text += f"{part}: {left} {sign} {right}{within}"
     elif row["verdict"] == "measured":
         text += f": {left}"
     if row["hypotheses"]:

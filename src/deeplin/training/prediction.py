@@ -52,7 +52,7 @@ class Prediction:
         if self.learning_rate > self.critical_learning_rate:
             return f"learning rate {rate} is above the critical {critical}: training cannot settle"
         if math.isnan(self.critical_learning_rate):
-            return f"no critical rate is there to compare the learning rate {rate} with"
+            return f"none: there is no critical rate to compare the learning rate {rate} with"
         below = f"learning rate {rate} is below the critical {critical}: training can settle"
         if not self.settles:
             return f"{below} only while the rate is lowered (the data cannot be interpolated)"

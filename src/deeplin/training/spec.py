@@ -145,7 +145,7 @@ def _sam(radius: float, decay: float, momentum: float, nesterov: bool) -> Any:
         return jax.tree.map(lambda g, w: g + 2 * decay * w, grad_fn(away), away), state
 
     init = optax.identity().init
-    first = optax.GradientTransformationExtraArgs(init, ascended)
+    first = optax.GradientTransformationExtraArgs(init, ascended)  # pyright: ignore
     return lambda rate: optax.chain(first, optax.sgd(rate, momentum or None, nesterov))
 
 

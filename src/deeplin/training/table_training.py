@@ -130,7 +130,9 @@ def train_on_table(
 
     def announced(rate: float, diverged: Run | None) -> None:
         if diverged is not None:
-            halvings.append((float(np.mean(diverged.learning_rate)) / factor, int(diverged.steps)))
+            halvings.append(
+                (float(np.mean(np.asarray(diverged.learning_rate))) / factor, int(diverged.steps))
+            )
         announce(rate, diverged)
 
     run = descend(
@@ -169,7 +171,7 @@ def train_on_table(
         targets=prepared.targets,
         classes=prepared.classes,
         outputs=prepared.outputs,
-        status=run.status,
+        status=str(run.status),
         steps=int(run.steps),
         done=run.status == "converged" or (run.status == "stopped" and not settling),
         separable=not problem.has_minimizer and not spec.weight_decay,

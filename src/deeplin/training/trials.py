@@ -37,7 +37,9 @@ HIGHEST_ADAPTIVE = 0.2
 MARGIN = 0.6
 """Part of the largest rate at which every simulated start stayed bounded that is advised."""
 LEARNED = 0.01
-"""A network has learned when 1 % of what a linear map explains is left to learn."""
+"""A network has learned when 1 % of what a linear map explains is left to learn, …"""
+LEARNED_SEPARABLE = 0.1
+"""… and 10 % of the log-loss where it has no minimum and tends to 0."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +124,8 @@ def try_starts(
     starts = drawn(count * RATES)
     limit = LONGEST if known.certain or known.settles else LONGEST_ON_BATCHES
     longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, limit))
-    goal = known.excess + LEARNED * (problem.zero_gap - known.excess)
+    part = LEARNED if problem.has_minimizer or known.excess else LEARNED_SEPARABLE
+    goal = known.excess + part * (problem.zero_gap - known.excess)
     run, status = None, np.zeros(0, str)
     for _ in range(HALVINGS):
         rates = np.full(count * RATES, rate * factor)
