@@ -2,6 +2,7 @@
 
 import io
 import sys
+from importlib.util import find_spec
 
 import numpy as np
 import pandas as pd
@@ -121,6 +122,48 @@ def test_standard_input_is_a_table(monkeypatch):
     text = io.TextIOWrapper(io.BytesIO(b"x,y\n1,2\n2,3\n0,1\n"))
     monkeypatch.setattr(sys, "stdin", text)
     np.testing.assert_array_equal(read_problem("-", "y").problem.inputs[:, 0], [1, 2, 0])
+
+
+def test_a_workbook_is_read_or_what_to_install_is_said(tmp_path):
+    """Its first sheet, with text, a number that is missing, and a header of numbers."""
+    frame = pd.DataFrame({"x": [1.5, None, 3.0, 4.0], 7: ["a", "b", "a", "b"], "y": [1, 2, 4, 3]})
+    path = tmp_path / "book.xlsx"
+    if find_spec("openpyxl") is None:
+        path.write_bytes(b"PK")
+        with pytest.raises(dl.InputError, match=r"needs openpyxl.*pip install 'deeplin\[excel\]'"):
+            read_problem(path, "y")
+        return
+    frame.to_excel(path, index=False)
+    reading = read_problem(path, "y", missing="drop", encode=True)
+    np.testing.assert_array_equal(reading.problem.inputs, [[1.5, 0], [3, 0], [4, 1]])
+    assert reading.inputs == ("x", "7=b")
+
+
+@pytest.mark.parametrize("name", ["diagnose", "train", "predict"])
+def test_commands_read_standard_input(name, command, monkeypatch, tmp_path, rng):
+    frame = pd.DataFrame(rng.normal(size=(30, 3)), columns=["a", "b", "y"])
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    arguments = {
+        "diagnose": ["diagnose", "-", "--target", "y", "--depth", 2, "--init", "none"],
+        "train": ["train", "-", "--target", "y", "--depth", 2, "--out", tmp_path / "a.npz"],
+        "predict": ["predict", tmp_path / "b.npz", "-"],
+    }
+    if name == "predict":
+        dl.save_run(
+            tmp_path / "b.npz",
+            dl.read_problem(frame, "y", intercept=True).problem,
+            dl.train(frame, 2, target="y"),
+        )
+    printed = []
+    for source in ("-", tmp_path / "table.csv"):
+        given = [source if argument == "-" else argument for argument in arguments[name]]
+        text = io.TextIOWrapper(io.BytesIO((tmp_path / "table.csv").read_bytes()))
+        monkeypatch.setattr(sys, "stdin", text)
+        more = ["--overwrite"] if name == "train" else []
+        code, out, err = command(*given, *more)
+        assert code == 0, err
+        printed.append(out)
+    assert printed[0] == printed[1]
 
 
 def test_frames_of_several_libraries_give_one_problem(rng):

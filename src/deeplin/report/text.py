@@ -100,7 +100,8 @@ def answer(diagnosis: Diagnosis) -> str:
     summed = f", summed over the {several} targets" if several > 1 else ""
     summed = f", to predict the class of {diagnosis.targets[0]}" if classes else summed
     how = diagnosis.optimizer.described(classes)
-    use = f"se learning rate {rates}, {start}, with {how}{summed}."
+    table = " on the standardized table" if diagnosis.prepared == "standardized" else ""
+    use = f"se learning rate {rates}{table}, {start}, with {how}{summed}."
     if better is None:
         return f"U{use}"
     what = "inputs" if classes else "inputs and targets"

@@ -57,6 +57,13 @@ class Preparation:
         return (*(column.label for column in self.inputs), *(["constant"] * self.constant))
 
     @property
+    def kind(self) -> str:
+        """What was done to the numbers: `standardized`, `centered` or nothing, `as it is`."""
+        if self.standardized:
+            return "standardized"
+        return "centered" if self.centered else "as it is"
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """What each output of the network is about: a target, or the log-odds of a class."""
         if not self.classes:
@@ -99,9 +106,12 @@ class Preparation:
         """Targets (n,) or (n, q), or the most probable class of each row, from those outputs."""
         if not self.classes:
             return outputs[:, 0] if outputs.shape[1] == 1 else outputs
-        known = np.isfinite(outputs).all(axis=1)
         chosen = np.asarray(self.classes)[self.probabilities(outputs).argmax(axis=1)]
-        return chosen if known.all() else np.where(known, chosen, None)
+        unknown = ~np.isfinite(outputs).all(axis=1)
+        if unknown.any():
+            chosen = chosen.astype(object)
+            chosen[unknown] = None
+        return chosen
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""

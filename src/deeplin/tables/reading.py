@@ -228,8 +228,8 @@ def _classes(rows: np.ndarray, column: Column, task: str, notes: list[str]) -> C
             f"the target {column.name!r} has {len(values)} different values; classes are at most "
             f"{CATEGORIES}. Pass task='regression' (--task regression), or another target."
         )
-    labels = tuple(column.labels[int(v)] if column.labels else _label(v) for v in values)
-    if len(labels) < 2:
+    labels: Classes = tuple(column.labels[int(v)] if column.labels else _label(v) for v in values)
+    if len(values) < 2:
         raise InputError(
             f"the target {column.name!r} has one class only, {labels[0]!r}; pass a target with at "
             "least two."
@@ -240,7 +240,7 @@ def _classes(rows: np.ndarray, column: Column, task: str, notes: list[str]) -> C
     amount = "." if column.labels else ". To predict it as an amount: --task regression."
     listing = ", ".join(shown[:5]) + more + amount
     notes.append(f"Classification: the target {column.name!r} is one of {listing}")
-    if single := [label for label, count in zip(labels, counts, strict=True) if count == 1]:
+    if single := [str(label) for label, count in zip(labels, counts, strict=True) if count == 1]:
         notes.append(
             f"Only one row has the class {listed(single)}: it is trained on and never left out, so "
             "that nothing is known of how well that class is predicted."

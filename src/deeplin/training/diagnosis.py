@@ -79,6 +79,8 @@ class Diagnosis:
     """The risk of predicting zero, R_0."""
     task: str
     """`regression` or `classification`."""
+    prepared: str
+    """The table that rates belong to: `as it is`, `centered` (means subtracted), `standardized`."""
     targets: tuple[str, ...]
     classes: tuple[Any, ...]
     """The classes of the target, sorted; () for a regression."""
@@ -260,6 +262,7 @@ def diagnose(
         minimal_risk=problem.minimal_risk,
         zero_risk=problem.zero_risk,
         task=reading.task,
+        prepared=reading.preparation.kind,
         targets=tuple(columns),
         classes=classes,
         r_squared=explained,
@@ -357,8 +360,7 @@ def _standardized(
     if problem.classes is not None:
         X, _ = problem.require_data("standardizing")
         X = np.where(varies, (X - X.mean(axis=0)) / scale[:d], X)  # a constant stays as it is
-        labels = problem.classes[class_places(problem)]
-        return dependent, Problem.from_data(X, labels, problem.loss)
+        return dependent, Problem.from_data(X, problem.classes[class_places(problem)], problem.loss)
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
     inputs = table[:d, :d][np.ix_(varies, varies)]

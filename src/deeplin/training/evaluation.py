@@ -317,8 +317,8 @@ def cross_validate(
             outputs["network"][test] = offset + rows @ _columns(part, fit(part))
     used = np.isfinite(outputs["constant"]).all(axis=1)
     network = outputs["network"][used] if fit is not None else None
-    others = (outputs[name][used] for name in ("linear", "constant"))
-    found = scores(problem, preparation.targets, Y[used], *others, network)
+    linear, constant = (outputs[name][used] for name in ("linear", "constant"))
+    found = scores(problem, preparation.targets, Y[used], linear, constant, network)
     return LeftOut(f"{FOLDS}-fold cross-validation", found)
 
 

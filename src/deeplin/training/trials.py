@@ -28,13 +28,13 @@ LONGEST_ON_BATCHES = 3_000
 """The same on batches that cannot settle: what is not learned by then is lost in their noise."""
 BUDGET = 1e9
 """Weights times networks times steps of one call, which limits starts and steps: about a second."""
-HALVINGS = 4
-"""How often the rate is halved because one of the new starts diverged."""
+LOWERED, LOWERINGS = 0.75, 10
+"""By how much the rate is lowered because one of the new starts diverged, and how often."""
 LADDERS = 4
 """Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
 HIGHEST_ADAPTIVE = 0.2
-"""The largest rate of Adam and RMSProp that is tried; each is halved until all starts learn."""
-MARGIN = 0.6
+"""The largest rate of Adam and RMSProp that is tried; it is lowered until all starts learn."""
+MARGIN = 0.7
 """Part of the largest rate at which every simulated start stayed bounded that is advised."""
 LEARNED = 0.01
 """A network has learned when 1 % of what a linear map explains is left to learn, …"""
@@ -74,7 +74,7 @@ def try_starts(
     All starts are trained at several rates at once, from the critical one (above it nothing
     settles) downwards; the search ends at the largest rate at which all stay bounded. Part of it
     is advised, and a longer run of many new starts at that rate counts the steps; Adam's and
-    RMSProp's rates are halved until these learn. Starts: `torch`,
+    RMSProp's rates are lowered until these learn. Starts: `torch`,
     `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of
     the solution's size in each layer).
 
@@ -127,14 +127,14 @@ def try_starts(
     part = LEARNED if problem.has_minimizer or known.excess else LEARNED_SEPARABLE
     goal = known.excess + part * (problem.zero_gap - known.excess)
     run, status = None, np.zeros(0, str)
-    for _ in range(HALVINGS):
+    for _ in range(LOWERINGS):
         rates = np.full(count * RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
         status = np.asarray(run.status)
         enough = np.all(status == "converged") if spec.adaptive else np.all(status != "diverged")
         if enough:
             break
-        rate /= 2
+        rate *= LOWERED
     assert run is not None
     done = np.equal(status, "converged")
     taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
