@@ -38,9 +38,9 @@ def test_statements_about_the_data_alone_say_the_same_about_every_run(certificat
     problem = synthetic.flat_minima(0).problem
     net = dl.initialize.gaussian(jax.random.key(3), (5, 5, 1), 0.4)
     other = dl.certify(problem, dl.gradient_descent(problem, net, 0.02, 50, record_every=5))
-    assert set(other["id"]) >= NOT_ABOUT_A_RUN
+    assert sum(bool(NOT_ABOUT_A_RUN.fullmatch(name)) for name in other["id"]) == 29
     for mine, theirs in zip(certificate.records(), other.records(), strict=True):
-        if mine["id"] in NOT_ABOUT_A_RUN and mine["verdict"] != "not applicable":
+        if NOT_ABOUT_A_RUN.fullmatch(mine["id"]) and mine["verdict"] != "not applicable":
             assert (mine["left"], mine["right"]) == (theirs["left"], theirs["right"]), mine["id"]
             assert f"  {mine['id']}: " not in certificate_text(certificate)
     broken = certificate.copy()

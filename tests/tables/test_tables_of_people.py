@@ -2,6 +2,7 @@
 
 import io
 import sys
+import zipfile
 from importlib.util import find_spec
 
 import numpy as np
@@ -129,7 +130,8 @@ def test_a_workbook_is_read_or_what_to_install_is_said(tmp_path):
     frame = pd.DataFrame({"x": [1.5, None, 3.0, 4.0], 7: ["a", "b", "a", "b"], "y": [1, 2, 4, 3]})
     path = tmp_path / "book.xlsx"
     if find_spec("openpyxl") is None:
-        path.write_bytes(b"PK")
+        with zipfile.ZipFile(path, "w") as book:
+            book.writestr("xl/workbook.xml", "")
         with pytest.raises(dl.InputError, match=r"needs openpyxl.*pip install 'deeplin\[excel\]'"):
             read_problem(path, "y")
         return
