@@ -159,7 +159,8 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
             values = _numbers(values, column)
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
-        matrix[:, j] = values.to_numpy(zero_copy_only=False)
+        # not `to_numpy`, which imports pandas
+        matrix[:, j] = np.from_dlpack(values.fill_null(np.nan)) if len(values) else ()
     return matrix
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import scipy.special
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array
@@ -100,7 +99,8 @@ class Preparation:
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         """The probability of each class, (n, classes), from the outputs of the network (n, q)."""
         values = np.hstack([0 * outputs, outputs]) if len(self.classes) == 2 else outputs
-        return scipy.special.softmax(values, axis=1)
+        shares = np.exp(values - values.max(axis=1, keepdims=True))
+        return shares / shares.sum(axis=1, keepdims=True)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Targets (n,) or (n, q), or the most probable class of each row, from those outputs."""
