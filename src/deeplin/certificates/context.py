@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.certificates.registry import Check, NotApplicable
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable
 from deeplin.certificates.run_view import RunView
 from deeplin.dynamics.run import STOPPED, Run
 from deeplin.errors import InputError, require_float64
@@ -214,7 +214,8 @@ class Context(RunView):
 
     def minimizer_hypotheses(self) -> dict[str, Any]:
         """The hypothesis of statements about minimizers."""
-        return {"the run ended in a minimizer": self.bounded & (self.slack <= NEAR)}
+        away = np.where(self.bounded, self.slack, np.inf)
+        return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
 
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
         """left ≤ right where the run ended, up to what is missing there to a minimizer."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from deeplin.certificates.interpolation import CertificateContext
-from deeplin.certificates.registry import Check, NotApplicable, statement, value
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.theory.benign_overfitting import (
     best_interpolant,
     degrees_of_freedom_bounds,
@@ -88,10 +88,11 @@ def convergence_rate(context: CertificateContext) -> list[Check]:
     )
     checks = []
     for name, square, epsilon in parts:
-        met = (epsilon < square) & ((epsilon < 1) if hidden else True)
+        limit = np.minimum(square, 1.0) if hidden else square
+        met = epsilon < limit
         left = np.maximum(square - epsilon, 0) * np.maximum(1 - epsilon, 0) ** hidden
         rate = 4 * context.smallest_singular**2 * np.where(met, left, 0.0)
-        hypotheses = context.under_flow() | {"ε < min(1, σ²)": met}
+        hypotheses = context.under_flow() | {"ε < min(1, σ²)": Hypothesis(epsilon, "<", limit)}
         checks.append(_loss_below(context, np.exp(-rate * context.time), name, hypotheses))
     return checks
 
@@ -135,8 +136,11 @@ def _between(context: CertificateContext, lower: Bound, upper: Bound, met: dict)
 def zero_last_layer(context: CertificateContext) -> list[Check]:
     """At every time of a flow with β = 0, s_i those of P_XΘ(t); at its end they are Θ_min's."""
     low, high = _ends(context)[:2]
-    zero = np.max(np.abs(context.initial[-1]), axis=(-2, -1)) == 0
-    met = context.under_flow() | {"W_L(0) = 0": zero, "rank W_1(0)Q = n": low > 0}
+    last = np.max(np.abs(context.initial[-1]), axis=(-2, -1))
+    met = context.under_flow() | {
+        "W_L(0) = 0": Hypothesis(last, "≤", 0.0),
+        "rank W_1(0)Q = n": Hypothesis(low, ">", 0.0),
+    }
     L = context.depth
     return _between(
         context,
@@ -154,7 +158,10 @@ def zero_last_layer(context: CertificateContext) -> list[Check]:
 def zero_first_layer(context: CertificateContext) -> list[Check]:
     """Between the values of the largest and the smallest singular value of W_L(0)."""
     _, seen, low, high = _ends(context)
-    met = context.under_flow() | {"W_1(0)Q = 0": seen == 0, "rank W_L(0) = q": low > 0}
+    met = context.under_flow() | {
+        "W_1(0)Q = 0": Hypothesis(seen, "≤", 0.0),
+        "rank W_L(0) = q": Hypothesis(low, ">", 0.0),
+    }
     L = context.depth
     return _between(
         context,
