@@ -30,23 +30,16 @@ KINDS = (*LETTERS.values(), "identity", "observation", "exact result", "erratum"
 
 MODULES = (
     "gradients",
-    "conservation",
     "minimizers",
     "small_initialization",
     "residual_initialization",
     "talk",
     "exact",
-    "convex_losses",
-    "weight_decay",
-    "stochastic",
-    "orbits",
-    "white_inputs",
     "benign_data",
     "benign_dynamics",
     "benign_convergence",
     "benign_risk",
-    "width_free",
-    "wide_laws",
+    "wide_networks",
 )
 """Where statements are registered, in the order in which certificates list them."""
 
@@ -71,10 +64,10 @@ class Hypothesis:
         """Where it is met; sides of ≤ and ≥ may differ by rounding."""
         value, threshold = np.asarray(self.value, float), np.asarray(self.threshold, float)
         strict, up = self.relation in "<>", self.relation in "<≤"
+        rounding = 0.0 if strict else np.where(np.isfinite(threshold), 1e-9 * abs(threshold), 0.0)
         with np.errstate(invalid="ignore"):
             missing = value - threshold if up else threshold - value
-            rounding = 1e-9 * np.maximum(abs(value), abs(threshold))
-            return missing < 0 if strict else missing <= np.where(missing > 0, rounding, 0)
+        return missing < 0 if strict else missing <= rounding
 
 
 class Unmet(NamedTuple):

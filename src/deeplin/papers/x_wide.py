@@ -65,9 +65,8 @@ def last_layer_questions(config: LastLayers, table: Table) -> list[Question]:
     return [
         Question(
             "β → 0",
-            "Does the network end at the minimum-norm interpolant as β → 0? (BO, Section 6: "
-            "“we do not know how to prove”.)",
-            f"No. The squared distance that β = 0 leaves is, {'; '.join(found)} (95 % intervals). "
+            "Does the network end at the minimum-norm interpolant as β → 0, which BO leave open?",
+            f"No. The squared distance left at β = 0: {'; '.join(found)} (95 % intervals). "
             "It falls with the width like 1/m, not with β.",
         ),
         Question(
