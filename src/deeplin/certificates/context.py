@@ -69,34 +69,19 @@ class Context(RunView):
         return products.backward_products(self.weights, self.readout)
 
     @cached_property
-    def coordinates(self) -> np.ndarray:
-        """Θ − Θ* in the eigenbasis of Σ̂, (records, batch, r, q).
-
-        There the gap and its gradient keep their relative accuracy, however small they are.
-        """
-        spectrum = self.problem.spectrum
-        return spectrum.vectors.T @ self.backward[0] - spectrum.coordinates
-
-    @cached_property
     def slope(self) -> np.ndarray:
         """g = ∇R¹(Θ), which is 2Σ̂(Θ − Θ*) for squared loss, (records, batch, d, q) (FM-grad)."""
-        if self.problem.loss != "squared":
-            return self.problem.value_and_gradient(self.backward[0])[1]
-        spectrum = self.problem.spectrum
-        return spectrum.vectors @ products.slope(spectrum.eigenvalues, self.coordinates)
+        return self.problem.value_and_gradient(self.backward[0])[1]
 
     @cached_property
     def slope_squares(self) -> np.ndarray:
         """‖g‖², (records, batch)."""
-        slope = products.slope(self.problem.spectrum.eigenvalues, self.coordinates)
-        return np.sum(slope**2, axis=(-1, -2))
+        return np.sum(self.slope**2, axis=(-1, -2))
 
     @cached_property
     def gap(self) -> np.ndarray:
         """R − R_min, (records, batch) (FM-L8)."""
-        if self.problem.loss != "squared":
-            return self.problem.gap(self.backward[0])
-        return products.gap(self.problem.spectrum.eigenvalues, self.coordinates)
+        return self.problem.gap(self.backward[0])
 
     @cached_property
     def forward(self) -> list[np.ndarray]:

@@ -58,7 +58,9 @@ def excess_risk(context: CertificateContext) -> Check:
 def inside_the_data(context: CertificateContext) -> Check:
     """In its quantitative form, at every record: exact interpolation makes the right side 0."""
     context.require_wide_data()
-    inside = np.linalg.norm(context.coordinates, axis=(-1, -2))
+    spectrum = context.problem.spectrum
+    apart = spectrum.vectors.T @ context.backward[0] - spectrum.coordinates
+    inside = np.linalg.norm(apart, axis=(-1, -2))
     scale = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
     return Check(inside, np.sqrt(context.loss) / context.smallest_singular, scale=scale)
 

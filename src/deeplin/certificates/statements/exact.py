@@ -10,7 +10,7 @@ from deeplin.certificates.registry import Check, NotApplicable, statement
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
 from deeplin.hessian.spectrum import blocks
-from deeplin.networks import Network, gap_of_map, host_arrays, initialize, products
+from deeplin.networks import Network, host_arrays, initialize, products
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.adam import adam_critical_learning_rate
 from deeplin.theory.critical_rate import critical_learning_rate
@@ -119,7 +119,7 @@ def decayed(context: Context) -> list[Check]:
     network = z.attaining(hidden=1)
     layers, _ = host_arrays(network)
     at_zero = problem.minimal_risk + problem.zero_gap
-    risk = problem.minimal_risk + gap_of_map(problem, products.product(layers))
+    risk = problem.risk(products.product(layers))
     cost = risk + z.weight_decay * sum(np.sum(layer**2) for layer in layers)
     top = sharpness(problem, network, method="lanczos", tolerance=1e-10)
     checks = [
