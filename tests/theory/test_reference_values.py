@@ -97,9 +97,9 @@ def test_X27_and_X28_of_spiked_data():
     values = {(2, 4): 10.563743, (3, 4): 17.111783, (5, 4): 28.600047, (10, 1): 35.993712}
     for (depth, b2), value in values.items():
         assert np.sum(zero_first_modes(s, b2, depth)) == pytest.approx(value, abs=6e-7)
-    # with a² = α²m, above the simulated 6.291 ± .008 and 8.2242 ± .0007 by the finite width
+    # with a² = α²(m−n−1), above the simulated 6.291 ± .008 and 8.2242 ± .0007 by the finite width
     for alpha, value in ((0.02, 6.337), (0.005, 8.2317)):
-        found = np.sum(zero_last_modes(s, alpha**2 * 2020, 3))
+        found = np.sum(zero_last_modes(s, alpha**2 * (2020 - 51), 3))
         assert found == pytest.approx(value, abs=6e-4)
 
 

@@ -166,7 +166,8 @@ class Context(RunView):
     @cached_property
     def slack(self) -> np.ndarray:
         """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimizer."""
-        return np.sqrt(self.gap[-1] / max(self.problem.zero_gap, np.finfo(float).tiny))
+        gap = np.maximum(self.gap[-1], 0.0)  # at a minimizer rounding may leave it below zero
+        return np.sqrt(gap / max(self.problem.zero_gap, np.finfo(float).tiny))
 
     @cached_property
     def exact_sharpness(self) -> Sharpness:

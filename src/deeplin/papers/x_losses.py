@@ -135,7 +135,7 @@ X_LOSSES = Figure(
             Study(
                 "x-losses",
                 LOSSES,
-                paper=Losses((2, 3, 5, 10, 20, 40), steps=10_000, starts=8),
+                paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6),
                 quick=Losses((2, 5, 20), steps=1_000, starts=3, data_seeds=DATA_SETS[:2]),
             ),
             plot,
