@@ -214,6 +214,16 @@ def test_separable_data_have_no_minimizer_and_say_so():
             call()
 
 
+def test_X15_is_certified_on_separable_data_and_X14_says_why_it_is_not():
+    problem = data.separable()
+    net = dl.initialize.gaussian(jax.random.key(0), (3, 2, 2, 1), scale=0.5)
+    table = dl.certify(problem, net, only=["X-14", "X-15", "X-23"]).set_index("id")
+    assert table.loc["X-15", "verdict"] == "holds"
+    for id in ("X-14", "X-23"):
+        assert table.loc[id, "verdict"] == "not applicable"
+        assert "separable" in table.loc[id, "hypotheses"]
+
+
 def test_sharpness_on_separable_data_is_bounded_by_the_loss():
     """S ≤ ℓ x∞ [x∞ L N^{2L−2} + (L−1) N^{L−2}] at any weights (X-16)."""
     problem, L = data.separable(), 3

@@ -111,6 +111,11 @@ def least_trace(context: Context) -> list[Check]:
 def decayed(context: Context) -> list[Check]:
     """At a quarter of the critical weight decay (of ‖Σ̂w*‖ for one layer), and at the jump."""
     context.require_vector()
+    return _decayed(context)
+
+
+def _decayed(context: Context) -> list[Check]:
+    """F and S_λ of the network that attains the minimum, and F at both sides of the jump."""
     problem, L = context.problem, context.depth
     critical = critical_weight_decay(problem, L).value
     zero = np.zeros((problem.dimension, 1))
@@ -260,9 +265,12 @@ def minimal_sharpness_of_a_loss(context: Context) -> list[Check]:
     any_loss=True,
 )
 def decayed_loss(context: Context) -> list[Check]:
-    """As X-9, for losses that are not squared; a theorem."""
-    _require_minimizer(context)
-    return decayed(context)
+    """As X-9, for losses that are not squared, also on separable data; a theorem."""
+    if context.problem.loss == "squared":
+        raise NotApplicable("for losses that are not squared; squared loss is X-9")
+    if context.problem.outputs > 1:
+        raise NotApplicable(f"for one output; the problem has {context.problem.outputs}")
+    return _decayed(context)
 
 
 @statement(
