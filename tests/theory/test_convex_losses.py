@@ -214,6 +214,23 @@ def test_separable_data_have_no_minimizer_and_say_so():
             call()
 
 
+@pytest.mark.parametrize("widths", [(3, 2, 1), (3, 2, 2, 1)])
+def test_X16_large_rates_overflow_with_two_layers_and_more_and_not_with_one(widths):
+    """A measurement: 0, 5, 10 of ten runs at η = 3, 10, 100 for two layers, 0, 8, 9 for three."""
+    problem = data.separable()
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 10), widths, scale=0.5)
+    lost = {
+        rate: np.sum(dl.gradient_descent(problem, nets, rate, 1000).status == "diverged")
+        for rate in (3.0, 10.0, 100.0)
+    }
+    assert lost[3.0] == 0
+    assert 1 <= lost[10.0] <= lost[100.0]
+    assert lost[100.0] >= 9
+    one = dl.gradient_descent(problem, dl.Network([np.zeros((1, 3))]), 1000.0, 1000)
+    assert one.status != "diverged"
+    assert float(problem.risk(np.asarray(one.network.product)[:, None])) < 1e-6
+
+
 def test_X15_is_certified_on_separable_data_and_X14_says_why_it_is_not():
     problem = data.separable()
     net = dl.initialize.gaussian(jax.random.key(0), (3, 2, 2, 1), scale=0.5)

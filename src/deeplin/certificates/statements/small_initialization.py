@@ -25,9 +25,15 @@ def _epsilon(context: Context) -> np.ndarray:
 
 
 def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
-    """The parts of an assumption as hypotheses."""
-    sides = {f"{name}, {c.part}": (np.squeeze(c.left), np.squeeze(c.right)) for c in checks}
-    return {part: Hypothesis(left, "≤", right) for part, (left, right) in sides.items()}
+    """The parts of an assumption as hypotheses, with the sides as the part's name has them."""
+    found = {}
+    for check in checks:
+        left, right = np.squeeze(check.left), np.squeeze(check.right)
+        least = Hypothesis(right, "≥", left)  # such as ‖w*‖ ≥ 1
+        found[f"{name}, {check.part}"] = (
+            Hypothesis(left, "≤", right) if "≤" in check.part else least
+        )
+    return found
 
 
 def _first(context: Context) -> dict[str, Any]:
