@@ -344,7 +344,6 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
             for rate, step in report.halvings
         ),
         *report.remarks,
-        *conditioning(report.condition_number),
         *report.notes,
         f"Prediction: {report.prediction}.",
     ]

@@ -182,13 +182,43 @@ class Columns(NamedTuple):
         )
 
 
-class Prepared(NamedTuple):
-    """A problem with its preparation, what is worth saying, and rows held out of it."""
+@dataclass(frozen=True)
+class Reading:
+    """A problem read from a table, with its preparation and what was done to the table."""
 
     problem: Problem
     preparation: Preparation
-    notes: list[str]
-    held_out: tuple[np.ndarray, np.ndarray] | None
+    notes: tuple[str, ...]
+    """One sentence for each thing that was done to the table or is worth knowing about it."""
+    held_out: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
+    """Inputs and targets, prepared, of rows that are not in the problem."""
+
+    @property
+    def task(self) -> str:
+        """`classification` or `regression`."""
+        return "classification" if self.preparation.classes else "regression"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self.preparation.labels
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the targets."""
+        return self.preparation.targets
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """The columns of the table, or categories in them, behind `inputs`."""
+        return self.preparation.inputs
+
+    def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+        """Coefficients (d×q) of the prepared inputs as coefficients and intercepts of the table's.
+
+        Of a column that was removed the coefficient is not listed; see `inputs`.
+        """
+        return self.preparation.in_table_units(coefficients)
 
 
 def prepare(
@@ -203,11 +233,14 @@ def prepare(
     leave: Sequence[int] = (),
     test: np.ndarray | None = None,
     classes: tuple[str | int | float, ...] = (),
-) -> Prepared:
+    categories: Mapping[str, tuple[str, ...]] | None = None,
+    said: Sequence[str] = (),
+) -> Reading:
     """The problem of rows or moments, with the targets in the last columns.
 
     With `classes` the last column holds the place of each row's class among them; an intercept is
-    then a constant input instead of a change of the means.
+    then a constant input instead of a change of the means. `categories` are those of encoded
+    columns, `said` the sentences that come first.
 
     `may_count` says that the first input is the table's first column, which may number its rows;
     `leave` are places of inputs to leave out; `test` says which rows are held out: means and
@@ -256,6 +289,7 @@ def prepare(
         tuple(column.name for column in columns[len(columns) - targets :]),
         centre,
         scale,
+        categories or {},
         centered=centered,
         standardized=standardize,
         classes=classes,
@@ -264,7 +298,8 @@ def prepare(
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
     held = None if held is None else preparation.rows(held[:, keep])
-    return Prepared(problem, preparation, notes + _fit_notes(problem, centered), held)
+    notes = (*said, *notes, *_fit_notes(problem, centered))
+    return Reading(problem, preparation, notes, held)
 
 
 def _require_representable(columns: Columns, names: np.ndarray) -> None:

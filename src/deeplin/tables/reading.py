@@ -5,15 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.problems.problem import Problem
 from deeplin.tables.csv_dialect import CATEGORIES, REMEDY, Survey, survey
 from deeplin.tables.formats import (
     DATE,
@@ -28,7 +26,7 @@ from deeplin.tables.formats import (
 )
 from deeplin.tables.gathering import Plan, gather, gather_on_cluster
 from deeplin.tables.inspection import class_codes, identifiers, outliers
-from deeplin.tables.preparation import Preparation, listed, prepare
+from deeplin.tables.preparation import Reading, listed, prepare
 from deeplin.tables.table import Source, Table, in_memory, open_table
 from deeplin.validation import validated
 
@@ -48,45 +46,6 @@ LEFT_OUT = {
     EMPTY: ("empty", ""),
 }
 """Why a column of this kind is no input, and what can be done about it."""
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A problem read from a table, with its preparation and what was done to the table."""
-
-    problem: Problem
-    preparation: Preparation
-    notes: tuple[str, ...]
-    """One sentence for each thing that was done to the table or is worth knowing about it."""
-    held_out: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
-    """Inputs and targets, prepared, of rows that are not in the problem."""
-
-    @property
-    def task(self) -> str:
-        """`classification` or `regression`."""
-        return "classification" if self.preparation.classes else "regression"
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The names of the inputs."""
-        return self.preparation.labels
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The names of the targets."""
-        return self.preparation.targets
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns of the table, or categories in them, behind `inputs`."""
-        return self.preparation.inputs
-
-    def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) of the prepared inputs as coefficients and intercepts of the table's.
-
-        Of a column that was removed the coefficient is not listed; see `inputs`.
-        """
-        return self.preparation.in_table_units(coefficients)
 
 
 @validated
@@ -181,7 +140,7 @@ def read_problem(
             "(--memory)" + (", or test_share=0 (--test-share 0)." if test_share else ".")
         )
     counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in keep
-    made = prepare(
+    return prepare(
         gathered,
         columns,
         count,
@@ -192,9 +151,9 @@ def read_problem(
         leave=leave,
         test=test,
         classes=classes,
+        categories=chosen.categories,
+        said=notes,
     )
-    preparation = replace(made.preparation, categories=chosen.categories)
-    return Reading(made.problem, preparation, (*notes, *made.notes), made.held_out)
 
 
 def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> Reading:

@@ -160,9 +160,8 @@ class Diagnosis:
         """Plain values only; infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         del values["scales"]
-        over = None if self.overfitting is None else asdict(self.overfitting)
-        if self.overfitting is not None:
-            over = asdict(self.overfitting) | {"verdict": self.overfitting.verdict}
+        over = self.overfitting
+        over = over and asdict(over) | {"verdict": over.verdict}
         values |= {"depths": self._rows, "overfitting": over}
         return plain_values(values | {"answer": self.answer, "summary": self.summary})
 

@@ -36,6 +36,8 @@ class Prediction:
     """Whether the sharpness of R where it settles lies between S_min and the largest stable one."""
     passing: bool = False
     """Whether the critical rate is about the last steps alone: Adam passes close by solutions."""
+    remarks: tuple[str, ...] = ()
+    """What is to be known about this optimizer on these data."""
 
     @property
     def can_settle(self) -> bool:
@@ -105,6 +107,7 @@ def predict(
         settles=advice.settles or (full and problem.has_minimizer),
         bounded=full and not chosen.weight_decay and problem.has_minimizer and not chosen.adaptive,
         passing=chosen.adaptive,
+        remarks=advice.remarks,
     )
 
 

@@ -12,8 +12,9 @@ import numpy as np
 
 from deeplin.dynamics import Run
 from deeplin.hessian import sharpness
-from deeplin.tables.reading import Reading
-from deeplin.training.advice import advise
+from deeplin.report.text import conditioning
+from deeplin.tables.preparation import Reading
+from deeplin.training.diagnosis import plain_values
 from deeplin.training.evaluation import (
     LeftOut,
     Score,
@@ -38,7 +39,6 @@ class TrainingReport:
     """What was done to the table."""
     remarks: tuple[str, ...]
     """What is to be known about this optimizer on these data."""
-    condition_number: float
     halvings: tuple[tuple[float, int], ...]
     """Learning rates that diverged, and after how many steps."""
     inputs: tuple[str, ...]
@@ -67,24 +67,22 @@ class TrainingReport:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: the names that `deeplin train --json` prints and a saved run keeps."""
-        left, critical = self.left_out, self.prediction.critical_learning_rate
+        left = self.left_out
         values = {
             name: getattr(self, name)
             for name in self.__dataclass_fields__
-            if name not in ("notes", "remarks", "prediction", "verdict", "left_out", "scores")
+            if name not in ("notes", "remarks", "prediction", "verdict", "left_out")
         }
         values |= {
             "data": self.notes,
             "advice": self.remarks,
-            "critical_learning_rate": None if math.isnan(critical) else critical,
+            "critical_learning_rate": self.prediction.critical_learning_rate,
             "minimal_sharpness": self.prediction.minimal_sharpness,
             "balanced_sharpness": self.prediction.balanced_sharpness,
             "prediction": str(self.prediction),
             "verdict": str(self.verdict),
             "came_true": self.verdict.came_true,
-            "scores": [asdict(score) for score in self.scores],
-            "left_out": left
-            and {"method": left.method, "scores": [asdict(s) for s in left.scores]},
+            "left_out": left and asdict(left),
         }
         if not self.classes:
             values["r_squared"] = {score.target: score.network for score in self.scores}
@@ -95,11 +93,7 @@ class TrainingReport:
                     name: {score.target: getattr(score, kind) for score in left.scores}
                     for name, kind in kinds.items()
                 }
-        return {k: _none_for_nan(v) for k, v in values.items()}
-
-
-def _none_for_nan(value: Any) -> Any:
-    return None if isinstance(value, float) and math.isnan(value) else value
+        return plain_values(values)
 
 
 def train_on_table(
@@ -160,11 +154,11 @@ def train_on_table(
     elif run.status != "diverged" and folds:
         left = cross_validate(problem, prepared, fit, seed=seed)
     coefficients, intercepts = prepared.in_table_units(product)
+    condition = problem.condition_number if problem.has_minimizer else math.nan
     settling = prediction.settles and not prediction.passing
     report = TrainingReport(
         notes=reading.notes,
-        remarks=advise(problem, network.depth, spec).remarks,
-        condition_number=problem.condition_number if problem.has_minimizer else math.nan,
+        remarks=(*prediction.remarks, *conditioning(condition)),
         halvings=tuple(halvings),
         inputs=tuple(column.label for column in prepared.inputs),
         columns=tuple((column.name, column.category) for column in prepared.inputs),
