@@ -170,6 +170,17 @@ def test_arrays_frames_and_problems_give_one_answer(frame):
         dl.diagnose(X)
 
 
+@pytest.mark.parametrize("loss", ["poisson", "huber"])
+def test_other_losses_are_diagnosed_without_scores_of_squared_errors(frame, loss):
+    problem = dl.Problem.from_data(frame[["a", "b"]], frame["c"].round().abs(), loss=loss)
+    found = diagnose(problem, [2])
+    assert (found.r_squared, found.scores, found.standardized) == ({}, (), None)
+    critical = dl.theory.critical_learning_rate(problem, 2)
+    assert found.advice[0].critical_learning_rate == pytest.approx(critical)
+    assert found.trials[0].learned == found.trials[0].starts
+    assert "nan" not in str(found)
+
+
 def separable(frame):
     return frame[["a", "b", "c"]].assign(y=np.where(frame["a"] > 0.2, "up", "down"))
 

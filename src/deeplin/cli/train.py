@@ -220,7 +220,7 @@ def predict(
                 labels = prepared.predictions(values).tolist()
                 chances = prepared.probabilities(values).tolist()
                 lines = [[label, *each] for label, each in zip(labels, chances, strict=True)]
-            for line, lacking in zip(lines, np.isnan(values).any(axis=1).tolist(), strict=True):
+            for line, lacking in zip(lines, map(np.any, np.isnan(values)), strict=True):
                 row += 1
                 if not (lacking and missing == "drop"):
                     cells = [""] * len(names) if lacking else line

@@ -99,7 +99,7 @@ def answer(diagnosis: Diagnosis) -> str:
     several, classes = len(diagnosis.targets), bool(diagnosis.classes)
     summed = f", summed over the {several} targets" if several > 1 else ""
     summed = f", to predict the class of {diagnosis.targets[0]}" if classes else summed
-    how = diagnosis.optimizer.described(classes)
+    how = diagnosis.optimizer.described(diagnosis.loss)
     table = " on the standardized table" if diagnosis.prepared == "standardized" else ""
     use = f"se learning rate {rates}{table}, {start}, with {how}{summed}."
     if better is None:
@@ -161,7 +161,7 @@ def _steps(trials: Trials) -> str:
 
 def _explained(it: Diagnosis) -> list[str]:
     """How much of the targets the inputs explain."""
-    if it.classes:
+    if not it.r_squared:
         return []
     found = []
     size = f"{it.samples} rows of {it.dimension} inputs"

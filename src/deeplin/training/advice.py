@@ -174,7 +174,7 @@ def _on_batches(
     remarks: tuple[str, ...] = ()
     if problem.loss != "squared" or spec.adaptive:
         remarks = (
-            f"On batches {'of classes' if problem.loss != 'squared' else 'with this optimizer'} no "
+            f"On batches with this {'loss' if problem.loss != 'squared' else 'optimizer'} no "
             "critical rate is known, and at a constant learning rate training stays in a cloud "
             "about the solution that shrinks with the rate. Lower the rate towards the end.",
         )

@@ -79,6 +79,8 @@ class Diagnosis:
     """The risk of predicting zero, R_0."""
     task: str
     """`regression` or `classification`."""
+    loss: str
+    """The name of the loss; `own` for functions."""
     prepared: str
     """The table that rates belong to: `as it is`, `centered` (means subtracted), `standardized`."""
     targets: tuple[str, ...]
@@ -231,6 +233,7 @@ def diagnose(
     advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
     obstacle = _scale_obstacle(problem, readout)
     classes = () if problem.classes is None else tuple(problem.classes.tolist())
+    squared = problem.loss == "squared"
     w = best_map(problem)
     weights = w[:, 0].tolist() if problem.outputs == 1 else w.tolist()
     eigenvalues = _spectrum(problem)
@@ -239,9 +242,9 @@ def diagnose(
     if classes:
         trained = scores_on_training(problem, columns)
         left_out = cross_validate(problem, reading.preparation, seed=seed)
-    else:
+    elif squared:
         explained = dict(zip(columns, r_squared(problem).tolist(), strict=True))
-    left = None if classes else r_squared_left_out(problem, centered=centered)
+    left = r_squared_left_out(problem, centered=centered) if squared else None
     interpolates = problem.inputs is not None and problem.dimension > problem.samples
     dependent, other = _standardized(problem, labels, eigenvalues)
     better = None
@@ -261,6 +264,7 @@ def diagnose(
         minimal_risk=problem.minimal_risk,
         zero_risk=problem.zero_risk,
         task=reading.task,
+        loss=problem.loss if isinstance(problem.loss, str) else "own",
         prepared=reading.preparation.kind,
         targets=tuple(columns),
         classes=classes,
@@ -272,7 +276,7 @@ def diagnose(
         optimizer=spec,
         advice=advice,
         trials=simulated(problem, advice),
-        alone={} if classes else _alone(problem, columns, levels, spec),
+        alone={} if not squared else _alone(problem, columns, levels, spec),
         eigenvalues=eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
         scales=tuple(
@@ -282,7 +286,7 @@ def diagnose(
         scale_obstacle=obstacle,
         standardized=better,
         dependent=dependent,
-        overfitting=_overfitting(problem, centered) if interpolates and not classes else None,
+        overfitting=_overfitting(problem, centered) if interpolates and squared else None,
         notes=(*reading.notes, *notes),
     )
 
@@ -333,6 +337,8 @@ def _standardized(
     Both from the second moments, which a change of units of each column leaves accurate.
     """
     d = problem.dimension
+    if problem.loss != "squared" and problem.classes is None:
+        return (), None
     size = math.sqrt(problem.target_moment / problem.outputs)
     fine = _condition(eigenvalues) <= ILL_CONDITIONED and 1 / LARGE_TARGET < size < LARGE_TARGET
     if fine or d > min(problem.samples, 2000):

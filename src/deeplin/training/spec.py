@@ -8,11 +8,21 @@ from typing import Any
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.problems import Problem
+from deeplin.problems.losses import Loss
 
 REDUCTIONS = ("mean", "sum")
 OPTIMIZERS = ("descent", "sam", "adam", "rmsprop")
 ADAPTIVE = ("adam", "rmsprop")
 """Optimizers that divide by the root of a mean of squared gradients."""
+
+LOSS_WORDS = {
+    "squared": ("squared error", "squared errors"),
+    "logistic": ("log-loss", "log-losses"),
+    "softmax": ("log-loss", "log-losses"),
+    "poisson": ("Poisson loss", "Poisson losses"),
+    "huber": ("Huber loss", "Huber losses"),
+}
+"""What the loss of one sample is called, and that of several."""
 
 
 @dataclass(frozen=True)
@@ -112,8 +122,8 @@ class TrainingSpec:
         batch = self.batches(problem)
         return settings if batch is None else settings | {"batch_size": batch, "key": key}
 
-    def described(self, classes: bool = False) -> str:
-        """Optimizer and loss in words, for amounts or for classes."""
+    def described(self, loss: Loss = "squared") -> str:
+        """Optimizer and loss in words."""
         kind = {"descent": "gradient descent", "sam": f"SAM (ρ = {self.rho:g})"}.get(
             self.optimizer, "RMSProp" if self.optimizer == "rmsprop" else "Adam"
         )
@@ -121,14 +131,12 @@ class TrainingSpec:
         kind = f"full-batch {kind}" if self.batch_size is None else batches
         if self.momentum:
             kind += f" with {'Nesterov ' if self.nesterov else ''}momentum {self.momentum:g}"
-        mean = self.reduction == "mean"
-        if classes:
-            loss = "the mean log-loss" if mean else "the sum of log-losses"
-        else:
-            error = "mean squared error" if mean else "sum of squared errors"
-            loss = f"half the {error}" if self.half else f"the {error} (no ½)"
+        one, many = LOSS_WORDS.get(loss if isinstance(loss, str) else "", ("loss", "losses"))
+        error = f"mean {one}" if self.reduction == "mean" else f"sum of {many}"
+        factor = "half the" if self.half else "the"
+        unit = " (no ½)" if loss == "squared" and not self.half else ""
         decay = f" plus {self.weight_decay:g}·Σ‖W‖²" if self.weight_decay else ""
-        return f"{kind} on {loss}{decay}"
+        return f"{kind} on {factor} {error}{unit}{decay}"
 
     def __str__(self) -> str:
         return self.described()

@@ -169,7 +169,7 @@ def train_on_table(
         steps=int(run.steps),
         done=run.status == "converged" or (run.status == "stopped" and not settling),
         separable=not problem.has_minimizer and not spec.weight_decay,
-        optimizer=spec.described(bool(prepared.classes)),
+        optimizer=spec.described(problem.loss),
         learning_rate=used,
         risk=float(run.evidence["risk"]),
         minimal_risk=problem.minimal_risk,
