@@ -27,7 +27,7 @@ from deeplin.networks import (
     linear_risk,
     risk_and_data,
 )
-from deeplin.networks.products import backward_products, forward_products, slope
+from deeplin.networks.products import backward_products, forward_products
 from deeplin.networks.trees import no_parameters
 from deeplin.problems import Problem
 
@@ -158,9 +158,8 @@ class ReducedHessian:
         readout = networks.readout
         readout = None if readout is None else np.asarray(readout, self.dtype)
         backward = backward_products(self.weights, readout)
-        covariance = problem.covariance.astype(self.dtype)
-        self.curvature = 2 * covariance
-        start = slope(covariance, backward[0] - problem.optimum.reshape(-1, 1).astype(self.dtype))
+        self.curvature = (2 * problem.covariance).astype(self.dtype)
+        start = problem.value_and_gradient(backward[0])[1].astype(self.dtype)
         self.left = [_normalized(v[..., 0]) for v in backward[1:]]
         self.right = [_normalized(u[..., 0]) for u in forward_products(self.weights, start)]
         sizes = [size for weight in weights for size in weight.shape[-2:]]

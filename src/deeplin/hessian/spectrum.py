@@ -28,7 +28,7 @@ from deeplin.hessian.operators import (
     surface,
 )
 from deeplin.hessian.result import HessianSpectrum
-from deeplin.networks import Loss, Network, explain_loss_errors, host_arrays, products
+from deeplin.networks import Loss, Network, explain_loss_errors, gap_and_gradient, host_arrays
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -213,11 +213,7 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
     if not is_linear(problem, trees):
         return np.asarray(gradients(*surface(problem, trees), trees))
-    weights, readout = host_arrays(trees)
-    backward = products.backward_products(weights, readout)
-    optimum = problem.optimum.reshape(problem.dimension, -1)
-    slope = products.slope(problem.covariance, backward[0] - optimum)
-    layers = products.layer_gradients(backward, products.forward_products(weights, slope))
+    _, layers = gap_and_gradient(problem, jax.tree.map(np.asarray, trees))
     return np.concatenate([layer.reshape(len(layer), -1) for layer in layers], axis=1)
 
 

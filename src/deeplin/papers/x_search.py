@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.dynamics import gradient_descent
-from deeplin.networks import Network, gap_of_map
+from deeplin.networks import Network
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words
@@ -29,7 +29,7 @@ RESOLUTION = 0.005
 def gaps(problem: Problem, networks: Network) -> np.ndarray:
     """R − R_min of each network of a batch."""
     products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
-    return gap_of_map(problem, products)
+    return problem.gap(products)
 
 
 def measured_rate(

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from deeplin.errors import positive_number
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, gap_of_map
+from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import (
@@ -175,7 +175,7 @@ def _assemble(
     problem: Problem, net: Architecture, decay: float, product: np.ndarray, certified: bool
 ) -> DecayedMinimum:
     L = net.depth
-    risk = problem.minimal_risk + float(gap_of_map(problem, product))
+    risk = float(problem.risk(product))
     singular = np.linalg.svd(product / net.norm, compute_uv=False)
     # a part that is zero up to rounding would count: (1e-17)^{2/L} is not small
     singular = singular[: numerical_rank(singular, max(product.shape))]

@@ -7,7 +7,7 @@ import numpy as np
 from deeplin.certificates.context import Context
 from deeplin.certificates.registry import Check, statement
 from deeplin.hessian import sharpness
-from deeplin.networks import gap_of_map, host_arrays, products
+from deeplin.networks import host_arrays, products
 from deeplin.theory.weight_decay import (
     critical_weight_decay,
     decayed_minimum,
@@ -28,7 +28,7 @@ def decayed(context: Context) -> list[Check]:
     z = decayed_minimum(problem, L, strength / 4)
     network = z.attaining(hidden=1)
     layers, _ = host_arrays(network)
-    risk = problem.minimal_risk + gap_of_map(problem, products.product(layers))
+    risk = problem.risk(products.product(layers))
     cost = risk + z.weight_decay * sum(np.sum(layer**2) for layer in layers)
     top = sharpness(problem, network, method="lanczos", tolerance=1e-10)
     checks = [
