@@ -1,8 +1,8 @@
 """Which files of the library a call enters: `python benchmarks/walk.py`.
 
-Three walks, each in a process of its own whose caches were warmed by the same call: gradient
-descent, `diagnose` on a table, and from a table to a certificate. A file counts when a function
-that it defines is called.
+Three walks: gradient descent, `diagnose` on a table, and from a table to a certificate. A file
+counts when a function that it defines is called; nothing is compiled then, because the same call
+was made before.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ def test_every_option_is_a_plain_loop(rows, name, activation, layout):
 
 @pytest.mark.parametrize(("samples", "size"), [(50, 10), (7, 7), (5000, 3)])
 def test_rows_of_a_batch_are_those_of_a_shuffle_in_whole_numbers(samples, size):
-    """The definition that version 0.2 had, one swap after the other: SplitMix64 and Fisher-Yates."""
+    """The definition of version 0.2, one swap after the other: SplitMix64 and Fisher-Yates."""
     word, golden = 2**64 - 1, 0x9E3779B97F4A7C15
 
     def mix(z: int) -> int:
