@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin import parallel
 from deeplin.dynamics import engine
 from deeplin.dynamics.engine import FIRST_WORK, GROWTH, PIECE_SECONDS, Pace
 from deeplin.parallel import map_in_threads, thread_count
@@ -69,6 +70,17 @@ def test_chunks_and_threads_do_not_change_a_run_to_the_last_bit(monkeypatch):
         )
     for run in runs[1:]:
         jax.tree.map(np.testing.assert_array_equal, run.network.weights, runs[0].network.weights)
+
+
+def test_a_compiler_that_does_not_know_the_option_compiles_without_it(monkeypatch):
+    monkeypatch.setattr(parallel, "IN_PLACE", {"xla_an_option_that_nobody_knows": True})
+    parallel._in_place.cache_clear()
+    try:
+        double = parallel.compiled_in_place(lambda x: 2 * x)
+        assert float(double(21.0)) == 42
+        assert parallel._in_place() is None
+    finally:
+        parallel._in_place.cache_clear()
 
 
 def test_pieces_grow_while_they_are_quick(monkeypatch):
