@@ -18,14 +18,12 @@ from deeplin.hessian.operators import (
     ReducedHessian,
     as_batch,
     check_subject,
-    dense,
+    eigen,
     extent,
-    gradients,
+    full_hessian,
     has_reduced_hessian,
     hessian_of,
     is_linear,
-    parameters,
-    surface,
 )
 from deeplin.hessian.result import HessianSpectrum
 from deeplin.networks import Loss, Network, explain_loss_errors, host_arrays, products
@@ -54,8 +52,10 @@ def hessian_spectrum(
     Lanczos finds one eigenvalue after another, each certified.
 
     Arguments:
-        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar.
-        network: a `Network` or a batch of them, or for a loss of your own any pytree.
+        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
+            a PyTorch module a `TorchLoss`.
+        network: a `Network` or a batch of them, or for a loss of your own any pytree, or a PyTorch
+            module.
         count: how many eigenvalues, largest first.
         tolerance: error wanted, relative to the norm of the Hessian.
 
@@ -150,18 +150,12 @@ def _of_matrix(problem, trees, count: int):
         rows = hessian(np.repeat(np.arange(batch), n), np.tile(np.eye(n, dtype=dtype), (batch, 1)))
         matrices = rows.reshape(batch, n, n)
     elif size <= DENSE:
-        matrices = np.asarray(dense(*surface(problem, trees), trees))
+        matrices = full_hessian(problem, trees).matrices()
     else:
         return None
-    lost = np.asarray(~np.isfinite(matrices).all(axis=(1, 2), keepdims=True))
-    matrices = np.where(lost, 0, matrices)
-    asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
-    values, vectors = np.linalg.eigh((matrices + matrices.mT) / 2)
-    scale = np.abs(values).max(axis=1)
-    error = asymmetry + matrices.shape[1] * np.finfo(dtype).eps * scale
-    values = np.where(lost[:, 0], np.nan, values[:, : -count - 1 : -1])
-    vectors = np.where(lost, np.nan, vectors.mT[:, : -count - 1 : -1])
-    errors = np.where(lost[:, 0], np.inf, np.repeat(error[:, None], count, axis=1))
+    values, vectors, error = eigen(matrices)
+    values, vectors = values[:, : -count - 1 : -1], vectors.mT[:, : -count - 1 : -1]
+    errors = np.repeat(error[:, None], count, axis=1)
     return values, errors, _expanded(hessian, vectors), "dense"
 
 
@@ -212,7 +206,7 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
     if not is_linear(problem, trees):
-        return np.asarray(gradients(*surface(problem, trees), trees))
+        return full_hessian(problem, trees).gradients()
     weights, readout = host_arrays(trees)
     backward = products.backward_products(weights, readout)
     optimum = problem.optimum.reshape(problem.dimension, -1)
@@ -236,9 +230,8 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
         return np.sum(squares, axis=0), np.stack(tops, axis=-1)
     if extent(trees)[0][1] > DENSE:
         return None, None
-    matrices = np.asarray(dense(*surface(problem, trees), trees))
-    sizes = [leaf[0].size for leaf in jax.tree.leaves(parameters(trees)[0])]
-    cuts = np.cumsum([0, *sizes])
+    hessian = full_hessian(problem, trees)
+    matrices, cuts = hessian.matrices(), np.cumsum([0, *hessian.sizes])
     blocks = [matrices[:, a:b, a:b] for a, b in pairwise(cuts)]
     tops = [np.linalg.eigvalsh(block)[:, -1] for block in blocks]
     return np.trace(matrices, axis1=1, axis2=2), np.stack(tops, axis=-1)
