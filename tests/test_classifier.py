@@ -12,7 +12,7 @@ from deeplin.sklearn import DeepLinearClassifier
 
 
 @parametrize_with_checks(
-    [DeepLinearClassifier(max_steps=300), DeepLinearClassifier(solver="closed_form")]
+    [DeepLinearClassifier(max_iter=300), DeepLinearClassifier(solver="closed_form")]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_finds_nothing_wrong(estimator, check, monkeypatch):
@@ -51,7 +51,7 @@ def test_weight_decay_ends_in_the_minimum_of_the_theory():
     problem = dl.Problem.from_data(rows, y, loss="logistic")
     minimum = dl.theory.decayed_minimum(problem, 2, 0.01)
     np.testing.assert_allclose(np.append(model.coef_, model.intercept_), minimum.product[:, 0])
-    trained = DeepLinearClassifier(2, weight_decay=0.01, random_state=0, max_steps=5000).fit(X, y)
+    trained = DeepLinearClassifier(2, weight_decay=0.01, random_state=0, max_iter=5000).fit(X, y)
     np.testing.assert_allclose(trained.coef_, model.coef_, atol=1e-6)
 
 

@@ -198,8 +198,8 @@ def test_training_with_biases_is_that_of_the_original(rng, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-10)
     end = dl.sharpness(problem, run.network).value
     np.testing.assert_allclose(run.records["sharpness"][-1], end, rtol=1e-5)
-    dl.save_run(tmp_path / "run", problem, run)
-    again = dl.load_run(tmp_path / "run")[1].network
+    dl.save_run(tmp_path / "run.npz", problem, run)
+    again = dl.load_run(tmp_path / "run.npz")[1].network
     assert dl.sharpness(problem, again).value == end
     with pytest.raises(dl.InputError, match="weight_decay would shrink"):
         dl.gradient_descent(problem, network, 0.02, 3, weight_decay=0.1)

@@ -79,7 +79,11 @@ def drawn(name, dtype=torch.float64):
 
 
 def dense(module, loss, X, y):
-    """The Hessian of loss(module(X), y) in evaluation mode, by `torch.func`."""
+    """The Hessian of loss(module(X), y) in evaluation mode, by `torch.func`.
+
+    Not for layer normalization, nor for batch normalization with the statistics of the batch: there
+    it is not even symmetric (PyTorch 2.13), and finite differences are the reference.
+    """
     module = copy.deepcopy(module).double().eval()
     parameters = {name: p.detach() for name, p in module.named_parameters()}
 
@@ -89,9 +93,26 @@ def dense(module, loss, X, y):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
         blocks = torch.func.hessian(risk)(parameters)
     sizes = {name: p.numel() for name, p in parameters.items()}
-    return np.block(
-        [[blocks[a][b].reshape(sizes[a], sizes[b]).numpy() for b in sizes] for a in sizes]
-    )
+    H = np.block([[blocks[a][b].reshape(sizes[a], sizes[b]).numpy() for b in sizes] for a in sizes])
+    assert np.abs(H - H.T).max() < 1e-12
+    return H
+
+
+def finite_differences(module, loss, X, y, step=1e-5):
+    """The same to about 1e-9, from gradients on both sides of the parameters."""
+    module = copy.deepcopy(module).eval()
+    parameters = list(module.parameters())
+    here = nn.utils.parameters_to_vector(parameters).detach()
+
+    def gradient(vector):
+        nn.utils.vector_to_parameters(vector, parameters)
+        slopes = torch.autograd.grad(loss(module(X), y), parameters)
+        return nn.utils.parameters_to_vector(slopes).numpy()
+
+    moves = step * torch.eye(len(here), dtype=here.dtype)
+    H = np.stack([gradient(here + v) - gradient(here - v) for v in moves]) / (2 * step)
+    assert np.abs(H - H.T).max() < 1e-7
+    return (H + H.T) / 2
 
 
 def batches(X, y):
@@ -104,20 +125,23 @@ def batches(X, y):
 def test_sharpness_and_spectrum_of_any_module_are_those_of_its_dense_hessian(name):
     module, X, y = drawn(name)
     cross_entropy = nn.CrossEntropyLoss()
-    H = dense(module, cross_entropy, X, y)
+    layer_norm = name == "transformer"
+    H = (finite_differences if layer_norm else dense)(module, cross_entropy, X, y)
+    inexact = 1e-7 if layer_norm else 0.0
     expected, vectors = np.linalg.eigh(H)
     loss = dl.TorchLoss(cross_entropy, batches(X, y))
-    assert loss(module) == pytest.approx(float(cross_entropy(module.eval()(X), y)), rel=1e-12)
+    assert loss(module) == pytest.approx(cross_entropy(module.eval()(X), y).item(), rel=1e-12)
     module.train()
     for options in ({}, {"method": "lanczos"}, {"method": "dense"}, {"which": "smallest"}):
         found = dl.sharpness(loss, module, **options)
         index = 0 if "which" in options else -1
         assert found.converged
-        assert abs(found.value - expected[index]) <= found.error <= 1e-8 * abs(expected).max()
+        assert found.error <= 1e-8 * abs(expected).max()
+        assert abs(found.value - expected[index]) <= found.error + inexact
         assert abs(found.vector @ vectors[:, index]) == pytest.approx(1, abs=1e-5)
     h = dl.hessian_spectrum(loss, module, count=5)
-    np.testing.assert_allclose(h.values, expected[:-6:-1], atol=1e-8)
-    assert np.all(abs(h.values - expected[:-6:-1]) <= h.errors)
+    np.testing.assert_allclose(h.values, expected[:-6:-1], atol=1e-8 + inexact)
+    assert np.all(abs(h.values - expected[:-6:-1]) <= h.errors + inexact)
     residual = H @ h.vectors.T - h.vectors.T * h.values
     assert np.linalg.norm(residual, axis=0).max() < 1e-5
     shaped = dl.unflatten(module, h.vectors)
@@ -142,7 +166,8 @@ def test_trace_density_and_layers_are_those_of_the_dense_hessian():
     H = dense(module, nn.CrossEntropyLoss(), X, y)
     expected = np.linalg.eigvalsh(H)
     trace = dl.hessian_trace(loss, module, samples=60)
-    assert 0 < trace.error < 0.2 * abs(np.trace(H))
+    variance = 2 * (np.sum(H**2) - np.sum(np.diag(H) ** 2))
+    assert trace.error == pytest.approx(np.sqrt(variance / 60), rel=0.5)
     assert abs(trace.value - np.trace(H)) < 4 * trace.error
     exact = dl.hessian_trace(loss, module, samples=len(H))
     assert (exact.error, exact.products) == (0, len(H))
@@ -153,8 +178,9 @@ def test_trace_density_and_layers_are_those_of_the_dense_hessian():
     density = dl.spectral_density(loss, module, samples=40, steps=30)
     for power in (0, 1, 2):  # moments of the quadrature are those of each random vector
         found = np.sum(density.weights * density.points**power, axis=1)
-        error = found.std(ddof=1) / np.sqrt(len(found))
-        assert abs(found.mean() - np.mean(expected**power)) <= 4 * error + 1e-12
+        moments = expected**power
+        spread = np.std(moments) * np.sqrt(2 / (len(H) + 2))  # of vᵀH^k v, v uniform on the sphere
+        assert abs(found.mean() - moments.mean()) <= 4 * spread / np.sqrt(40) + 1e-12
     share, error = density.share_above(0.01)
     assert abs(share - np.mean(expected > 0.01)) < 4 * error
     grid = np.linspace(-3, 6, 400)
@@ -188,9 +214,10 @@ def test_the_module_and_random_numbers_are_left_as_they_were():
     slopes = [p.grad.clone() for p in module.parameters()]
     modes = [child.training for child in module.modules()]
     numbers = torch.get_rng_state()
-    waiting = cross_entropy(module(X), y)  # its graph must stay usable
-    torch.set_rng_state(numbers)
     for training in (True, False):
+        if not training:
+            waiting = cross_entropy(module(X), y)  # its graph must stay usable
+            torch.set_rng_state(numbers)
         loss = dl.TorchLoss(cross_entropy, batches(X, y), training=training)
         with torch.no_grad():
             first = dl.sharpness(loss, module)
@@ -212,22 +239,19 @@ def test_batch_normalization_in_training_uses_the_statistics_of_the_batch():
     for child in module.modules():  # the same function, in evaluation mode
         if isinstance(child, nn.BatchNorm1d):
             child.track_running_stats, child.running_mean, child.running_var = False, None, None
-    expected = np.linalg.eigvalsh(dense(module, nn.CrossEntropyLoss(), X, y))[-1]
+    H = finite_differences(module, nn.CrossEntropyLoss(), X, y)
     loss = dl.TorchLoss(nn.CrossEntropyLoss(), (X, y), training=True)
-    assert dl.sharpness(loss, module).value == pytest.approx(expected, rel=1e-8)
+    assert dl.sharpness(loss, module).value == pytest.approx(np.linalg.eigvalsh(H)[-1], abs=1e-7)
 
 
 def test_frozen_and_unused_parameters_are_no_directions():
     module, X, y = drawn("relu")
     module[0].requires_grad_(False)
     module.extra = nn.Parameter(torch.ones(2, dtype=torch.float64))
-    loss = (
-        dl.TorchLoss(nn.CrossEntropyLoss(), lambda: None)
-        if False
-        else (
-            lambda m: nn.functional.cross_entropy(nn.Sequential.forward(perceptron_part(m), X), y)
-        )
-    )
+
+    def loss(module):
+        return nn.functional.cross_entropy(perceptron_part(module)(X), y)
+
     H = dense(perceptron_part(module), nn.CrossEntropyLoss(), X, y)
     largest = np.linalg.eigvalsh(H[30:, 30:])[-1]
     found = dl.sharpness(loss, module)

@@ -145,7 +145,7 @@ def _of_matrix(problem, trees, count: int):
     if has_reduced_hessian(problem, trees):
         hessian = ReducedHessian(problem, trees)
         n = hessian.shape[1]
-        if n > DENSE or count > n:
+        if n > DENSE:
             return None
         rows = hessian(np.repeat(np.arange(batch), n), np.tile(np.eye(n, dtype=dtype), (batch, 1)))
         matrices = rows.reshape(batch, n, n)
@@ -154,7 +154,15 @@ def _of_matrix(problem, trees, count: int):
     else:
         return None
     values, vectors, error = eigen(matrices)
-    values, vectors = values[:, : -count - 1 : -1], vectors.mT[:, : -count - 1 : -1]
+    vectors = vectors.mT
+    missing = min(size - matrices.shape[1], count)
+    if missing > 0:  # eigenvalues zero that the coordinates do not have
+        values = np.pad(values, ((0, 0), (0, missing)))
+        order = np.argsort(values, axis=1)
+        values = np.take_along_axis(values, order, axis=1)
+        vectors = np.pad(vectors, ((0, 0), (0, missing), (0, 0)), constant_values=np.nan)
+        vectors = np.take_along_axis(vectors, order[:, :, None], axis=1)
+    values, vectors = values[:, : -count - 1 : -1], vectors[:, : -count - 1 : -1]
     errors = np.repeat(error[:, None], count, axis=1)
     return values, errors, _expanded(hessian, vectors), "dense"
 
@@ -165,6 +173,8 @@ def _deflated(problem, trees, count: int, tolerance: float):
     The shift s is the norm of the Hessian, so that what was found is out of the way.
     """
     hessian = hessian_of(problem, trees)
+    if count > hessian.shape[1]:
+        hessian = full_hessian(problem, trees)
     batch, size = hessian.shape
     known = np.zeros((batch, 0, size), hessian.dtype)
     values, errors = np.zeros((2, batch, 0), hessian.dtype)
