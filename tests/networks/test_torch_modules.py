@@ -157,7 +157,10 @@ def test_single_precision_is_certified_with_its_own_rounding():
     found = dl.sharpness(dl.TorchLoss(nn.CrossEntropyLoss(), (X, y)), module, method="lanczos")
     assert found.converged
     assert abs(found.value - expected[-1]) <= found.error < 1e-4 * expected[-1]
-    assert found.vector.dtype == np.float32
+    wide = nn.Sequential(nn.Linear(100, 500), nn.ReLU(), nn.Linear(500, 10))  # 55 510 parameters
+    rows = torch.randn(20, 100, generator=torch.Generator().manual_seed(0))
+    large = dl.sharpness(dl.TorchLoss(nn.MSELoss(), (rows, rows[:, :10])), wide)
+    assert large.converged
 
 
 def test_trace_density_and_layers_are_those_of_the_dense_hessian():

@@ -170,7 +170,7 @@ def _by_products(request: _Request, hessian: Hessian) -> Sharpness:
     found = lanczos.largest(
         lambda members, vectors: request.sign * hessian(members, vectors),
         hessian.shape,
-        request.dtype,
+        hessian.dtype,
         seed=request.seed,
         guess=request.start,
         tolerance=request.tolerance,

@@ -94,7 +94,7 @@ def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     """Trees in a batch and parameters of each, and the precision of their vectors."""
     if is_module(trees):
         module = TorchHessian(None, trees)
-        return module.shape, module.dtype
+        return module.shape, module.precision
     leaves = jax.tree.leaves(parameters(trees)[0])
     if not leaves:
         raise no_parameters(trees)

@@ -130,8 +130,11 @@ class TorchHessian:
     """The Hessian of a loss at a module, over the parameters that require gradients.
 
     Interface of `AutodiffHessian`, for a batch of one. A product differentiates the gradient along
-    the vector, batch by batch: memory is that of one batch, whatever the data.
+    the vector, batch by batch: memory is that of one batch, whatever the data. Vectors are in
+    double precision whatever the module's, so that only its own rounding counts.
     """
+
+    dtype = np.dtype(np.float64)
 
     def __init__(self, loss: TorchLoss | Callable[[Any], Any] | None, module: Any):
         torch = _torch()
@@ -148,7 +151,7 @@ class TorchHessian:
         self.sizes = [parameter.numel() for parameter in self.parameters]
         self.shape = (1, sum(self.sizes))
         double = any(parameter.dtype == torch.float64 for parameter in self.parameters)
-        self.dtype = np.dtype(np.float64 if double else np.float32)
+        self.precision = np.dtype(np.float64 if double else np.float32)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Hv, a row for each of the members (all of them are the one module)."""
@@ -162,7 +165,8 @@ class TorchHessian:
 
     def matrices(self) -> np.ndarray:
         """The matrix, (1, N, N), a product for each row."""
-        return self(np.zeros(self.shape[1], int), np.eye(self.shape[1], dtype=self.dtype))[None]
+        rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
+        return rows[None].astype(self.precision)
 
     def gradients(self) -> np.ndarray:
         """∇R as a flat vector, (1, N)."""
@@ -189,7 +193,7 @@ class TorchHessian:
                 for sum_, part in zip(total, self._derivative(value, direction), strict=True):
                     sum_.add_(part, alpha=share)
         flat = [sum_.reshape(-1).cpu().double().numpy() for sum_ in total]
-        return (np.concatenate(flat) / self._share(rows)).astype(self.dtype)
+        return np.concatenate(flat) / self._share(rows)
 
     def _derivative(self, value: Any, direction: list[Any] | None) -> Iterable[Any]:
         """The gradient of one batch, or its derivative along a direction."""
