@@ -1,7 +1,7 @@
 """scikit-learn estimators whose coefficients are the product of a deep linear network.
 
-Whatever needs JAX is imported where it is used: importing this module, predicting, and fitting the
-closed form do not, so that workers of a search start quickly.
+Importing this module, predicting and fitting the closed form do not import JAX (public names of
+`deeplin` are imported when they are first used), so that workers of a search start quickly.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -20,18 +20,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+import deeplin as dl
 from deeplin.errors import InputError, positive_number, whole_number
-
-if TYPE_CHECKING:
-    from deeplin.dynamics import Run
-    from deeplin.networks import Network
-    from deeplin.problems import Moments, Problem
-    from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-    from deeplin.training import TrainingSpec
 
 COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
 FORMER = {"max_steps": "max_iter", "tolerance": "tol"}
 """Names of parameters in version 0.2, and what they are called now."""
+LATER = ("weights_", "readout_", "critical_learning_rate_")
+"""What is computed after the closed form only when it is asked for."""
+RETRIES = 20
+"""How often an automatic learning rate that diverged is halved."""
 
 
 class _DeepLinearModel(BaseEstimator):
@@ -82,12 +80,10 @@ class _DeepLinearModel(BaseEstimator):
         super().__setstate__(state)
 
     @property
-    def network_(self) -> Network:
+    def network_(self) -> dl.Network:
         """The trained network (float64 where JAX has it switched on)."""
-        from deeplin.networks import Network
-
         check_is_fitted(self)
-        return Network(self.weights_, self.readout_)
+        return dl.Network(self.weights_, self.readout_)
 
     def _check_parameters(self) -> None:
         if self.solver not in self._solvers:
@@ -117,10 +113,8 @@ class _DeepLinearModel(BaseEstimator):
     def _tol(self) -> Any:
         return self.tol if self.tolerance == "deprecated" else self.tolerance
 
-    def _spec(self) -> TrainingSpec:
-        from deeplin.training import TrainingSpec
-
-        return TrainingSpec(
+    def _spec(self) -> dl.training.TrainingSpec:
+        return dl.training.TrainingSpec(
             momentum=self.momentum, batch_size=self.batch_size, weight_decay=self.weight_decay
         )
 
@@ -129,25 +123,23 @@ class _DeepLinearModel(BaseEstimator):
         import jax
 
         from deeplin.compilation import share_compiled_code
-        from deeplin.networks.products import product
 
         share_compiled_code()  # every worker of a search would compile the same programs
         self._report("converged", 1, 0.0, None)
         self.critical_learning_rate_: float | None = None
         with jax.enable_x64(True):  # scikit-learn's users have not switched float64 on
             key = jax.random.key(check_random_state(self.random_state).randint(2**31 - 1))
-            network = self._train(problem, key)
-            self.weights_ = tuple(np.asarray(weight) for weight in network.weights)
-            self.readout_ = None if network.readout is None else np.asarray(network.readout)
-        return product(self.weights_, self.readout_)  # NumPy: nothing to compile
+            weights, readout = dl.networks.host_arrays(self._train(problem, key))
+        self.weights_, self.readout_ = tuple(weights), readout
+        return dl.networks.products.product(self.weights_, readout)  # NumPy: nothing to compile
 
-    def _train(self, problem: Any, key: Any) -> Network:
+    def _train(self, problem: Any, key: Any) -> dl.Network:
         raise NotImplementedError
 
     def _report(self, status: Any, steps: int, gap: Any, rate: Any) -> None:
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = status, steps, gap, rate
 
-    def _judge(self, run: Run, *, may_stop: bool = False) -> None:
+    def _judge(self, run: Any, *, may_stop: bool = False) -> None:
         """Keep how a run ended, and warn where it did not converge."""
         rate = run.learning_rate
         self._report(run.status, max(int(run.steps), 1), run.evidence["gap"], rate)
@@ -168,11 +160,26 @@ class _DeepLinearModel(BaseEstimator):
             )
         warnings.warn(advice, ConvergenceWarning, stacklevel=5)
 
-    def _decayed(self, problem: Problem, width: int) -> Network | None:
-        """With weight decay: the minimum (X-9, X-15), where it is asked for or the zero network."""
-        from deeplin.theory import decayed_minimum
+    def _start(self, problem: Any, key: Any, width: int, name: str) -> dl.Network:
+        return dl.training.starting_network(
+            problem, key, depth=self.depth, width=width, initialization=name, scale=self.scale
+        )
 
-        minimum = decayed_minimum(problem, self.depth, self.weight_decay)
+    def _descend(self, problem: Any, start: dl.Network, rate: Any, key: Any, **goal: Any) -> Any:
+        return dl.training.descend(
+            problem,
+            start,
+            rate,
+            self._max_iter,
+            optimizer=self._spec(),
+            key=key,
+            tolerance=self._tol,
+            **goal,
+        )
+
+    def _decayed(self, problem: dl.Problem, width: int) -> dl.Network | None:
+        """With weight decay: the minimum (X-9, X-15), where it is asked for or the zero network."""
+        minimum = dl.theory.decayed_minimum(problem, self.depth, self.weight_decay)
         self.critical_learning_rate_ = minimum.critical_learning_rate(self.momentum)
         if minimum.collapsed:
             warnings.warn(COLLAPSED.format(self.weight_decay), stacklevel=5)
@@ -253,19 +260,15 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         if self.solver == "closed_form" and not self.weight_decay:
             theta = self._solve(X, Y.reshape(len(Y), -1))
         else:
-            from deeplin.problems import Problem
-
-            theta = self._fit_network(Problem.from_data(X, Y))
+            theta = self._fit_network(dl.Problem.from_data(X, Y))
         return self._keep(theta, mean, Y.ndim == 1)
 
     def partial_fit(self, X, y):
         """Add samples to those seen so far, whose moments are kept, and train on all of them."""
-        from deeplin.problems import Moments
-
-        earlier: Moments | None = getattr(self, "moments_", None)
+        earlier: dl.problems.Moments | None = getattr(self, "moments_", None)
         X, Y = self._checked(X, y, reset=earlier is None, accept_sparse=False)
         self._check_parameters()
-        new = Moments.of_rows(X, Y.reshape(len(Y), -1))
+        new = dl.problems.Moments.of_rows(X, Y.reshape(len(Y), -1))
         self.moments_ = new if earlier is None else earlier.merge(new)
         return self._fit_moments(self.moments_, Y.ndim == 1)
 
@@ -288,13 +291,11 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         )
         return X, np.asarray(Y, dtype=np.float64)
 
-    def _fit_moments(self, moments: Moments, single: bool):
+    def _fit_moments(self, moments: dl.problems.Moments, single: bool):
         """Train on data of which only the moments are known."""
-        from deeplin.problems import Problem
-
         mean = moments.mean if self.fit_intercept else np.zeros_like(moments.shift)
         about_mean = replace(moments, shift=moments.shift - mean)
-        problem = Problem.from_accumulated(about_mean, single_target=single)
+        problem = dl.Problem.from_accumulated(about_mean, single_target=single)
         return self._keep(self._fit_network(problem), mean, single)
 
     def _keep(self, theta: np.ndarray, mean: np.ndarray, single: bool):
@@ -311,7 +312,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         left, singular, right = np.linalg.svd(X, full_matrices=False)
         keep = singular > np.finfo(np.float64).eps * max(X.shape) * singular[0]
         coordinates = left[:, keep].T @ Y / singular[keep, None]
-        for name in ("weights_", "readout_", "critical_learning_rate_"):
+        for name in LATER:
             vars(self).pop(name, None)  # of an earlier fit
         self._report("converged", 1, 0.0, None)
         self._spectrum = (singular[keep] ** 2 / len(X), coordinates)
@@ -321,18 +322,12 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         return theta
 
     def __getattr__(self, name: str) -> Any:
-        """The layers of the closed form and its critical rate, when they are asked for."""
-        known = vars(self)
-        if "_spectrum" not in known or "coef_" not in known:
+        """The layers of the closed form and its critical rate, when they are first asked for."""
+        if name not in LATER or not {"_spectrum", "coef_"} <= vars(self).keys():
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        if name in ("weights_", "readout_"):
-            self.weights_ = self._factors(np.atleast_2d(self.coef_).T)
-            self.readout_ = None
-        elif name == "critical_learning_rate_":
-            self.critical_learning_rate_ = self._critical_rate()
-        else:
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return known[name]
+        self.weights_, self.readout_ = self._factors(np.atleast_2d(self.coef_).T), None
+        self.critical_learning_rate_ = self._critical_rate()
+        return vars(self)[name]
 
     def _factors(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
         import jax
@@ -340,76 +335,50 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         from deeplin.theory.minimizers import balanced_factors
 
         d, q = theta.shape
+        width = max(min(d, 32), min(d, q)) if self.width is None else self.width
         with jax.enable_x64(True):
-            width = max(min(d, 32), min(d, q)) if self.width is None else self.width
-            network = balanced_factors(theta, self.depth, width)
-            return tuple(np.asarray(weight) for weight in network.weights)
+            return tuple(map(np.asarray, balanced_factors(theta, self.depth, width).weights))
 
     def _critical_rate(self) -> float | None:
-        from deeplin.problems import Problem
-        from deeplin.theory import critical_learning_rate
-
         eigenvalues, coordinates = self._spectrum
         if not np.any(coordinates):
             return None
         cross = eigenvalues[:, None] * coordinates
         power = coordinates.T @ cross
-        problem = Problem.from_moments(np.diag(eigenvalues), cross, power, len(eigenvalues))
-        return critical_learning_rate(problem, self.depth)
+        problem = dl.Problem.from_moments(np.diag(eigenvalues), cross, power, len(eigenvalues))
+        return dl.theory.critical_learning_rate(problem, self.depth)
 
     # --- training --------------------------------------------------------------------------------
 
-    def _train(self, problem: Problem, key: Any) -> Network:
-        from deeplin.dynamics import reduce
+    def _train(self, problem: dl.Problem, key: Any) -> dl.Network:
+        import jax
+
         from deeplin.theory.minimizers import balanced_network
-        from deeplin.training import advise, default_width, starting_network
 
         vars(self).pop("_spectrum", None)  # of an earlier closed form
-        width = default_width(problem) if self.width is None else self.width
+        width = dl.training.default_width(problem) if self.width is None else self.width
         if problem.rank == 0 or problem.optimum_norm == 0:
             return balanced_network(problem, self.depth, width)
-        advice = advise(problem, self.depth, self._spec())
+        advice = dl.training.advise(problem, self.depth, self._spec())
         self.critical_learning_rate_ = advice.critical_learning_rate
         found = self._decayed(problem, width) if self.weight_decay else None
         if found is not None:
             return found
         if self.solver == "closed_form":
             return balanced_network(problem, self.depth, width)
-        start = starting_network(
-            problem,
-            key,
-            depth=self.depth,
-            width=width,
-            initialization=self.initialization,
-            scale=self.scale,
-        )
+        start = self._start(problem, key, width, self.initialization)
         # Fewer samples than inputs: the same training in the span of the samples (X-4). Weight
         # decay also moves what is outside of it.
         inside = problem.samples < problem.dimension and not (self.weight_decay or self.batch_size)
-        reduction = reduce(problem, start) if inside else None
+        reduction = dl.reduce(problem, start) if inside else None
         reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
-        run = self._run(*reduced, key)
-        self._judge(run)
-        return run.network if reduction is None else reduction.lift(run.network)
-
-    def _run(self, problem: Problem, start: Network, key: Any) -> Run:
-        import jax
-
-        from deeplin.dynamics import gradient_flow
-        from deeplin.training import descend
-
         if self.solver == "flow":
             gap = self._tol * problem.zero_gap
-            return gradient_flow(problem, start, gap=gap, max_steps=self._max_iter)
-        return descend(
-            problem,
-            start,
-            self.learning_rate,
-            self._max_iter,
-            optimizer=self._spec(),
-            key=jax.random.fold_in(key, 1),
-            tolerance=self._tol,
-        )
+            run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
+        else:
+            run = self._descend(*reduced, self.learning_rate, jax.random.fold_in(key, 1))
+        self._judge(run)
+        return run.network if reduction is None else reduction.lift(run.network)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -468,14 +437,12 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
 
     def fit(self, X, y):
         """Train on X (n×d) and labels y (n)."""
-        from deeplin.problems import Problem
-
         X, y = map(np.asarray, validate_data(self, X, y, dtype=np.float64))
         check_classification_targets(y)
         self._check_parameters()
         rows = np.column_stack([X, np.ones(len(X))]) if self.fit_intercept else X
         several = len(np.unique(y)) > 2
-        problem: Any = Problem.from_data(rows, y, "softmax" if several else "logistic")
+        problem: Any = dl.Problem.from_data(rows, y, "softmax" if several else "logistic")
         self.classes_ = np.asarray(problem.classes)
         theta = self._fit_network(problem)
         self.coef_ = theta[: X.shape[1]].T
@@ -506,9 +473,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
         values = self.decision_function(X)
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
 
-    def _train(self, problem: GeneralizedLinearProblem, key: Any) -> Network:
-        from deeplin.networks import Network
-        from deeplin.theory import critical_learning_rate
+    def _train(self, problem: Any, key: Any) -> dl.Network:
         from deeplin.theory.minimizers import balanced_factors
 
         d, q = problem.dimension, problem.outputs
@@ -518,7 +483,7 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             if found is not None:
                 return found
         elif problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0 and q == 1:
-            self.critical_learning_rate_ = critical_learning_rate(
+            self.critical_learning_rate_ = dl.theory.critical_learning_rate(
                 problem, self.depth, momentum=self.momentum
             )
         if self.solver == "descent":
@@ -527,27 +492,16 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
         if np.any(found):
             return balanced_factors(found, self.depth, width)
         sizes = [d, *[width] * (self.depth - 1), q]
-        return Network([np.zeros((b, a)) for a, b in pairwise(sizes)])
+        return dl.Network([np.zeros((b, a)) for a, b in pairwise(sizes)])
 
-    def _descended(self, problem: GeneralizedLinearProblem, width: int, key: Any) -> Network:
+    def _descended(self, problem: Any, width: int, key: Any) -> dl.Network:
         import jax
 
-        from deeplin.hessian import sharpness
-        from deeplin.networks import Network
-        from deeplin.training import descend, starting_network
-        from deeplin.training.recipe import RETRIES
-
         automatic = self.initialization == "auto"
-        start = starting_network(
-            problem,
-            key,
-            depth=self.depth,
-            width=width,
-            initialization="orthogonal" if automatic else self.initialization,
-            scale=self.scale,
-        )
+        name = "orthogonal" if automatic else self.initialization
+        start = self._start(problem, key, width, name)
         if automatic:
-            start = Network([0 * start.weights[0], *start.weights[1:]])
+            start = dl.Network([0 * start.weights[0], *start.weights[1:]])
         goal: dict[str, Any] = {}
         if self.weight_decay:
             goal = {"gap": None}
@@ -555,20 +509,12 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             goal = {"loss_target": np.log(2) / problem.samples}
         rates = [self.learning_rate]
         if self.learning_rate == "auto":
-            first = float(sharpness(problem, start).value)
+            first = float(dl.sharpness(problem, start).value)
             limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / first if first > 0 else 1]
-            rates = [(1 - self.momentum) * min(limits) / 2**k for k in range(RETRIES + 1)]
+            first_rate = (1 - self.momentum) * min(limits)
+            rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
         for rate in rates:
-            run = descend(
-                problem,
-                start,
-                rate,
-                self._max_iter,
-                optimizer=self._spec(),
-                key=jax.random.fold_in(key, 1),
-                tolerance=self._tol,
-                **goal,
-            )
+            run = self._descend(problem, start, rate, jax.random.fold_in(key, 1), **goal)
             if run.status != "diverged":
                 break
         self._judge(run, may_stop=self.weight_decay > 0)
@@ -586,14 +532,12 @@ def _centered(X, Y, weights, center: bool) -> tuple[np.ndarray, np.ndarray, np.n
     return scale * (X - mean_x), targets, np.concatenate([mean_x, mean_y])
 
 
-def _sparse_moments(X, Y, weights) -> Moments:
+def _sparse_moments(X, Y, weights) -> dl.problems.Moments:
     """The moments of weighted rows of a sparse matrix, about zero: it never becomes dense."""
-    from deeplin.problems import Moments
-
     n = len(Y)
     columns = Y.reshape(n, -1)
     rows = scipy.sparse.hstack([X, columns], format="csr")
     weighted = scipy.sparse.diags(np.ones(n) if weights is None else weights) @ rows
     total = np.asarray(weighted.sum(axis=0)).ravel()
     scatter = (rows.T @ weighted).toarray()
-    return Moments(n, np.zeros(len(total)), total, scatter, columns.shape[1])
+    return dl.problems.Moments(n, np.zeros(len(total)), total, scatter, columns.shape[1])
