@@ -3,8 +3,8 @@
     python examples/pytorch_sharpness.py
 
 The loop is PyTorch's. Every few steps `deeplin.sharpness` gives the largest eigenvalue of the
-Hessian of the same loss, by PyTorch's own derivatives. It rises until it meets 2/η, where full-batch
-descent is at the edge of stability.
+Hessian of the same loss, by PyTorch's own derivatives. It rises until it meets 2/η, where
+full-batch descent is at the edge of stability.
 """
 
 import numpy as np
