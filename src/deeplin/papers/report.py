@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from deeplin.environment import environment
 from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
@@ -23,7 +24,6 @@ from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
 from deeplin.sweep.config import to_plain
-from deeplin.sweep.session import environment
 
 OUTCOME = "outcome.json"
 RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
