@@ -1,6 +1,12 @@
 """Shared set-up of the tests: float64, checked shapes, drawn examples, and known data sets."""
 
 import os
+
+# One thread of BLAS for each process of the tests, and for those that they start: several processes
+# with a thread for each core wait for each other far longer than they compute.
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+
 import shutil
 import signal
 from importlib.util import find_spec
