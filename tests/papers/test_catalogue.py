@@ -38,7 +38,7 @@ def test_every_config_survives_json_and_has_units(name, preset):
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_every_figure_tells_its_protocol_and_claims_something(figure):
+def test_every_figure_has_its_protocol_and_a_claim(figure):
     assert len(figure.printed) > 20
     assert len(figure.as_run) > 20
     assert all(panel.caption for panel in figure.panels)

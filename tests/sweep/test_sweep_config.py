@@ -135,7 +135,7 @@ def test_what_json_cannot_hold_is_refused(value):
         to_json(Outer(Inner("x"), 1, limit=value))
 
 
-def test_a_key_depends_on_the_coordinates_and_not_on_the_company():
+def test_a_key_depends_on_its_coordinates_and_not_on_the_other_runs():
     runs = [{"scale": scale, "repetition": r} for scale in (0.25, 0.5) for r in range(3)]
     together = jax.random.key_data(run_keys(7, runs))
     alone = [jax.random.key_data(run_key(7, **run)) for run in reversed(runs)]
@@ -194,7 +194,7 @@ def test_two_units_with_the_same_coordinates_are_refused():
         TOY.identify(Toy(), [Unit({"a": 1}), Unit({"a": 1.0})], "float64")
 
 
-def test_an_experiment_is_found_where_workers_look():
+def test_an_experiment_is_found_where_workers_import_it():
     assert find_experiment("toy_experiment:TOY") is TOY
     assert TOY.reference == "toy_experiment:TOY"
     assert find_experiment("descent").reference == "deeplin.sweep.descent:DESCENT"

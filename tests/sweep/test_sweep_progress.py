@@ -102,7 +102,7 @@ def test_a_rehearsal_of_one_unit_gives_the_time_of_those_that_are_missing(
     assert announced == [expected]
 
 
-def test_a_sweep_is_silent_unless_asked(tmp_path, capfd):
+def test_a_sweep_prints_nothing_by_default(tmp_path, capfd):
     sweep.run(TOY, Toy(), tmp_path)
     assert capfd.readouterr() == ("", "")
 

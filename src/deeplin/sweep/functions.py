@@ -147,8 +147,8 @@ def _check_same(function: Callable[..., Any], code: tuple[tuple[str, str], ...])
     changed = sorted({name for name, _ in set(code) ^ set(dependencies(function).items())})
     if changed:
         raise InputError(
-            f"a worker that imports {function.__name__} finds another {', '.join(changed)}; pass it "
-            "as an argument, or make it the same wherever the module is imported."
+            f"a worker that imports {function.__name__} finds another {', '.join(changed)}; "
+            "pass it as an argument, or make it the same wherever the module is imported."
         )
 
 

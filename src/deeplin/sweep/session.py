@@ -179,7 +179,7 @@ def open_session(
     session = Session(store, shard, units)
     with ExitStack() as held:  # the system releases the locks of a killed process
         try:
-            with FileLock(store.locks / "gate.lock", timeout=LOCK_SECONDS):
+            with FileLock(store.locks / "opening.lock", timeout=LOCK_SECONDS):
                 others = _claim(store, shard, held)
                 session.begin(experiment, manifest, others)
         except Timeout as error:
