@@ -185,7 +185,7 @@ AXES = {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"}
 EARLY = grid_experiment("early-sharpening", EarlySharpening, run_cell, AXES, runs="repetitions")
 SETTING = Setting(depth=4)
 STUDY = Study(
-    "edge-early",
+    "eos-early",
     EARLY,
     paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, (AUTHORS, *DATA_SEEDS)),
     quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, (AUTHORS, *DATA_SEEDS[:2])),

@@ -132,7 +132,7 @@ FLOW_ENDS = grid_experiment(
 )
 SETTING = Setting(depth=5)
 STUDY = Study(
-    "edge-flow",
+    "eos-flow",
     FLOW_ENDS,
     paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100, (AUTHORS, *DATA_SEEDS)),
     quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 120, 24, (AUTHORS, *DATA_SEEDS[:2])),

@@ -161,7 +161,7 @@ def plot(factor: float, config: Life, table: Table, ax: Axes) -> None:
 AXES = {"factor": tuple(PLACES), "data_seed": "data_seeds"}
 LIFE = grid_experiment("life", Life, run_cell, AXES, steps="steps")
 STUDY = Study(
-    "edge-life",
+    "eos-life",
     LIFE,
     paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, (AUTHORS, *DATA_SEEDS)),
     quick=Life(Setting(depth=3), 0.3, 3, 300, 30, (AUTHORS, *DATA_SEEDS[:2])),

@@ -142,7 +142,7 @@ MODE_ORBITS = grid_experiment(
 )
 GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
 STUDY = Study(
-    "edge-orbits",
+    "eos-orbits",
     MODE_ORBITS,
     paper=ModeOrbits((10.0, 9.5, 9.0), 3, GRID, steps=20_000),
     quick=ModeOrbits((10.0, 9.5, 9.0), 3, GRID),

@@ -75,4 +75,4 @@ def plot(config: White, white: Table, ax: Axes) -> None:
 
 
 WHITE = grid_experiment("white-sharpness", White, run_cell, {"share": "shares"})
-STUDY = Study("edge-white", WHITE, paper=White(depth=4), quick=White(depth=4))
+STUDY = Study("eos-white", WHITE, paper=White(depth=4), quick=White(depth=4))

@@ -16,8 +16,8 @@ import pandas as pd
 
 from deeplin.papers import fm_1, fm_6
 from deeplin.papers.figures import Table
-from deeplin.papers.flow_and_descent import same_trajectory  # noqa: F401 (a reading, too)
 from deeplin.papers.fm_2 import DepthSweep
+from deeplin.papers.fm_flow import same_trajectory  # noqa: F401 (a reading, too)
 from deeplin.papers.question import number
 from deeplin.papers.quote import Part, exactly, mean_of, share_of
 from deeplin.papers.scale_sweep import LEARNED, ScaleSweep

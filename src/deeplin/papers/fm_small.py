@@ -14,7 +14,7 @@ from deeplin.dynamics import gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import initialize
 from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.flow_and_descent import lowering
+from deeplin.papers.fm_flow import lowering
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval, slope_interval

@@ -19,7 +19,7 @@ from deeplin.dynamics import gradient_descent, gradient_flow, simulate_wide
 from deeplin.networks import Network, initialize
 from deeplin.papers.bo_1 import population_of
 from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.flow_and_descent import lowering
+from deeplin.papers.fm_flow import lowering
 from deeplin.papers.marion_chizat_starts import training_start
 from deeplin.papers.question import Question, number
 from deeplin.papers.setting import AUTHORS, Setting

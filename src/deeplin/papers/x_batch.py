@@ -223,7 +223,7 @@ X_BATCH = Figure(
             "random minimisers, on ten data sets (quick: three); one is drawn in full, the "
             "others lightly.",
             Study(
-                "users-batch",
+                "x-batch",
                 BATCH_SIZES,
                 paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
                 quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),

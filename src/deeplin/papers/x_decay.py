@@ -163,7 +163,7 @@ X_DECAY = Figure(
             "At λ_c the best network becomes the zero network; from depth 3 on this is a jump. "
             "On ten data sets (quick: three); one is drawn in full, the others lightly.",
             Study(
-                "users-decay",
+                "x-decay",
                 DECAYS,
                 paper=Decays((2, 3, 4, 10), MANY, steps=10_000),
                 quick=Decays((2, 3, 4), FEW, steps=2_000, data_seeds=DATA_SETS[:3]),

@@ -195,7 +195,7 @@ X_LAYERS = Figure(
             "flattest for them, on ten data sets (quick: three): it settles exactly below the line "
             "on which the geometric mean is 2/S_min.",
             Study(
-                "users-layers",
+                "x-layers",
                 RATE_PAIRS,
                 paper=RatePairs(61, steps=20_000),
                 quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
@@ -212,7 +212,7 @@ X_LAYERS = Figure(
             "arithmetic mean and the largest rate do. On ten data sets (quick: three); one "
             "is drawn in full, the others lightly.",
             Study(
-                "users-layers-spread",
+                "x-layers-spread",
                 RATE_SPREADS,
                 paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
                 quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),

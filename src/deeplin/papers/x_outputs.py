@@ -121,7 +121,7 @@ X_OUTPUTS = Figure(
             "Critical learning rate at depth 3 against the number of outputs, on the digits of "
             "scikit-learn (1797 images of 64 pixels): exact (X-7) and measured.",
             Study(
-                "users-outputs",
+                "x-outputs",
                 OUTPUTS,
                 paper=Outputs(tuple(range(1, 11)), steps=5_000, minimizers=20),
                 quick=Outputs((1, 3, 10), steps=1_000, minimizers=2),
