@@ -10,7 +10,7 @@ from grids import grid
 
 import deeplin as dl
 from deeplin.errors import InputError
-from deeplin.papers import catalogue, flow_and_descent, fm_6, recorded
+from deeplin.papers import catalogue, fm_6, fm_flow, recorded
 from deeplin.papers.bo_1 import WideSweep, width
 from deeplin.papers.bo_2 import ReluSweep
 from deeplin.papers.fm_2 import DepthSweep
@@ -83,7 +83,7 @@ def underdetermined(slope=0.42, intercept=-0.96):
     return table.assign(learning_rate=fm_6.SLOWEST, status="converged")
 
 
-PATHS = flow_and_descent.STUDY.quick
+PATHS = fm_flow.STUDY.quick
 
 
 def paths():

@@ -8,6 +8,8 @@ from deeplin.papers import recorded
 
 OUTCOMES = [
     {
+        "name": "FM-1",
+        "preset": "quick",
         "quotes": [
             {"name": "a", "verdict": "reproduced", "value": "1", "panel": "FM-1a"},
             {"name": "b", "verdict": "differs", "value": "2", "panel": "FM-1b"},
@@ -81,3 +83,29 @@ def test_the_full_protocol_is_shown_before_the_quick_one(monkeypatch):
     assert recorded.quote("a")["verdict"] == "paper"
     assert recorded.quote("a", "quick")["verdict"] == "quick"
     assert recorded.quote("b") == {}
+
+
+def test_a_figure_whose_full_protocol_was_not_run_is_known_by_its_quick_preset(monkeypatch):
+    kept = {
+        "quick": {
+            "figures": {"FM-1": "quick", "FM-2": "quick"},
+            "quotes": {n: {"verdict": "undecided", "value": ""} for n in ("a", "b")},
+            "panels": {"FM-1a": "reproduced", "FM-2": "reproduced"},
+        },
+        "paper": {
+            "figures": {"FM-1": "paper"},
+            "quotes": {"a": {"verdict": "differs", "value": ""}},
+            "panels": {"FM-1a": "differs"},
+        },
+    }
+    monkeypatch.setattr(recorded, "everything", lambda: kept)
+    known = recorded.latest()
+    assert recorded.summary(known)[:2] == (
+        "Panels: 1 of 2 reproduced (differs: FM-1a).",
+        "Quotes: 0 reproduced, 1 differs, 1 undecided.",
+    )
+    assert recorded.provenance(known["figures"]) == (
+        "The papers' full protocol; of FM-2 the quick preset (few runs) so far."
+    )
+    assert recorded.provenance({"FM-1": "paper"}) == "The papers' full protocol."
+    assert recorded.provenance({"FM-1": "quick"}).startswith("The quick preset (few runs);")

@@ -1,8 +1,9 @@
 """Verdicts and answers as they were last recorded, and the three lines that summarize them.
 
-`recorded.json` holds, for each preset at seed 0, the verdict and value of every quote, the answer
-to every question, the count of theorems and the seconds of every study. `docs/record.py` writes it
-from a finished report; `deeplin reproduce` compares with it.
+`recorded.json` holds, for each preset at seed 0, the figures that were run, the verdict and value
+of every quote, the answer to every question, the count of theorems and the seconds of every study.
+`docs/record.py` writes it from finished reports; `deeplin reproduce` compares with it. A figure
+whose full protocol has not been run is known by its quick preset alone (`latest`, `provenance`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 VERDICTS = ("reproduced", "differs", "undecided")
+KINDS = ("figures", "quotes", "questions", "panels", "theorems", "seconds")
 SOURCE = "recorded.json"
 
 
@@ -35,8 +37,13 @@ def everything() -> dict[str, dict[str, Any]]:
 
 
 def read(preset: str, kind: str) -> dict[str, Any]:
-    """What is recorded of `quotes`, `questions`, `panels`, `theorems` or `seconds`."""
+    """What is recorded of one of `KINDS`."""
     return everything().get(preset, {}).get(kind, {})
+
+
+def latest() -> dict[str, dict[str, Any]]:
+    """What is recorded of each figure: of the full protocol, or of the quick preset alone."""
+    return {kind: read("quick", kind) | read("paper", kind) for kind in KINDS}
 
 
 def quote(name: str, preset: str = "") -> dict[str, str]:
@@ -47,10 +54,9 @@ def quote(name: str, preset: str = "") -> dict[str, str]:
 
 def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """What the outcomes of figures say, in the form in which it is recorded."""
-    found: dict[str, dict[str, Any]] = {
-        kind: {} for kind in ("quotes", "questions", "panels", "theorems", "seconds")
-    }
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for outcome in outcomes:
+        found["figures"][outcome["name"]] = outcome["preset"]
         for quote in outcome["quotes"]:
             found["quotes"][quote["name"]] = {k: quote[k] for k in ("verdict", "value")}
         for panel in outcome["panels"]:
@@ -69,7 +75,7 @@ def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     """The three lines that README, report, documentation and command print.
 
-    `found` is what `collect` returns, or what is recorded of a preset.
+    `found` is what `collect` or `latest` returns, or what is recorded of a preset.
     """
     panels = Counter(found.get("panels", {}).values())
     different = [name for name, verdict in found.get("panels", {}).items() if verdict == "differs"]
@@ -83,6 +89,19 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
         f"{'differs' if quotes['differs'] == 1 else 'differ'}, {quotes['undecided']} undecided.",
         f"Theorems: {checked}.",
     )
+
+
+def provenance(figures: Mapping[str, str]) -> str:
+    """Which figures were run with the papers' full protocol, and which with the quick preset.
+
+    `figures` has the preset of each, as in `latest()["figures"]`.
+    """
+    few = [name for name, preset in figures.items() if preset == "quick"]
+    if not few:
+        return "The papers' full protocol."
+    if len(few) == len(figures):
+        return "The quick preset (few runs); no run of the full protocol is recorded."
+    return f"The papers' full protocol; of {', '.join(few)} the quick preset (few runs) so far."
 
 
 def theorem_count(theorems: Mapping[str, int]) -> str:

@@ -135,6 +135,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
     templates.filters |= {"duration": duration, "reference": reference}
     quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
     panels = {p["name"]: p | {"figure": o["name"]} for o in outcomes for p in o["panels"]}
+    found = recorded.collect(outcomes)
     return templates.get_template("report.html").render(
         figures=outcomes,
         quotes=quotes,
@@ -142,14 +143,15 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         left_out=left_out,
         errata=ERRATA,
         notes=NOTES,
-        summary=recorded.summary(recorded.collect(outcomes)),
+        summary=recorded.summary(found),
+        provenance=recorded.provenance(found["figures"]) if outcomes else "",
         changed=_changes(outcomes),
         curves=dict(enumerate(COLOURS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
         full=recorded.summary(recorded.everything()["paper"])
-        if "paper" in recorded.everything() and any(o["preset"] == "quick" for o in outcomes)
+        if "paper" in recorded.everything() and "quick" in found["figures"].values()
         else None,
     )
 
@@ -203,6 +205,11 @@ def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
     text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     answers = sum(len(panel["questions"]) for panel in outcome["panels"])
     theorems = outcome["theorems"]
+    full = [quote["full"] for quote in outcome["quotes"] if quote["verdict"] == "undecided"]
+    if outcome["preset"] == "quick" and any(full):
+        decided = {verdict: full.count(verdict) for verdict in recorded.VERDICTS}
+        told = ", ".join(f"{count} {verdict}" for verdict, count in decided.items() if count)
+        text += f" (of these the full protocol has {told})"
     parts = [
         f"quotes: {text}" if text else "",
         recorded.theorem_count(theorems) if theorems else "",
