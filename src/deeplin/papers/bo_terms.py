@@ -219,8 +219,7 @@ def depth_questions(config: Depths, table: Table) -> list[Question]:
             "bounds on Ξ",
             "How far above Ξ is the bound of BO-T3.2?",
             f"{extent(loose[0])} times as printed and {extent(loose[1])} times as corrected "
-            "(E-19), "
-            "with c = 1: they are bounds, not laws.",
+            "(E-19), with c = 1: they are bounds, not laws.",
         ),
     ]
 

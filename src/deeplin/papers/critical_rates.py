@@ -17,8 +17,8 @@ from deeplin.sweep import run_key
 from deeplin.training import empirical_critical_rate
 
 STARTS = {
-    "residual": "from residual initialisations",
-    "flattest": "from next to the flattest minimiser",
+    "residual": "from residual initializations",
+    "flattest": "from next to the flattest minimizer",
 }
 
 

@@ -1,4 +1,4 @@
-"""early sharpening, and what of it the smallest layers explain."""
+"""EOS-early: early sharpening, and what of it the smallest layers explain."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run_cell(
     runs = [{"scale": scale, "spread": spread, "repetition": int(k)} for k in members]
     start = _spread(config, setting.networks(config.seed, runs, scale), spread)
     rate = np.full(len(runs), FACTOR * setting.flattest.critical_learning_rate())
-    run = gradient_descent(problem, start, rate, STEPS, record_every=10, record=("gap",))
+    run = gradient_descent(problem, start, rate, STEPS, record_every=11, record=("gap",))
     gaps = run.records["gap"]
     reached = gaps <= HALF * gaps[0]
     late = np.where(reached.any(axis=0), reached.argmax(axis=0), len(gaps) - 1)

@@ -1,4 +1,4 @@
-"""Where the gradient flow from each iterate of descent would end.
+"""EOS-flow: where the gradient flow from each iterate of descent would end.
 
 That its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks.
 """
@@ -16,7 +16,7 @@ from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, QUIET, reference_line
+from deeplin.papers.style import COLOURS, QUIET, plain_numbers, reference_line
 
 LEAST = 1e-7
 """Relative change that counts: a hundred times what the flows are exact to."""
@@ -122,7 +122,8 @@ def plot(config: FlowEnds, table: Table, ax: Axes) -> None:
     ax.set_yscale("log")
     ax.set_xscale("symlog", linthresh=10)
     ax.set_xlim(0, config.steps)
-    ax.set(xlabel="Step of descent", ylabel="Sharpness at the end of the flow, over 2/η")
+    ax.set(xlabel="Step of descent", ylabel="Sharpness at the end\nof the flow, over 2/η")
+    plain_numbers(ax.yaxis)
     ax.legend(loc="center left", bbox_to_anchor=(1.04, 0.8), title="median of the runs")
 
 
@@ -156,6 +157,6 @@ EOS_FLOW = Figure(
     printed="Not drawn in the papers. For scalar networks descent is known to lower the sharpness "
     "of the gradient-flow solution at every step.",
     as_run="n = 50, d = 5, depth 5, Gaussian starts of scale 0.4; from every iterate the gradient "
-    "flow is integrated to its minimiser, whose sharpness is exact (X-1). Asked of eleven "
+    "flow is integrated to its minimizer, whose sharpness is exact (X-1). Asked of eleven "
     "data sets (three in the quick preset), from the same starts.",
 )

@@ -1,4 +1,4 @@
-"""the life of one run below, at and above the critical learning rate."""
+"""EOS-life: one run below, at and above the critical learning rate."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ def questions(config: Life, table: Table) -> list[Question]:
             "central flow",
             "How well does the central flow follow the sharpness averaged over two steps?",
             f"Within {each(rate, by_place(_central_error))} in the median of its steps from step "
-            f"{SETTLING} on: above the critical rate descent swings too widely for it.",
+            f"{SETTLING} on: above the critical rate descent swings too widely for it, and "
+            "below it the first steps, from above 2/η, land beside the path of any flow.",
         ),
         Question(
             "orbit",

@@ -50,7 +50,6 @@ class Study:
         """Config by preset."""
         return {preset: getattr(self, preset) for preset in PRESETS}
 
-
     def work(self, preset: str) -> float:
         """Steps of all its runs, or its runs where it has no steps: what its time grows with."""
         units = self.experiment.units(self.presets[preset])

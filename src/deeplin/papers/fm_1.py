@@ -172,7 +172,7 @@ FM_1 = Figure(
         ),
         Panel(
             "FM-1-alignment",
-            "Alignment of neighbouring layers (FM-L2) along the same runs.",
+            "Alignment of neighboring layers (FM-L2) along the same runs.",
             TRAINING,
             trajectories.plot_alignment,
             trajectories.alignment_questions,

@@ -146,7 +146,6 @@ FM_FLOW = Figure(
     printed="Said in FM, Appendix C, without a figure: up to a reasonably large learning rate both "
     "should follow the same trajectory from a small start.",
     as_run="The authors' data at depth 3, Gaussian layers of several scales, the last with the "
-    "sign "
-    "that lowers the risk (FM-A1). S_bal is the sharpness of the balanced minimizer, where the "
-    "flow from a vanishing start ends (X-3).",
+    "sign that lowers the risk (FM-A1). S_bal is the sharpness of the balanced minimizer, where "
+    "the flow from a vanishing start ends (X-3).",
 )

@@ -317,10 +317,9 @@ def displacement_questions(config: Displacements, table: Table) -> list[Question
             "displacement",
             "Do the layers move by θ_k/L with ‖θ_k‖ bounded, as FM-T4 says for close starts?",
             f"{percent(converged)} of {len(table)} runs on {table['data_seed'].nunique()} data "
-            "sets "
-            f"converge at depths {extent(config.depths)}. max_k‖θ_k‖ grows like L to the power "
-            f"{number(mean)} ± {number(half)} and is at most {number(table['moved'].max())}. They "
-            f"end at {extent(table['sharpness'])} of S_min.",
+            f"sets converge at depths {extent(config.depths)}. max_k‖θ_k‖ grows like L to the "
+            f"power {number(mean)} ± {number(half)} and is at most {number(table['moved'].max())}. "
+            f"They end at {extent(table['sharpness'])} of S_min.",
         )
     ]
     part = table[by.isin(limits.index)].groupby("depth")
@@ -396,8 +395,7 @@ FM_RESIDUAL = Figure(
     as_run="d = 5. Products: s = 0.05, 0.1, 0.25 at depths 10, 100, 1000. Products of any "
     "consecutive layers: s = 0.25 and 1. The comparison with Zhang et al. is of what both bounds "
     "say; that their lower bound takes χ² variables for sub-Gaussian is a remark of FM, not "
-    "measured. Training: s = 0.25, "
-    "n = 50, descent with ηL = 0.01 (within about one percent of the flow), on several data sets "
-    "of the recipe of FM-1. The open constants are the smallest admissible ones "
-    "(`deeplin.theory.admissible_range`).",
+    "measured. Training: s = 0.25, n = 50, descent with ηL = 0.01 (within about one percent of the "
+    "flow), on several data sets of the recipe of FM-1. The open constants are the smallest "
+    "admissible ones (`deeplin.theory.admissible_range`).",
 )

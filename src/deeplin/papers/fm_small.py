@@ -18,7 +18,7 @@ from deeplin.papers.fm_flow import lowering
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval, slope_interval
-from deeplin.papers.style import INK, legend_beside, look
+from deeplin.papers.style import INK, legend_beside, look, plain_numbers
 from deeplin.problems.synthetic import flat_minima
 from deeplin.sweep import run_key
 from deeplin.theory import (
@@ -177,12 +177,13 @@ def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
     for index, (depth, rows) in enumerate(limits.groupby("depth")):
         L, style = int(depth), look(index)  # pyright: ignore
-        ax.plot(rows["spread"], rows["ratio"], ".", color=style["color"], alpha=0.5, markersize=3)
+        ax.plot(rows["spread"], rows["ratio"], ".", color=style["color"], alpha=0.6)
         ax.plot(grid, worst_sharpness_ratio(L, grid), color=style["color"], label=f"depth {L}")
     ax.plot(flows["spread"], flows["ratio"], "k+", label="flows, depth 3,\nseveral widths")
     ax.plot([], [], color=INK, label="worst ratio (X-18)")
     ax.plot([], [], ".", color=INK, label=r"$S_{\mathrm{bal}}/S_{\min}$, data sets")
     ax.loglog()
+    plain_numbers(ax.yaxis)
     ax.set(xlabel=r"$\Lambda/a$", ylabel=r"Sharpness over $S_{\min}$")
     legend_beside(ax)
 

@@ -98,9 +98,8 @@ def questions(config: Contrast, table: Table) -> list[Question]:
             f"No (Wu et al. 2024): at up to {number(max(config.relative_rates))} times "
             f"2/smoothness the loss ends at {extent(best[best.index > 1])} of its start or lower, "
             f"the lower the larger the rate. Regression ends at {number(below)} of its gap or "
-            "lower "
-            f"below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} runs "
-            "above it settle.",
+            f"lower below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} "
+            "runs above it settle.",
         )
     ]
 

@@ -126,9 +126,8 @@ def questions(config: Certified, table: Table) -> list[Question]:
             "looseness",
             "How tight are the bounds on these runs?",
             f"Of {len(ratio)} statements with two positive sides {len(tight)} are tight to a tenth "
-            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, "
-            "leaves a "
-            f"factor {number(ratio.iloc[-1])}.",
+            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, leaves "
+            f"a factor {number(ratio.iloc[-1])}.",
         )
     ]
 
@@ -145,7 +144,7 @@ def plot(config: Certified, table: Table, ax: Axes) -> None:
         ax.plot(values, places, label=str(run), **look(index, linestyle="", alpha=0.8))
     ax.axvline(1, color=INK, linestyle=":", linewidth=1)
     ax.set_yticks([*order.values()], [*order], fontsize=6.5)
-    ax.set(xscale="log", xlabel="Right side over left side of the bound (1 is tight)")
+    ax.set(xscale="log", xlabel="Right side over left side of the bound (1: tight, 10⁶: or more)")
     ax.invert_yaxis()
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, frameon=False)
 

@@ -99,9 +99,8 @@ def questions(config: Decays, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with weight decay (X-9)?",
-            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest "
-            "λ up "
-            f"to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
+            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest λ "
+            f"up to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
         ),
         Question(
             "jump",
@@ -176,7 +175,7 @@ X_DECAY = Figure(
     ),
     printed="Not in the papers, which train without weight decay.",
     as_run="The FM data set and others of its recipe (n = 50, d = 5). Descent on R + λΣ‖W‖² "
-    "from within 1e-4 of the global minimiser, at eight rates at a time; a rate settles when the "
+    "from within 1e-4 of the global minimizer, at eight rates at a time; a rate settles when the "
     "objective ends nearer to its minimum than it began. λ_c again by training from w*: where the "
     "minimum reached stops being better than the zero network.",
 )

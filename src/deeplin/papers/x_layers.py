@@ -40,7 +40,7 @@ class RatePairs:
 
 
 def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
-    """Whether descent settles beside the minimiser that is the flattest for its two rates.
+    """Whether descent settles beside the minimizer that is the flattest for its two rates.
 
     That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
     """
@@ -73,11 +73,9 @@ def pair_questions(config: RatePairs, table: Table) -> list[Question]:
             "border",
             "Which pairs of rates settle (X-11)?",
             f"{percent(below.mean())} of {len(below)} pairs with a geometric mean below 2/S_min "
-            "and "
-            f"{int(above.sum())} of {len(above)} above it (pairs within 2% of it left out; a run "
-            "that wanders may pass by at the last step). The largest rate of a layer in a pair "
-            "that "
-            f"settles is {number(largest)} times 2/S_min.",
+            f"and {int(above.sum())} of {len(above)} above it (pairs within 2% of it left out; a "
+            "run that wanders may pass by at the last step). The largest rate of a layer in a pair "
+            f"that settles is {number(largest)} times 2/S_min.",
         )
     ]
 
@@ -191,7 +189,7 @@ X_LAYERS = Figure(
     (
         Panel(
             "X-layers",
-            "Descent with one rate for each of two layers, beside the minimiser that is the "
+            "Descent with one rate for each of two layers, beside the minimizer that is the "
             "flattest for them, on ten data sets (quick: three): it settles exactly below the line "
             "on which the geometric mean is 2/S_min.",
             Study(
@@ -225,6 +223,6 @@ X_LAYERS = Figure(
     ),
     printed="Not in the papers, which have one rate for all layers.",
     as_run="The FM data set and others of its recipe (n = 50, d = 5). Each run starts within "
-    "1e-4 of the minimiser whose Hessian, preconditioned by its rates, has the smallest largest "
+    "1e-4 of the minimizer whose Hessian, preconditioned by its rates, has the smallest largest "
     "eigenvalue; it settles when the gap ends smaller than it began.",
 )
