@@ -136,7 +136,7 @@ STUDY = Study(
     "eos-flow",
     FLOW_ENDS,
     paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100, (AUTHORS, *DATA_SEEDS)),
-    quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 120, 24, (AUTHORS, *DATA_SEEDS[:2])),
+    quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 60, 8, (AUTHORS, *DATA_SEEDS[:2])),
 )
 
 EOS_FLOW = Figure(

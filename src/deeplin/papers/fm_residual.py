@@ -292,7 +292,7 @@ DISPLACEMENTS = Study(
     "fm-residual-theta",
     RESIDUAL_THETA,
     paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), (AUTHORS, *DATA_SEEDS), 10),
-    quick=Displacements((5, 20, 100, 1000), (AUTHORS, *DATA_SEEDS[:2]), 4),
+    quick=Displacements((5, 20, 100, 300), (AUTHORS, *DATA_SEEDS[:2]), 4),
 )
 
 
