@@ -135,7 +135,7 @@ SETTING = Setting(depth=5)
 STUDY = Study(
     "eos-flow",
     FLOW_ENDS,
-    paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100, (AUTHORS, *DATA_SEEDS)),
+    paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 200, 40, (AUTHORS, *DATA_SEEDS)),
     quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 60, 8, (AUTHORS, *DATA_SEEDS[:2])),
 )
 
