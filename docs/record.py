@@ -21,16 +21,15 @@ START, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 def main(*reports: Path) -> None:
     names = [figure.name for figure in FIGURES]
     outcomes = [outcome for report in reports for outcome in read_outcomes(report, names)]
+    for change in recorded.changes(outcomes):
+        print(f"{change.quote}: {change.recorded} → {change.found}")
     # the full protocol first: the quick preset does not differ where that reproduces
     for preset in ("paper", "quick"):
         found = recorded.collect(o for o in outcomes if o["preset"] == preset and o["seed"] == 0)
-        if preset == "quick":
-            for name, quote in found["quotes"].items():
-                full = recorded.quote(name, "paper").get("verdict")
-                if (quote["verdict"], full) == ("differs", "reproduced"):
-                    quote["verdict"] = "undecided"
-        for change in recorded.changes(found["quotes"], preset):
-            print(f"{preset}: {change.quote}: {change.recorded} → {change.found}")
+        for name, quote in found["quotes"].items():
+            full = recorded.quote(name, "paper").get("verdict")
+            if (preset, quote["verdict"], full) == ("quick", "differs", "reproduced"):
+                quote["verdict"] = "undecided"
         known = recorded.read(preset, "questions")
         for name, answer in found["questions"].items():
             if known.get(name, answer) != answer:

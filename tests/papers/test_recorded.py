@@ -73,8 +73,12 @@ def test_recording_keeps_what_was_not_computed_now(tmp_path):
 def test_only_opposite_verdicts_contradict(monkeypatch, known, found, count):
     kept = {"quick": {"quotes": {"a": {"verdict": known, "value": ""}}}}
     monkeypatch.setattr(recorded, "everything", lambda: kept)
-    assert len(recorded.changes({"a": {"verdict": found}}, "quick")) == count
-    assert recorded.changes({"new": {"verdict": found}}, "quick") == []
+    outcome = {"preset": "quick", "seed": 0, "quotes": [{"name": "a", "verdict": found}]}
+    assert len(recorded.changes([outcome])) == count
+    assert recorded.changes([outcome | {"seed": 1}]) == []
+    assert recorded.changes([outcome | {"preset": "paper"}]) == []
+    new = {"quotes": [{"name": "new", "verdict": found}]}
+    assert recorded.changes([outcome | new]) == []
 
 
 def test_the_full_protocol_is_shown_before_the_quick_one(monkeypatch):

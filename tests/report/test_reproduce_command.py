@@ -76,12 +76,13 @@ def test_what_was_not_decided_before_is_no_contradiction(command, monkeypatch, k
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_text_is_broken_between_words(report, width):
+def test_text_is_broken_between_words(report, monkeypatch, width):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
     quote = outcome["quotes"][1]
     quote["why"] = " ".join(f"word{number}" for number in range(100))
-    change = recorded.Change("third", "reproduced", "differs")
-    end = ending([outcome], [change], Path("report/index.html"), width)
+    known = KNOWN | {"third": {"verdict": "reproduced", "value": ""}}
+    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
+    end = ending([outcome], Path("report/index.html"), width)
     assert "differs here" in end
     text = figure_lines(outcome, width)
     assert max(map(len, text.splitlines())) <= width

@@ -64,15 +64,13 @@ def reproduce(
             write_page(report, [f.name for f in catalogue.FIGURES], catalogue.LEFT_OUT)
             if not as_json:
                 board.say(figure_lines(outcomes[-1], text_width()))
-    found = recorded.collect(outcomes)
-    changes = recorded.changes(found["quotes"], preset) if seed == 0 else []
     if as_json:
-        lines = {"summary": recorded.summary(found)}
+        lines = {"summary": recorded.summary(recorded.collect(outcomes))}
         figures_found = [_shortened(outcome) for outcome in outcomes]
         typer.echo(json.dumps(lines | {"figures": figures_found}, ensure_ascii=False))
     else:
-        typer.echo(ending(outcomes, changes, report / "index.html", text_width()))
-    if changes or any(outcome["failures"] for outcome in outcomes):
+        typer.echo(ending(outcomes, report / "index.html", text_width()))
+    if recorded.changes(outcomes) or any(outcome["failures"] for outcome in outcomes):
         raise typer.Exit(1)
 
 

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from deeplin.papers.figures import Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, Setting
-from deeplin.papers.statistics import mean_interval
+from deeplin.papers.statistics import power_interval
 from deeplin.papers.style import INK, QUIET, legend_below, look
 from deeplin.sweep import run_key
 from deeplin.training import empirical_critical_rate
@@ -118,11 +118,7 @@ def threshold_questions(config: CriticalRates, table: Table) -> list[Question]:
         [table["steps"], table["start"], table["depth"]]
     )
     means = ratio.mean()
-    slopes = [
-        np.polyfit(np.log(rows["depth"]), np.log(rows["measured"]), 1)[0]
-        for _, rows in table.groupby("data_seed")
-    ]
-    slope, half = mean_interval(slopes)
+    slope, half = power_interval(table, "depth", "measured", "data_seed")
     sets = table["data_seed"].nunique()
     printed = (table["printed"] / table["exact"]).groupby(table["depth"]).max() - 1
     return [

@@ -14,7 +14,7 @@ from deeplin.networks import Network
 from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
-from deeplin.papers.statistics import mean_interval, share_interval
+from deeplin.papers.statistics import power_interval, share_interval
 from deeplin.papers.style import INK, QUIET, legend_below, legend_beside, look, plain_numbers
 from deeplin.sweep import coordinate_words
 from deeplin.theory import (
@@ -306,11 +306,7 @@ def constants_of(config: Displacements) -> pd.DataFrame:
 def displacement_questions(config: Displacements, table: Table) -> list[Question]:
     """How far outside the constants of FM-T4 training from residual starts converges."""
     by, limits = table["depth"], constants_of(config)
-    slopes = [
-        np.polyfit(np.log(runs["depth"]), np.log(runs["moved"]), 1)[0]
-        for _, runs in table.groupby("data_seed")
-    ]
-    mean, half = mean_interval(slopes)
+    mean, half = power_interval(table, "depth", "moved", "data_seed")
     converged = (table["status"] == "converged").mean()
     found = [
         Question(

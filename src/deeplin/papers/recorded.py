@@ -111,14 +111,20 @@ def theorem_count(theorems: Mapping[str, int]) -> str:
     return f"{where}, {violated} violated"
 
 
-def changes(quotes: Mapping[str, Mapping[str, str]], preset: str) -> list[Change]:
-    """Quotes that were recorded as reproduced and differ now, or the other way round.
+def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
+    """Quotes that their preset has on record as reproduced and that differ now, or the other way.
 
-    Undecided is no contradiction: an interval may touch its limit on another processor.
+    Undecided is no contradiction: an interval may touch its limit on another processor. Seed 0 is
+    recorded; other seeds contradict nothing.
     """
-    known = read(preset, "quotes")
-    pairs = ((name, known.get(name, {}).get("verdict"), q["verdict"]) for name, q in quotes.items())
-    return [Change(*pair) for pair in pairs if {*pair[1:]} == {"reproduced", "differs"}]
+    found = []
+    for outcome in (outcome for outcome in outcomes if outcome["seed"] == 0):
+        known = read(outcome["preset"], "quotes")
+        for quote in outcome["quotes"]:
+            before = known.get(quote["name"], {}).get("verdict")
+            if {before, quote["verdict"]} == {"reproduced", "differs"}:
+                found.append(Change(quote["name"], before, quote["verdict"]))
+    return found
 
 
 def record(preset: str, found: Mapping[str, Mapping[str, Any]], path: Path) -> None:

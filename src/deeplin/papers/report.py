@@ -145,7 +145,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         notes=NOTES,
         summary=recorded.summary(found),
         provenance=recorded.provenance(found["figures"]) if outcomes else "",
-        changed=_changes(outcomes),
+        changed=recorded.changes(outcomes),
         curves=dict(enumerate(COLOURS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
@@ -154,15 +154,6 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         if "paper" in recorded.everything() and "quick" in found["figures"].values()
         else None,
     )
-
-
-def _changes(outcomes: Sequence[dict[str, Any]]) -> list[recorded.Change]:
-    """Verdicts that contradict the recorded ones of their preset."""
-    found = []
-    for preset in {outcome["preset"] for outcome in outcomes}:
-        mine = recorded.collect(o for o in outcomes if o["preset"] == preset and o["seed"] == 0)
-        found += recorded.changes(mine["quotes"], preset)
-    return found
 
 
 def inline_svg(svg: str, name: str, description: str) -> str:
@@ -226,15 +217,10 @@ def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
     return "\n".join(lines)
 
 
-def ending(
-    outcomes: Sequence[Mapping[str, Any]],
-    changes: Sequence[recorded.Change],
-    page: Path,
-    width: int,
-) -> str:
+def ending(outcomes: Sequence[Mapping[str, Any]], page: Path, width: int) -> str:
     """The three summary lines, what contradicts the record, and what to open."""
     lines = [*recorded.summary(recorded.collect(outcomes))]
-    for change in changes:
+    for change in recorded.changes(outcomes):
         text = f"“{change.quote}” was recorded as {change.recorded} and {change.found} here."
         lines.append(_item(text.replace("and reproduced", "and is reproduced"), width))
     return "\n".join([*lines, f"Everything with its pictures: open {page}"])

@@ -219,13 +219,13 @@ X_BATCH = Figure(
             "X-batch",
             "Critical learning rate of mini-batch descent against the batch size, n = 20: exact "
             "(X-10), by simulation of the mean square and of the median run, and the best of "
-            "random minimizers, on ten data sets (quick: two); one is drawn in full, the "
+            "random minimizers, on ten data sets (quick: three); one is drawn in full, the "
             "others lightly.",
             Study(
                 "x-batch",
                 BATCH_SIZES,
                 paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
-                quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:2]),
+                quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),
             ),
             plot,
             questions,
