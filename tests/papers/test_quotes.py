@@ -148,6 +148,7 @@ CASES = {
         [changed(sweep(), "scale == 0.25 and learning_rate == 0.02", sharpness=30.0)],
     ),
     "grows_to_plateau": (SWEEP, [sweep()], [changed(sweep(), TOP, sharpness=20.5)]),
+    "interplay": (SWEEP, [sweep()], [changed(sweep(), "scale == 0.6", sharpness=19.0)]),
     "same_picture": (SWEEP, [sweep()], [changed(sweep(), "scale == 0.4", sharpness=500.0)]),
     "between_lines": (
         SWEEP,

@@ -181,16 +181,21 @@ def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
     return grows_with_scale(table) + plateau(table)
 
 
+def interplay(config: ScaleSweep, table: Table) -> list[Part]:
+    """Grows with the scale at every rate, and at the largest scale falls with the rate."""
+    tops = largest(kept(shown(table))).groupby("learning_rate")["sharpness"].mean().sort_index()
+    steps = np.diff(tops.to_numpy())
+    order = exactly("sharpest at the slowest rate: largest step", steps.max(), upper=0.0)
+    return [*grows_with_scale(table), order]
+
+
 def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
-    """The order of Figure 1b: grows with the scale, never far above 2/η, less at a larger rate."""
+    """The order of Figure 1b: `interplay`, and never far above 2/η."""
     means = [
         mean_of(f"over 2/η, {name}", group["height"], upper=1.1)
         for name, group in cells(kept(shown(table)), "learning_rate", "scale")
     ]
-    tops = largest(kept(shown(table))).groupby("learning_rate")["sharpness"].mean().sort_index()
-    falls = np.diff(tops.to_numpy())
-    order = exactly("sharpest at the slowest rate: largest step", falls.max(), upper=0.0)
-    return [*grows_with_scale(table), *means, order]
+    return [*interplay(config, table), *means]
 
 
 def between_lines(config: ScaleSweep, table: Table) -> list[Part]:
