@@ -86,8 +86,9 @@ def page(outcomes):
             yield ""
             yield f"> “{quote['text']}” ({quote['paper']}, {quote['place']})"
             yield ""
-            needed = f" About {quote['runs']} runs would decide." if quote["runs"] else ""
-            yield f"{quote['panel']}: {quote['value']}. {quote['why']}{needed} *{quote['reading']}*"
+            needed = f"About {quote['runs']} runs would decide." if quote["runs"] else ""
+            parts = f"{quote['panel']}: {quote['value']}.", quote["why"], needed
+            yield " ".join(filter(None, (*parts, f"*{quote['reading']}*")))
     yield ""
     yield "## What reproduces"
     yield ""

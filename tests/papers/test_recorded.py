@@ -109,7 +109,7 @@ def test_a_figure_whose_full_protocol_was_not_run_is_known_by_its_quick_preset(m
         "Quotes: 0 reproduced, 1 differs, 1 undecided.",
     )
     assert recorded.provenance(known["figures"]) == (
-        "The papers' full protocol; of FM-2 the quick preset (few runs) so far."
+        "Full protocol; quick preset (few runs) for FM-2."
     )
-    assert recorded.provenance({"FM-1": "paper"}) == "The papers' full protocol."
-    assert recorded.provenance({"FM-1": "quick"}).startswith("The quick preset (few runs);")
+    assert recorded.provenance({"FM-1": "paper"}) == "Full protocol of the papers."
+    assert recorded.provenance({"FM-1": "quick"}).startswith("Quick preset (few runs);")

@@ -253,7 +253,7 @@ WHITE_STUDY = Study("eos-white", WHITE, paper=White(depth=4), quick=White(depth=
 
 EOS_EARLY = Figure(
     "EOS-early",
-    "early sharpening and the smallest layers",
+    "Early sharpening and the smallest layers",
     (
         Panel(
             "EOS-early",

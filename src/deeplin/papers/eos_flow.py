@@ -141,7 +141,7 @@ STUDY = Study(
 
 EOS_FLOW = Figure(
     "EOS-flow",
-    "where the flow from each iterate of descent would end",
+    "Where the flow from each iterate of descent would end",
     (
         Panel(
             "EOS-flow",

@@ -1,4 +1,4 @@
-"""how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other."""
+"""EOS-orbits: how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ STUDY = Study(
 
 EOS_ORBITS = Figure(
     "EOS-orbits",
-    "period-two orbits above the critical rate",
+    "Period-two orbits above the critical rate",
     (
         Panel(
             "EOS-orbits",

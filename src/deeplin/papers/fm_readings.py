@@ -156,15 +156,18 @@ def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def grows_with_scale(table: Table) -> list[Part]:
-    """Mean log of the sharpness after training: largest scale less the smallest, at each rate."""
+    """Relative growth of the mean sharpness from the smallest to the largest scale, at each rate.
+
+    Of the mean itself, not of logarithms: where all units of a network are off its sharpness is 0,
+    and one such run would decide alone.
+    """
     found = []
     for name, group in cells(kept(shown(table)), "learning_rate"):
-        ends = [
-            np.log(end["sharpness"].clip(lower=1e-12)) for end in (smallest(group), largest(group))
-        ]
-        (low, a), (high, b) = (mean_interval(end) for end in ends)
-        half = math.hypot(a, b)
-        found.append(Part(f"growth, {name}", high - low, high - low - half, high - low + half, 0.0))
+        (low, a), (high, b) = (
+            mean_interval(end["sharpness"]) for end in (smallest(group), largest(group))
+        )
+        growth, half = high / low - 1, math.hypot(a, b) / low
+        found.append(Part(f"growth, {name}", growth, growth - half, growth + half, 0.0))
     return found
 
 

@@ -78,7 +78,7 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     `found` is what `collect` or `latest` returns, or what is recorded of a preset.
     """
     panels = Counter(found.get("panels", {}).values())
-    different = [name for name, verdict in found.get("panels", {}).items() if verdict == "differs"]
+    different = sorted(name for name, v in found.get("panels", {}).items() if v == "differs")
     told = f" (differs: {', '.join(different)})" if different else ""
     quotes = Counter(entry["verdict"] for entry in found.get("quotes", {}).values())
     theorems = found.get("theorems", {})
@@ -98,10 +98,10 @@ def provenance(figures: Mapping[str, str]) -> str:
     """
     few = [name for name, preset in figures.items() if preset == "quick"]
     if not few:
-        return "The papers' full protocol."
+        return "Full protocol of the papers."
     if len(few) == len(figures):
-        return "The quick preset (few runs); no run of the full protocol is recorded."
-    return f"The papers' full protocol; of {', '.join(few)} the quick preset (few runs) so far."
+        return "Quick preset (few runs); the full protocol is not recorded."
+    return f"Full protocol; quick preset (few runs) for {', '.join(few)}."
 
 
 def theorem_count(theorems: Mapping[str, int]) -> str:

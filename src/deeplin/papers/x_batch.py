@@ -1,4 +1,4 @@
-"""the critical learning rate against the batch size (X-10)."""
+"""X-batch: the critical learning rate against the batch size (X-10)."""
 
 from __future__ import annotations
 
@@ -213,7 +213,7 @@ AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
 BATCH_SIZES = grid_experiment("batch-sizes", BatchSizes, run_cell, AXES)
 X_BATCH = Figure(
     "X-batch",
-    "the critical learning rate against the batch size",
+    "The critical learning rate against the batch size",
     (
         Panel(
             "X-batch",

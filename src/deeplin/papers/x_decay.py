@@ -1,4 +1,4 @@
-"""the critical learning rate against weight decay, with its jump (X-9)."""
+"""X-decay: the critical learning rate against weight decay, with its jump (X-9)."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
 MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
 X_DECAY = Figure(
     "X-decay",
-    "the critical learning rate against weight decay",
+    "The critical learning rate against weight decay",
     (
         Panel(
             "X-decay",

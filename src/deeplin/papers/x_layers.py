@@ -1,4 +1,4 @@
-"""of layer-wise learning rates only the geometric mean decides (X-11)."""
+"""X-layers: of layer-wise learning rates only the geometric mean decides (X-11)."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ AXES = {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"}
 RATE_SPREADS = grid_experiment("rate-spreads", RateSpreads, run_spread, AXES)
 X_LAYERS = Figure(
     "X-layers",
-    "layer-wise learning rates, of which only the geometric mean decides",
+    "Layer-wise learning rates, of which only the geometric mean decides",
     (
         Panel(
             "X-layers",

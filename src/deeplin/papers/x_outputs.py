@@ -1,4 +1,4 @@
-"""the critical learning rate for 1 to 10 outputs on a real table (X-7)."""
+"""X-outputs: the critical learning rate for 1 to 10 outputs on a real table (X-7)."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def plot(config: Outputs, table: Table, ax: Axes) -> None:
 OUTPUTS = grid_experiment("outputs", Outputs, run_cell, {"outputs": "outputs"})
 X_OUTPUTS = Figure(
     "X-outputs",
-    "the critical learning rate for 1 to 10 outputs on a real table",
+    "The critical learning rate for 1 to 10 outputs on a real table",
     (
         Panel(
             "X-outputs",
