@@ -34,6 +34,14 @@ def test_three_lines_sum_up_a_run():
     )
 
 
+def test_figures_without_panels_of_a_paper_count_none():
+    assert recorded.summary(recorded.collect([])) == (
+        "Panels: none of a paper here.",
+        "Quotes: none here.",
+        "Theorems: none checked here.",
+    )
+
+
 def test_a_violated_theorem_is_counted():
     assert recorded.theorem_count({"statements": 2, "runs": 1, "violated": 1}).endswith(
         "1 violated"
@@ -111,5 +119,7 @@ def test_a_figure_whose_full_protocol_was_not_run_is_known_by_its_quick_preset(m
     assert recorded.provenance(known["figures"]) == (
         "Full protocol; quick preset (few runs) for FM-2."
     )
+    more = {"FM-1": "paper", "FM-2": "quick", "FM-3": "quick"}
+    assert recorded.provenance(more) == "Quick preset (few runs); full protocol for FM-1."
     assert recorded.provenance({"FM-1": "paper"}) == "Full protocol of the papers."
     assert recorded.provenance({"FM-1": "quick"}).startswith("Quick preset (few runs);")

@@ -84,9 +84,13 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     theorems = found.get("theorems", {})
     checked = theorem_count(theorems) if theorems else "none checked here"
     return (
-        f"Panels: {panels['reproduced']} of {panels.total()} reproduced{told}.",
+        f"Panels: {panels['reproduced']} of {panels.total()} reproduced{told}."
+        if panels
+        else "Panels: none of a paper here.",
         f"Quotes: {quotes['reproduced']} reproduced, {quotes['differs']} "
-        f"{'differs' if quotes['differs'] == 1 else 'differ'}, {quotes['undecided']} undecided.",
+        f"{'differs' if quotes['differs'] == 1 else 'differ'}, {quotes['undecided']} undecided."
+        if quotes
+        else "Quotes: none here.",
         f"Theorems: {checked}.",
     )
 
@@ -96,12 +100,14 @@ def provenance(figures: Mapping[str, str]) -> str:
 
     `figures` has the preset of each, as in `latest()["figures"]`.
     """
-    few = [name for name, preset in figures.items() if preset == "quick"]
+    full, few = ([f for f, preset in figures.items() if preset == p] for p in ("paper", "quick"))
     if not few:
         return "Full protocol of the papers."
-    if len(few) == len(figures):
+    if not full:
         return "Quick preset (few runs); the full protocol is not recorded."
-    return f"Full protocol; quick preset (few runs) for {', '.join(few)}."
+    if len(few) <= len(full):
+        return f"Full protocol; quick preset (few runs) for {', '.join(few)}."
+    return f"Quick preset (few runs); full protocol for {', '.join(full)}."
 
 
 def theorem_count(theorems: Mapping[str, int]) -> str:
