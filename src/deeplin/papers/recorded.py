@@ -104,7 +104,7 @@ def provenance(figures: Mapping[str, str]) -> str:
     if not few:
         return "Full protocol of the papers."
     if not full:
-        return "Quick preset (few runs); the full protocol is not recorded."
+        return "Quick preset (few runs)."
     if len(few) <= len(full):
         return f"Full protocol; quick preset (few runs) for {', '.join(few)}."
     return f"Quick preset (few runs); full protocol for {', '.join(full)}."
