@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import power_interval, slope_interval
@@ -417,7 +417,7 @@ BO_BOUNDS = Figure(
     "BO-bounds",
     "The bounds on the measured risk, and Ξ against depth",
     (
-        Panel(
+        our_panel(
             "BO-bounds-risk",
             "Excess risk with its bias, variance and Ξ, and the bounds of BO-T3.1 and BO-C3.4 with "
             "c = 1 (dotted), where k/n, εd/n and n/d fall.",
@@ -425,9 +425,8 @@ BO_BOUNDS = Figure(
             plot_benign,
             benign_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "BO-bounds-rates",
             "Excess risk of trained networks as one term of BO-C3.4 goes to zero and the others "
             "show little (dots: data sets).",
@@ -435,9 +434,8 @@ BO_BOUNDS = Figure(
             plot_rates,
             rate_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "BO-bounds-depth",
             "What Θ_⊥ gains in training and Ξ, against depth, with the bound on Ξ of BO-T3.2 as "
             "printed and corrected (E-19), c = 1.",
@@ -445,7 +443,6 @@ BO_BOUNDS = Figure(
             plot_depth,
             depth_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
     ),
     printed="Not in the paper, which draws no bound. Theorem 3.1, Theorem 3.2 and Corollary 3.4 "

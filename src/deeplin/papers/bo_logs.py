@@ -18,12 +18,7 @@ from deeplin.dynamics import simulate_wide
 from deeplin.problems import Population
 from deeplin.problems.synthetic import spiked
 from deeplin.theory.ridgeless import ridgeless_risk
-from deeplin.theory.wide_networks import (
-    Start,
-    expected_modes,
-    lazy_motion,
-    wide_limit,
-)
+from deeplin.theory.wide_networks import Start, expected_modes, lazy_motion, wide_limit
 
 SAMPLES, OUTPUTS, DEPTH, STEP = 100, 3, 3, 1e-4
 """BO's setting: n, q, L, and the rate on the mean loss."""

@@ -180,11 +180,7 @@ def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
 
 
 SCALE_CRITICAL = grid_experiment(
-    "scale-critical",
-    ScaleCritical,
-    run_scale,
-    {"scale": "scales"},
-    runs="starts",
+    "scale-critical", ScaleCritical, run_scale, {"scale": "scales"}, runs="starts"
 )
 
 

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting, data_name
 from deeplin.papers.style import COLOURS, QUIET, legend_beside, look, reference_line
@@ -255,7 +255,7 @@ EOS_EARLY = Figure(
     "EOS-early",
     "Early sharpening and the smallest layers",
     (
-        Panel(
+        our_panel(
             "EOS-early",
             "Growth of the sharpness while the gap halves, and what is left of it when only half "
             "of the layers are as trained and the others as at the start; on one data set.",
@@ -264,34 +264,30 @@ EOS_EARLY = Figure(
             questions,
             size=(6.8, 3.5),
             beside=WHITE_STUDY,
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "EOS-early-data-sets",
             "On how many of the starts the sharpness grows while the gap halves, on every data set "
             "(eleven, three in the quick preset).",
             STUDY,
             plot_growing,
             size=(6.8, 3.0),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "EOS-early-halves",
             "Median share of that growth with only the smaller half of the layers as trained "
             "(filled) and with only the larger half (open), on every data set.",
             STUDY,
             plot_halves,
             size=(6.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "EOS-early-white",
             "Sharpness along descent from balanced weights on white inputs (marks) and along the "
             "exact solution (lines).",
             WHITE_STUDY,
             plot_white,
             size=(4.8, 3.6),
-            ours=True,
         ),
     ),
     printed="An open question of the talk: why the sharpness grows early in training.",

@@ -12,7 +12,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval
@@ -143,7 +143,7 @@ EOS_FLOW = Figure(
     "EOS-flow",
     "Where the flow from each iterate of descent would end",
     (
-        Panel(
+        our_panel(
             "EOS-flow",
             "Sharpness at which the gradient flow from each iterate of descent ends (thin: single "
             "runs on one data set; dashed: medians on the other ten, two in the quick preset).",
@@ -151,7 +151,6 @@ EOS_FLOW = Figure(
             plot,
             questions,
             size=(6.2, 3.5),
-            ours=True,
         ),
     ),
     printed="Not drawn in the papers. For scalar networks descent is known to lower the sharpness "

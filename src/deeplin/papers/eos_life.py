@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, reference_line
@@ -172,7 +172,7 @@ EOS_LIFE = Figure(
     "EOS-life",
     "A run below, at and above the critical rate",
     tuple(
-        Panel(
+        our_panel(
             f"EOS-life-{place}",
             f"One run at {'' if factor == 1 else f'{factor} times '}the critical rate: sharpness, "
             "the next four eigenvalues, where the flow would end, central flow"
@@ -182,7 +182,6 @@ EOS_LIFE = Figure(
             partial(plot, factor),
             questions if place == "below" else lambda config, table: (),
             size=(4.8, 4.2),
-            ours=True,
         )
         for factor, place in PLACES.items()
     ),

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -87,6 +88,10 @@ class Panel:
     """Not a panel of a paper."""
     theorems: Callable[[Any, Table], dict[str, int]] | None = None
     """Counts the statements that the table's certificates checked."""
+
+
+our_panel = partial(Panel, ours=True)
+"""A panel of no paper."""
 
 
 @dataclass(frozen=True, eq=False)

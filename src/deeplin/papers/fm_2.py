@@ -18,7 +18,7 @@ from deeplin.papers.critical_rates import (
     plot_thresholds,
     threshold_questions,
 )
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment, our_panel
 from deeplin.papers.marion_chizat_starts import DEPTHS, FM_2_RATES, sweep_starts
 from deeplin.papers.question import Question, each, percent
 from deeplin.papers.scale_sweep import FLOOR, LEARNED
@@ -184,7 +184,7 @@ FM_2 = Figure(
             plot_rates,
             size=(5.8, 3.5),
         ),
-        Panel(
+        our_panel(
             "FM-2-data-sets",
             "Robustness: the same against the learning rate over 2/S_min, on this data set and on "
             "others of its recipe (light: ten, two in the quick preset).",
@@ -192,9 +192,8 @@ FM_2 = Figure(
             plot_collapse,
             data_set_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-2-thresholds",
             "The critical rate of each depth, measured by bisection from "
             "several starts with 95% intervals, relative to the exact 2/S_min. Open: a quarter of "
@@ -203,7 +202,6 @@ FM_2 = Figure(
             plot_thresholds,
             threshold_questions,
             size=(4.8, 3.9),
-            ours=True,
         ),
     ),
     printed="The setting of the residual initialization with s = 0.25 and depths 5, 10, 20, 40; "

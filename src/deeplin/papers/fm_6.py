@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.papers.figures import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table, our_panel
 from deeplin.papers.marion_chizat_starts import SWEEPS
 from deeplin.papers.question import Question, each
 from deeplin.papers.scale_sweep import DATA_SETS, DataSets, ScaleSweep, plot_sharpness, scale_study
@@ -123,7 +123,7 @@ FM_6 = Figure(
             SWEEP,
             plot_generalization,
         ),
-        Panel(
+        our_panel(
             "FM-6-data-sets",
             "Robustness: the regression line on ten other data sets (quick: three), "
             "η = 0.05 · 2/S_min.",
@@ -131,7 +131,6 @@ FM_6 = Figure(
             plot_relation,
             relation_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
     ),
     printed="n = 15, d = 20, L = 5, scale from 0.1 to 0.36 (9 values). Steps × repetitions: 40 "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from deeplin.papers.figures import Figure, Panel, Table
+from deeplin.papers.figures import Figure, Panel, Table, our_panel
 from deeplin.papers.question import Question, each, number
 from deeplin.papers.scale_sweep import ScaleSweep, plot_sharpness, scale_study
 from deeplin.papers.setting import Setting
@@ -70,12 +70,11 @@ FM_7_NOISY = Figure(
     "FM-7-noisy",
     "A nonlinear network (GELU) on noisy data",
     (
-        Panel(
+        our_panel(
             "FM-7-noisy",
             "The variant that the paper mentions without a plot.",
             NOISY,
             PLOT,
-            ours=True,
         ),
     ),
     printed=PRINTED + "Noisy variant: y_0 = Xw_true + ζ, no plot reported.",

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import power_interval, share_interval
@@ -348,7 +348,7 @@ FM_RESIDUAL = Figure(
     "FM-residual",
     "The theory of residual initialization",
     (
-        Panel(
+        our_panel(
             "FM-residual-products",
             "How often the bounds of FM-L3 with u fail for random residual layers: measured, and "
             "the bound of the lemma.",
@@ -356,9 +356,8 @@ FM_RESIDUAL = Figure(
             plot_products,
             product_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-residual-subproducts",
             "The largest norm of a product of consecutive residual layers that one draw in twenty "
             "exceeds, against depth: those that begin with the first layer (Lemma 3), all of them "
@@ -367,23 +366,20 @@ FM_RESIDUAL = Figure(
             plot_subproducts,
             subproduct_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-residual-admissible",
             "The smallest depth at which FM-L3 has an admissible u, and the residual networks of "
             "the paper's figures.",
             PRODUCTS,
             plot_admissible,
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-residual-theta",
             "How far training moves the layers, W_k = W_k(0) + θ_k/L, against depth.",
             DISPLACEMENTS,
             plot_displacement,
             displacement_questions,
-            ours=True,
         ),
     ),
     printed="Not drawn in the paper: Lemma 3, its comparison with Zhang et al. (2022) in Appendix "

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import initialize
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.fm_flow import lowering
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
@@ -203,7 +203,7 @@ FM_SMALL = Figure(
     "FM-small",
     "Small initialization: its limit, and how sharp it ends",
     (
-        Panel(
+        our_panel(
             "FM-small",
             "How the layers and the sharpness end, against the size ε of the start (medians over "
             "the data sets). The sharpness levels off at what the last gap of the flow leaves.",
@@ -211,9 +211,8 @@ FM_SMALL = Figure(
             plot_structure,
             questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-ratio",
             "Sharpness at the end of small initialization over S_min, against Λ/a, for several "
             "depths, with the exact worst ratio; crosses: flows of networks of several widths.",
@@ -221,7 +220,6 @@ FM_SMALL = Figure(
             plot_ratio,
             ratio_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
     ),
     printed="Not drawn in the paper: Lemma 2, Corollaries 1 and 2. The abstract says that the "

@@ -18,7 +18,7 @@ from deeplin.certificates.certificate import HOLDS, VIOLATED, certify
 from deeplin.dynamics import gradient_descent, gradient_flow, simulate_wide
 from deeplin.networks import Network, initialize
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.fm_flow import lowering
 from deeplin.papers.marion_chizat_starts import training_start
 from deeplin.papers.question import Question, number
@@ -153,16 +153,13 @@ CERTIFIED = grid_experiment(
     "theorems", Certified, run_certificate, {"run": (*RUNS, WIDE), "data_seed": "data_seeds"}
 )
 STUDY = Study(
-    "theorems",
-    CERTIFIED,
-    paper=Certified((AUTHORS, 10, 11, 12)),
-    quick=Certified((AUTHORS,)),
+    "theorems", CERTIFIED, paper=Certified((AUTHORS, 10, 11, 12)), quick=Certified((AUTHORS,))
 )
 THEOREMS = Figure(
     "Theorems",
     "The theorems of both papers on runs",
     (
-        Panel(
+        our_panel(
             "Theorems",
             "How far the right side of each certified bound is above the left one on a run, at its "
             "tightest claim.",
@@ -170,7 +167,6 @@ THEOREMS = Figure(
             plot,
             questions,
             size=(5.8, 7.5),
-            ours=True,
             theorems=count,
         ),
     ),

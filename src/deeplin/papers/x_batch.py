@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.setting import DATA_SEEDS, Setting
 from deeplin.papers.style import INK, legend_below, look, plain_numbers
@@ -215,7 +215,7 @@ X_BATCH = Figure(
     "X-batch",
     "The critical learning rate against the batch size",
     (
-        Panel(
+        our_panel(
             "X-batch",
             "Critical learning rate of mini-batch descent against the batch size, n = 20: exact "
             "(X-10), by simulation of the mean square and of the median run, and the best of "
@@ -230,7 +230,6 @@ X_BATCH = Figure(
             plot,
             questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, which train on the full batch.",

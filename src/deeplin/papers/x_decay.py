@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, MARKERS, legend_below
@@ -156,7 +156,7 @@ X_DECAY = Figure(
     "X-decay",
     "The critical learning rate against weight decay",
     (
-        Panel(
+        our_panel(
             "X-decay",
             "Critical learning rate with weight decay: exact (lines, X-9) and measured (points). "
             "At λ_c the best network becomes the zero network; from depth 3 on this is a jump. "
@@ -170,7 +170,6 @@ X_DECAY = Figure(
             plot,
             questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, which train without weight decay.",

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, legend_below, look, plain_numbers
@@ -187,7 +187,7 @@ X_LAYERS = Figure(
     "X-layers",
     "Layer-wise learning rates, of which only the geometric mean decides",
     (
-        Panel(
+        our_panel(
             "X-layers",
             "Descent with one rate for each of two layers, beside the minimizer that is the "
             "flattest for them, on ten data sets (quick: three): it settles exactly below the line "
@@ -201,9 +201,8 @@ X_LAYERS = Figure(
             plot_pairs,
             pair_questions,
             size=(4.6, 4.8),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "X-layers-spread",
             "Random rates for four layers, all multiplied until descent no longer settles: the "
             "geometric mean at which that happens does not depend on how different they are; the "
@@ -218,7 +217,6 @@ X_LAYERS = Figure(
             plot_spread,
             spread_questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, which have one rate for all layers.",

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.style import INK, legend_below, look
 from deeplin.papers.x_search import other_minimizers, rate_beside
@@ -114,7 +114,7 @@ X_OUTPUTS = Figure(
     "X-outputs",
     "The critical learning rate for 1 to 10 outputs on a real table",
     (
-        Panel(
+        our_panel(
             "X-outputs",
             "Critical learning rate at depth 3 against the number of outputs, on the digits of "
             "scikit-learn (1797 images of 64 pixels): exact (X-7) and measured.",
@@ -127,7 +127,6 @@ X_OUTPUTS = Figure(
             plot,
             questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, whose minimal sharpness is for one output.",
