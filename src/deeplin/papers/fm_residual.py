@@ -131,20 +131,6 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
     legend_beside(ax)
 
 
-def plot_admissible(config: Products, table: Table, ax: Axes) -> None:
-    """The smallest depth that FM-L3 admits against s, beside the paper's networks."""
-    grid = np.geomspace(0.04, 1.7, 30)
-    for index, width in enumerate((5, 100)):
-        depths = [smallest_admissible_depth(s, width) or np.nan for s in grid]
-        style = look(index) | {"marker": None, "linestyle": ("-", "--")[index]}
-        ax.plot(grid, depths, label=f"$d = {width}$", **style)
-    ax.plot(PRINTED_SCALES, [10] * len(PRINTED_SCALES), "o", color=INK, label="FM-4")
-    ax.plot([0.25] * 4, [5, 10, 20, 40], "x", color=INK, label="FM-2")
-    ax.loglog()
-    ax.set(xlabel="Scale $s$ of the start", ylabel="Smallest admissible depth $L$")
-    ax.legend(loc="upper left")
-
-
 @dataclass(frozen=True)
 class SubProducts:
     """Products W_k…W_j of consecutive residual layers, for every j ≤ k."""
@@ -366,13 +352,6 @@ FM_RESIDUAL = Figure(
             plot_subproducts,
             subproduct_questions,
             size=(5.8, 3.5),
-        ),
-        our_panel(
-            "FM-residual-admissible",
-            "The smallest depth at which FM-L3 has an admissible u, and the residual networks of "
-            "the paper's figures.",
-            PRODUCTS,
-            plot_admissible,
         ),
         our_panel(
             "FM-residual-theta",

@@ -1,10 +1,6 @@
-"""Where the global minimizers with weight decay are found (X-9).
+"""Where the global minimizers with weight decay are found for several outputs (X-9).
 
-*One output.* For a given product w the least Σ‖W_k‖_F² is L(‖w‖/‖p‖)^{2/L} (balanced, rank one,
-aligned), so F = R + λΣ‖W_k‖_F² becomes R(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L}. Among all w of one
-norm the risk is least on the path w(μ) = (Σ̂ + μI)^{-1}Σ̂w*, where dR = −2μN dN with N = ‖w(μ)‖.
-
-*Several outputs, any data.* With Θ = Σ_i σ_i u_iv_iᵀ the objective is the sum over rank-one parts
+With Θ = Σ_i σ_i u_iv_iᵀ the objective is the sum over rank-one parts
 
     R(Θ) − R(0) + λLΣσ_i^{2/L} = Σ_i [σ_i² v_iᵀΣ̂v_i − 2σ_i u_iᵀΘ*Σ̂v_i + λLσ_i^{2/L}],
 
@@ -16,135 +12,18 @@ is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.theory.secular import root
-
 SPACING = 0.02
-"""Of the grid in log μ. The slope of log(μN^{2−2/L}) changes by at most one for each unit of log μ,
-so a pair of roots between two points would differ by less than 1e-7 in the objective. For several
-outputs of that in log τ: the logarithm searched there has slopes of at most one."""
+"""Of the grid in log τ: the logarithm searched there has slopes of at most one."""
 STEPS, SETTLED, GONE = 20_000, 1e-14, 1e-9
 """Most steps of the ridge iteration, relative change at its end, and where a part counts as 0."""
 
 Matrix = Float[np.ndarray, "q r"]
 Levels = Float[np.ndarray, " r"]
-
-
-@dataclass(frozen=True, eq=False)
-class RidgePath:
-    """N(μ) and R(w(μ)) from the eigenvalues ℓ_i > 0 of Σ̂ and the coordinates w*_i."""
-
-    eigenvalues: Float[np.ndarray, " r"]
-    coordinates: Float[np.ndarray, " r"]
-    depth: int
-
-    def shrunk(self, mu: float) -> Float[np.ndarray, " r"]:
-        """The coordinates of w(μ)."""
-        return self.eigenvalues * self.coordinates / (self.eigenvalues + mu)
-
-    def norms(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """N(μ)."""
-        shares = self.eigenvalues / (self.eigenvalues + mu[:, None])
-        return np.sqrt(shares**2 @ self.coordinates**2)
-
-    def gains(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """R(0) − R(w(μ)) = Σ ℓ_i w*_i² (1 − (μ/(ℓ_i+μ))²), without cancellation for large μ."""
-        shares = self.eigenvalues / (self.eigenvalues + mu[:, None])
-        return (shares * (2 - shares)) @ (self.eigenvalues * self.coordinates**2)
-
-    def strength(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """μN^{2−2/L}: the weight decay λ' for which w(μ) is stationary."""
-        return mu * self.norms(mu) ** (2 - 2 / self.depth)
-
-    @property
-    def last(self) -> float:
-        """Beyond this μ no stationary point is a minimum, L ≥ 3: μN^{2−2/L} only falls."""
-        return float(self.eigenvalues.max()) * self.depth / (self.depth - 2)
-
-    def best(self, decay: float) -> float | None:
-        """μ of the global minimizer for λ' > 0, or None where that is w = 0.
-
-        As dF/dN = 2N^{2/L−1}(λ' − μN^{2−2/L}), minima are where μN^{2−2/L} passes λ' upwards.
-        """
-        L, size = self.depth, float(np.linalg.norm(self.coordinates))
-        first = decay * size ** (2 / L - 2)  # μ = λ'‖w‖^{2/L−2} and ‖w‖ ≤ ‖w*‖
-        if L == 1:
-            return decay
-        if L == 2:
-            pull = float(np.linalg.norm(self.eigenvalues * self.coordinates))
-            return self._only_root(decay, first, pull) if decay < pull else None
-        found = self._rising_roots(lambda mu: self.strength(mu) / decay - 1, first)
-        costs = [self._cost(mu, decay) for mu in found]
-        return found[int(np.argmin(costs))] if costs and min(costs) < 0 else None
-
-    def collapse(self) -> tuple[float, float]:
-        """λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
-
-        λ'_c = sup over w of (R(0) − R(w))/(L‖w‖^{2/L}), on the path where L μN² = R(0) − R(w(μ)).
-        For L = 2 it is ‖Σ̂w*‖, reached continuously; for L ≥ 3 the norm jumps.
-        """
-        L, size = self.depth, float(np.linalg.norm(self.coordinates))
-        if L == 1:
-            return np.inf, 0.0
-        if L == 2:
-            return float(np.linalg.norm(self.eigenvalues * self.coordinates)), 0.0
-        # λ'_c is at least the ratio of w*, which bounds μ = λ'‖w‖^{2/L−2} from below
-        first = float(self.eigenvalues @ self.coordinates**2) / (L * size**2)
-        points = np.array(self._rising_roots(self._surplus, first))
-        norms = self.norms(points)
-        ratios = self.gains(points) / (L * norms ** (2 / L))
-        best = int(np.argmax(ratios))
-        return float(ratios[best]), float(norms[best])
-
-    def _surplus(self, mu: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
-        """LμN² − (R(0) − R(w(μ))): the ratio of `collapse` is largest where it grows through 0."""
-        return self.depth * mu * self.norms(mu) ** 2 - self.gains(mu)
-
-    def _rising_roots(self, function: Callable, first: float) -> list[float]:
-        """All μ between `first` and `last` where a function of μ grows through zero."""
-        if first >= self.last:
-            return []
-        # a little beyond both ends, which may themselves be the roots looked for
-        low, high = np.log(first) - SPACING, np.log(self.last) + SPACING
-        mu = np.exp(np.linspace(low, high, 2 + max(0, int((high - low) / SPACING))))
-        above = function(mu) >= 0
-        cells = np.flatnonzero(~above[:-1] & above[1:])
-        return [_rising_root(function, mu[k], mu[k + 1]) for k in cells]
-
-    def _only_root(self, decay: float, first: float, pull: float) -> float:
-        """L = 2: μN grows from 0 to ‖Σ̂w*‖, at μ ≤ Λλ'/(‖Σ̂w*‖ − λ') it has passed λ'."""
-        high = max(float(self.eigenvalues.max()) * decay / (pull - decay), first)
-        # Close to ‖Σ̂w*‖ the difference has few digits; where rounding hides the root, w is 0 to it.
-        for _ in range(60):
-            high *= 1 + 1e-9
-            if self.strength(np.array([high]))[0] >= decay:
-                low = first * (1 - 1e-9)
-                return _rising_root(lambda mu: self.strength(mu) / decay - 1, low, high)
-            high *= 2
-        return high
-
-    def _cost(self, mu: float, decay: float) -> float:
-        """F(w(μ)) − F(0)."""
-        at = np.array([mu])
-        penalty = decay * self.depth * self.norms(at) ** (2 / self.depth)
-        return float((penalty - self.gains(at))[0])
-
-
-def _rising_root(function: Callable[[np.ndarray], np.ndarray], low: float, high: float) -> float:
-    """Where a function of μ grows through zero; an end where it is zero up to rounding."""
-
-    def at(log_mu: float) -> float:
-        return float(function(np.exp([log_mu]))[0])
-
-    ends = float(np.log(low)), float(np.log(high))
-    if at(ends[0]) >= 0:
-        return low
-    return high if at(ends[1]) <= 0 else float(np.exp(root(at, *ends)))
 
 
 def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[float, float]:
