@@ -159,7 +159,7 @@ def test_divergent_run_is_called_so(visit):
     assert "no minimizer is stable" in visitor.verdict("diverged, the first at step")
 
 
-def test_momentum_decay_and_batches_have_their_lines_and_words(visit):
+def test_momentum_decay_and_batches_have_their_lines_and_texts(visit):
     visitor = visit("#depth=3&momentum=0.9&learning_rate=0.05")
     assert "(2+2β)/η" in visitor.verdict("(2+2β)/S_min")
     critical = visitor.page.evaluate("deeplin.shown().result.theory")
@@ -172,7 +172,7 @@ def test_momentum_decay_and_batches_have_their_lines_and_words(visit):
     assert "of the full batch" in visitor.text("verdict")
 
 
-def test_new_page_does_not_show_the_old_words(visit):
+def test_new_page_does_not_show_the_text_of_the_old(visit):
     visitor = visit(QUICK)
     visitor.verdict("η")
     words = visitor.page.evaluate(
@@ -316,7 +316,7 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
     assert visitor.page.locator("#verdict b").text_content()[:20] in drawing
 
 
-def test_theorems_refuse_what_they_do_not_speak_about(visit):
+def test_theorems_refuse_what_they_do_not_apply_to(visit):
     visitor = visit("#tab=theorems&weight_decay=0.1")
     visitor.said("without weight decay")
     assert visitor.page.locator("#message").is_visible()
