@@ -47,8 +47,8 @@ def test_every_module_is_in_the_bundle_once():
 
 
 def test_settings_cannot_end_their_block():
-    html = page(statements={"x": {"title": "</script><b>", "formula": ""}})
-    assert settings_of(html)["statements"]["x"]["title"] == "</script><b>"
+    html = page(server={"token": "</script><b>"})
+    assert settings_of(html)["server"]["token"] == "</script><b>"
 
 
 def test_presets_use_inputs_that_exist_and_fit():

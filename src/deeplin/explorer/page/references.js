@@ -11,7 +11,7 @@ const REFERENCES = {
   sharpness: ["Sharpness and the learning rate", "concepts/sharpness.html"],
   edge: ["The edge of stability in ten lines", "concepts/edge-of-stability.html"],
   flat: ["Flat minima", "concepts/flat-minima.html"],
-  initializations: ["The two initializations", "concepts/initialisations.html"],
+  initializations: ["The two initializations", "concepts/initializations.html"],
   benign: ["Benign overfitting", "concepts/benign-overfitting.html"],
   exact: ["Exact results with proofs", "exact-results.html"],
   errata: ["Errata", "errata.html"],
