@@ -296,7 +296,8 @@ def double_descent(
 ) -> Axes:
     """Draw the expected excess risk of the minimum-norm solution against the features used.
 
-    Bias and variance beside it; the dotted line is d′ = n, where the risk is infinite.
+    Bias and variance beside it, and the risk of predicting zero (dotted); the vertical line is
+    d′ = n, where the risk is infinite.
 
     ```python
     import deeplin as dl, numpy as np
@@ -308,10 +309,12 @@ def double_descent(
     table = theory.double_descent(population, samples, given).replace([np.inf, 0.0], np.nan)
     ax = _axes(ax)
     columns = {"excess_risk": "excess risk", "bias": "bias", "variance": "variance"}
-    for (name, label), color in zip(columns.items(), (INK, *COLOURS), strict=False):
+    for (name, label), color in zip(columns.items(), (THEORY, *COLOURS[4:]), strict=True):
         width = 1.5 if name == "excess_risk" else 1.0
         ax.plot(table["dimension"], table[name], color=color, label=label, linewidth=width)
-    ax.axvline(samples, color=QUIET, linestyle=":", linewidth=1.0)
+    ax.axvline(samples, color=INK, linestyle="--", linewidth=1.0)
+    zero = float(population.risk(np.zeros_like(population.optimum)))
+    ax.axhline(zero, color=QUIET, linestyle=":", linewidth=1.0, label="predicting zero")
     ax.set(xlabel="features used, d′", ylabel="expected excess risk", yscale="log")
     ax.legend()
     return ax
