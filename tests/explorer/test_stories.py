@@ -183,6 +183,12 @@ def test_verdict_names_what_only_one_story_shows(told, words, name):
     assert [other for other in TRAINED if words in told[other][0]["verdict"]] == [name]
 
 
+def test_runs_that_swing_are_told_from_runs_that_are_not_trained_yet(told, visit):
+    assert "5 of 5 runs did not converge in 2,000 steps (swinging)" in told["edge"][0]["verdict"]
+    visitor = visit("#scale=0.02&depth=3&steps=50&learning_rate=0.1")
+    assert "did not converge in 50 steps" in visitor.verdict("still falling: not trained yet")
+
+
 def test_catapult_starts_above_the_threshold_and_is_gone_at_a_smaller_rate(told):
     before, after = told["catapult"]
     assert all(run[0] > threshold(before) > last_third(run) for run in runs(before, "sharpness"))
