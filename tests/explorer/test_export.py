@@ -51,6 +51,11 @@ def test_settings_cannot_end_their_block():
     assert settings_of(html)["server"]["token"] == "</script><b>"
 
 
+def test_no_command_of_latex_is_left_in_a_formula():
+    left = {name for name, known in answers.statements().items() if "\\" in known["formula"]}
+    assert left == set()
+
+
 def test_presets_use_inputs_that_exist_and_fit():
     known = inputs()
     for preset in presets().values():

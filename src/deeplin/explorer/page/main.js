@@ -94,7 +94,11 @@ class Page {
     if (state.tab !== tab) this._showTab();
     this.controls.show(state);
     this._adapt();
-    for (const button of byId("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === state.story));
+    for (const button of byId("presets").children) {
+      const chosen = button.dataset.preset === state.story;
+      if (chosen && state.story !== this.guide.name) byId("presets").scrollLeft = button.offsetLeft - byId("presets").offsetLeft;
+      button.setAttribute("aria-pressed", String(chosen));
+    }
     this.guide.tell(state.story);
     this._request();
   }
