@@ -499,7 +499,7 @@ class Page {
 
 /** The runs a page shows, in the library's terms. */
 function runsOf(tab, result) {
-  if (tab === "training") return result.runs.map(({ risk, sharpness, distance, status }) => ({ risk, sharpness, distance, status }));
+  if (tab === "training") return result.runs.map(({ risk, sharpness, distance, status }) => ({ step: result.steps.slice(0, risk.length), risk, sharpness, distance, status }));
   if (tab === "orbits") {
     const { mode, network } = result.chosen;
     return [["mode", mode], ["network", network?.map((row) => row[0])]].map(([name, product]) => ({ name, product: product ?? [], status: product ? "bounded" : "diverged" }));

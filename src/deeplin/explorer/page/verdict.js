@@ -1,11 +1,11 @@
 // What a page shows, in a sentence computed from its numbers.
-import { atInterpolant, factsOf, median, range } from "./facts.js";
+import { atInterpolant, factsOfRuns, median, range } from "./facts.js";
 import { format } from "./scales.js";
 
 /** {level, headline, text} of a training. */
 export function describe(state, result) {
-  const { runs, threshold, theory, linear } = result;
-  const facts = runs.map((run) => factsOf(run, threshold));
+  const { runs, theory, linear } = result;
+  const facts = factsOfRuns(result);
   const lost = runs.filter((run) => run.status === "diverged");
   const settled = lost.length === 0 && !facts.some((fact) => fact.above) && (!linear || noisy(state) || runs.every((run) => run.status === "converged"));
   return {
