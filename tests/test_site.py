@@ -53,7 +53,7 @@ def test_explorer_can_be_tried_in_the_documentation(site, browser):
 def test_stories_of_the_explorer_link_to_pages_of_the_documentation(site, browser):
     page = browser.new_page()
     page.goto((site / "explorer-page.html").as_uri())
-    page.wait_for_function("window.deeplin?.pictures > 0")
+    page.wait_for_function("() => window.deeplin?.pictures > 0")
     linked = set()
     for name in page.evaluate("deeplin.presets"):
         page.evaluate("(name) => deeplin.load(name)", name)
