@@ -80,6 +80,10 @@ TESTS = {
     "test_X33_the_best_interpolant_is_the_constrained_minimum": "X-33",
     "test_no_minimizer_found_by_search_is_flatter_and_the_minimizer_attains_it": "X-14",
     "test_minimal_sharpness_is_the_reference_and_the_minimizer_attains_it": "X-17",
+    "test_the_minimum_with_weight_decay_is_the_reference": "X-15",
+    "test_parallel_paths_have_the_reference_sharpness": "X-22",
+    "test_sam_settles_below_its_rate_and_not_above": "X-23",
+    "test_adam_settles_below_its_rate_and_not_above": "X-24",
     "test_X27_no_counterexample_among_random_flows": "X-27",
     "test_X28_has_the_reference_values": "X-28",
     "test_X32_bounds_every_draw_from_below_by_about_one_minus_df2_over_n": "X-32",
@@ -111,6 +115,10 @@ FIGURES = {
     "BO-1, BO-2, BO-3": "BO-D2.3 BO-risk BO-disc",
     "BO-bounds": "BO-L4.2 BO-T3.1 BO-C3.4 X-32",
     "BO-1, BO-3, BO-bounds": "BO-T3.2",
+    "X-losses": "X-14",
+    "X-ratio": "X-18",
+    "X-residual": "X-21",
+    "X-wide": "X-27",
 }
 """Figures → the statements that show in them."""
 

@@ -14,7 +14,7 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 SIZE = (4.8, 3.5)
 """Inches: one column of a paper with labels of ten points."""
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
-"""Text and lines, secondary lines, background; the report recolours these for dark screens."""
+"""Text and lines, secondary lines, background; the report recolors these for dark screens."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito, in the order of use."""

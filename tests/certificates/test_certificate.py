@@ -23,10 +23,18 @@ from deeplin.certificates.certificate import (
     certify,
 )
 from deeplin.certificates.context import Context
-from deeplin.certificates.registry import STATEMENTS, Check, NotApplicable, statement, value
+from deeplin.certificates.registry import (
+    STATEMENTS,
+    Check,
+    Hypothesis,
+    NotApplicable,
+    statement,
+    value,
+)
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.run import Records
 from deeplin.papers.catalogue import FIGURES
+from deeplin.theory import initialization_scale
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -142,6 +150,80 @@ def test_unmet_hypotheses_are_named_and_the_sides_still_shown(
     row = certify(problem, network, only="T-1").iloc[0]
     assert (row.verdict, row.hypotheses, row.left) == (UNMET, "blue", 3.0)
     assert row.holds is None
+
+
+def test_an_unmet_hypothesis_shows_its_numbers_in_every_form(temporary_statement, problem, network):
+    assumed = {
+        "ε small": Hypothesis(5.0, "≤", 1.0),
+        "n large": Hypothesis(3, "≥", 2),
+        "flow": False,
+    }
+    temporary_statement(Check(1.0, 2.0, hypotheses=assumed))
+    table = certify(problem, network, only="T-1")
+    row = table.iloc[0]
+    assert (row.verdict, row.hypotheses) == (UNMET, "ε small (5 > 1); flow")
+    first, second = row.unmet
+    assert (first.hypothesis, first.value, first.relation, first.threshold) == (
+        "ε small", 5.0, "≤", 1.0,
+    )  # fmt: skip
+    assert second.hypothesis == "flow"
+    assert np.isnan(second.value)
+    assert table.records()[0]["unmet"] == [
+        {"hypothesis": "ε small", "value": 5.0, "relation": "≤", "threshold": 1.0},
+        {"hypothesis": "flow", "value": None, "relation": "", "threshold": None},
+    ]
+    assert "ε small (5 > 1); flow" in table.to_markdown()
+    assert r"(5 \ensuremath{>} 1); flow" in table.to_latex()
+
+
+@pytest.mark.parametrize(
+    ("value", "relation", "threshold", "met"),
+    [
+        (1.0, "≤", 1.0, True),
+        (1.0 + 1e-12, "≤", 1.0, True),  # rounding
+        (1.0 + 1e-6, "≤", 1.0, False),
+        (1.0, "<", 1.0, False),
+        (1.0, ">", 0.0, True),
+        (np.inf, "≤", 1.0, False),
+        (10.0, "≥", np.inf, False),
+        (np.nan, "≤", 1.0, False),
+        (1e-300, "≤", 0.0, False),
+    ],
+)
+def test_a_hypothesis_is_met_by_its_numbers(value, relation, threshold, met):
+    assert Hypothesis(value, relation, threshold).met() == met
+
+
+def test_the_assumptions_of_the_small_start_show_their_numbers(problem, network):
+    row = certify(problem, network, only="FM-C2").iloc[0]
+    parts = {entry.hypothesis: entry for entry in row.unmet}
+    asked = parts["FM-A2, 32 L √ε ≤ 1"]
+    epsilon = initialization_scale(network)
+    assert asked.value == pytest.approx(32 * network.depth * np.sqrt(epsilon))
+    assert asked.threshold == 1.0
+
+
+def test_a_margin_within_its_tolerance_is_zero(temporary_statement, problem, network):
+    temporary_statement(Check(1.0 + 1e-12, 1.0, "below"), Check(1.0, 1.0 + 1e-12, "above"))
+    table = certify(problem, network, only="T-1", parts=True)
+    assert list(table["margin"]) == [0.0, 0.0]
+    assert list(table["verdict"]) == [HOLDS, HOLDS]
+    assert np.all(table["tolerance"] > 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "ids"),
+    [
+        ("FM, Theorem 2", ["FM-T2"]),
+        ("fm theorem 2", ["FM-T2"]),
+        ("Theorem 2", ["FM-T2"]),
+        ("Lemma 4.5", ["BO-L4.5"]),
+        ("BO, Theorem 3.1", ["BO-T3.1"]),
+        ("fm-t2", ["FM-T2"]),
+    ],
+)
+def test_statements_are_found_as_their_papers_call_them(problem, network, name, ids):
+    assert list(certify(problem, network, only=name)["id"]) == ids
 
 
 def test_the_tolerance_is_relative_to_the_scale_and_stated(temporary_statement, problem, network):

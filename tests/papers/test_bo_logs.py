@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deeplin.papers.bo_logs import compared, gained_by_depth, published, vanishing_last_layer
+from deeplin.papers.bo_logs import compared, published
 
 
 def test_the_logs_are_the_cells_of_figures_1_and_3():
@@ -36,22 +36,3 @@ def test_the_other_cells_are_those_of_an_unstable_step():
     assert moved["z"].max() < -4
     ratio = (moved["distance_mean"] / moved["law_distance"]).to_numpy()
     assert np.all(ratio < 0.95)
-
-
-def test_what_a_vanishing_last_layer_leaves_is_the_law_of_X27():
-    table = vanishing_last_layer()
-    np.testing.assert_allclose(table["law"], (5.526, 2.758, 1.387), atol=6e-4)
-    np.testing.assert_allclose(table["logs"], (5.631, 2.906, 1.411), atol=6e-4)
-    np.testing.assert_allclose(table["logs_error"], (0.117, 0.060, 0.023), atol=6e-4)
-    assert np.all(abs(table["logs"] - table["law"]) < 3 * table["logs_error"])
-
-
-def test_what_theta_perp_gains_follows_its_law_in_the_depth():
-    table = gained_by_depth(flow=False)
-    slope = np.polyfit(np.log(table["depth"]), np.log(table["law"]), 1)[0]
-    assert slope == pytest.approx(2.4, abs=0.03)  # (L−2)² alone has 2.534 on these depths
-    squares = np.polyfit(np.log(table["depth"]), 2 * np.log(table["depth"] - 2), 1)[0]
-    assert squares == pytest.approx(2.534, abs=1e-3)
-    np.testing.assert_allclose(table["shape"], table["law"], rtol=0.05)
-    shallow = gained_by_depth((3, 4))
-    np.testing.assert_allclose(shallow["flow"], shallow["law"], rtol=0.01)

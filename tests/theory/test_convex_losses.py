@@ -195,7 +195,7 @@ def test_the_critical_weight_decay_is_the_reference_and_the_minimum_switches_the
 
 
 def test_weight_decay_of_softmax_is_refused():
-    with pytest.raises(dl.InputError, match="one target"):
+    with pytest.raises(dl.InputError, match=r"one output \(X-15\).*has 3.*loss='logistic'"):
         theory.decayed_minimum(data.softmax(), 3, 0.01)
 
 
@@ -212,6 +212,33 @@ def test_separable_data_have_no_minimizer_and_say_so():
     ):
         with pytest.raises(dl.InputError, match="linearly separable"):
             call()
+
+
+@pytest.mark.parametrize("widths", [(3, 2, 1), (3, 2, 2, 1)])
+def test_X16_large_rates_overflow_with_two_layers_and_more_and_not_with_one(widths):
+    """A measurement: 0, 5, 10 of ten runs at η = 3, 10, 100 for two layers, 0, 8, 9 for three."""
+    problem = data.separable()
+    nets = dl.initialize.gaussian(jax.random.split(jax.random.key(0), 10), widths, scale=0.5)
+    lost = {
+        rate: np.sum(dl.gradient_descent(problem, nets, rate, 1000).status == "diverged")
+        for rate in (3.0, 10.0, 100.0)
+    }
+    assert lost[3.0] == 0
+    assert 1 <= lost[10.0] <= lost[100.0]
+    assert lost[100.0] >= 9
+    one = dl.gradient_descent(problem, dl.Network([np.zeros((1, 3))]), 1000.0, 1000)
+    assert one.status != "diverged"
+    assert float(problem.risk(np.asarray(one.network.product)[:, None])) < 1e-6
+
+
+def test_X15_is_certified_on_separable_data_and_X14_says_why_it_is_not():
+    problem = data.separable()
+    net = dl.initialize.gaussian(jax.random.key(0), (3, 2, 2, 1), scale=0.5)
+    table = dl.certify(problem, net, only=["X-14", "X-15", "X-23"]).set_index("id")
+    assert table.loc["X-15", "verdict"] == "holds"
+    for id in ("X-14", "X-23"):
+        assert table.loc[id, "verdict"] == "not applicable"
+        assert "separable" in table.loc[id, "hypotheses"]
 
 
 def test_sharpness_on_separable_data_is_bounded_by_the_loss():

@@ -16,7 +16,6 @@ from deeplin.theory import (
     critical_weight_decay,
     decayed_minimum,
 )
-from deeplin.theory.secular import largest_eigenvalue_of_arrow
 
 
 def one_target(**options):
@@ -279,18 +278,6 @@ def test_descent_with_decay_settles_only_below_the_critical_rate(depth, momentum
         for factor in (0.97, 1.03)
     )
     assert below < 1e-16 < 1e-6 < above
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_the_largest_eigenvalue_of_an_arrow_matrix_is_that_of_lapack(seed):
-    rng = np.random.default_rng(seed)
-    diagonal = rng.choice([0.0, 1.0, 1.0, 2.0], size=5)
-    border = rng.normal(size=5) * rng.choice([0.0, 1e-8, 1.0], size=5)
-    corner = float(rng.normal()) * 3
-    matrix = np.block([[np.diag(diagonal), border[:, None]], [border[None], np.array([[corner]])]])
-    expected = np.linalg.eigvalsh(matrix)[-1]
-    found = largest_eigenvalue_of_arrow(diagonal, border, corner)
-    assert found == pytest.approx(expected, rel=1e-12, abs=1e-14)
 
 
 @pytest.mark.parametrize("decay", [0.0, -1.0, np.nan])

@@ -22,7 +22,7 @@ from deeplin.validation import validated
 
 HOLDS, VIOLATED, MEASURED = "holds", "violated", "measured"
 UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
-TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "part"]
+TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "unmet", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
 VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
 """From the mildest to the worst: a statement with several claims gets the worst of theirs."""
@@ -38,10 +38,12 @@ class Certificate(pd.DataFrame):
     definition or a constant that the paper leaves open: `left` is the number, nothing is judged.
     A statement about other problems or runs is `not applicable`.
 
-    Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, or why
-    the statement does not apply), `part` (the tightest claim of the statement), `left`, `right`,
-    `margin`, `tolerance`, `at` (step or time of the smallest margin). A statement holds when
-    margin ≥ −tolerance; `holds` is None where the verdict is neither holds nor violated.
+    Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, with
+    its numbers, or why the statement does not apply), `unmet` (the hypotheses that fail, each with
+    the fields `hypothesis`, `value`, `relation`, `threshold`), `part` (the tightest claim of the
+    statement), `left`, `right`, `margin`, `tolerance`, `at` (step or time of the smallest margin).
+    A margin within its tolerance is 0, and a statement holds when its margin is at least 0; `holds`
+    is None where the verdict is neither holds nor violated.
     """
 
     @property
@@ -74,7 +76,9 @@ class Certificate(pd.DataFrame):
         """The rows as JSON values; numbers that are not finite become None."""
         table = self.table.astype(object)
         finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
-        return table.where(finite, None).to_dict("records")  # pyright: ignore[reportReturnType]
+        rows = table.where(finite, None).to_dict("records")
+        known = [[_finite(entry._asdict()) for entry in row["unmet"]] for row in rows]
+        return [row | {"unmet": entries} for row, entries in zip(rows, known, strict=True)]
 
     def to_latex(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A `tabular` for a paper, of statements that apply; needs the package booktabs.
@@ -124,6 +128,14 @@ def _number(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.4g}"
 
 
+def _finite(entry: dict[str, Any]) -> dict[str, Any]:
+    """Numbers that are not finite as None."""
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value
+        for name, value in entry.items()
+    }
+
+
 @validated
 def certify(
     problem: Problem,
@@ -166,7 +178,7 @@ def certify(
             claims = [_within_range(claim) for claim in claims] if overflows else claims
             chosen = claims if parts else [_tightest_claim(claims)]
             names = {
-                n: _texts(getattr(statement, n), context.batch) for n in ("id", "title", "kind")
+                n: _column(getattr(statement, n), context.batch) for n in ("id", "title", "kind")
             }
             rows += [names | claim for claim in chosen]
     return Certificate(_table(rows, context.batch))
@@ -208,7 +220,8 @@ def _assess(statement: Statement, context: Context, tolerance: float) -> list[di
     except (NotApplicable, InputError) as reason:
         batch = context.batch
         nothing = dict.fromkeys([*NUMBERS, "relative"], np.full(batch, np.nan))
-        texts = {"part": _texts("", batch), "hypotheses": _texts(str(reason), batch)}
+        texts = {"part": _column("", batch), "hypotheses": _column(str(reason), batch)}
+        texts["unmet"] = _column([()] * batch, batch)
         return [nothing | texts | {"verdict": np.full(batch, CODES[NOT_APPLICABLE])}]
     return [_judge(statement, check, context, tolerance) for check in checks]
 
@@ -219,7 +232,9 @@ def _judge(
     """Compare the smallest margin of one claim in each run with the tolerance there."""
     claim = _tightest(check, context, tolerance)
     applies = claim.pop("applies")
-    unmet = _texts(_unmet(check, applies, context.batch), context.batch)
+    unmet = _column(check.unmet(context.batch), context.batch)
+    nothing = np.where(applies, "", "nothing along this run to compare")
+    reasons = ["; ".join(map(str, names)) or no for names, no in zip(unmet, nothing, strict=True)]
     if check.granted:
         holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
     elif check.measured:
@@ -230,10 +245,11 @@ def _judge(
         holds = claim["margin"] >= -claim["tolerance"]
         good, failed = HOLDS, UNMET if statement.kind == "assumption" else VIOLATED
     verdict = np.where(holds, CODES[good], CODES[failed])
-    verdict = np.where(unmet != "", CODES[UNMET], verdict)
+    verdict = np.where([bool(names) for names in unmet], CODES[UNMET], verdict)
     verdict = np.where(applies, verdict, CODES[NOT_APPLICABLE])
-    part = _texts(check.part, context.batch)
-    return claim | {"verdict": verdict, "part": part, "hypotheses": unmet}
+    texts = {"part": check.part, "hypotheses": reasons}
+    columns = {name: _column(entries, context.batch) for name, entries in texts.items()}
+    return claim | columns | {"verdict": verdict, "unmet": unmet}
 
 
 def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
@@ -247,17 +263,6 @@ def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _unmet(check: Check, applies: np.ndarray, batch: int) -> list[str]:
-    """For each run the names of the hypotheses that fail; empty where all are met."""
-    met = {name: np.broadcast_to(ok, batch) for name, ok in check.hypotheses.items()}
-    lost = {name: ok for name, ok in met.items() if not ok.all()}
-    names = ["; ".join(name for name in lost if not lost[name][run]) for run in range(batch)]
-    return [
-        text or ("" if here else "nothing along this run to compare")
-        for text, here in zip(names, applies, strict=True)
-    ]
-
-
 def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
     """For each run the worst verdict among the claims, and among those the smallest margin."""
     if len(claims) == 1:
@@ -267,11 +272,12 @@ def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
     return {name: column[order, np.arange(len(order))] for name, column in columns.items()}
 
 
-def _texts(entries: str | list[str], batch: int) -> np.ndarray:
-    """A column of texts, one for each run."""
-    texts = np.empty(batch, dtype=object)
-    texts[:] = entries
-    return texts
+def _column(entries: Any, batch: int) -> np.ndarray:
+    """A column of objects: one for all runs, or a list with one for each."""
+    column = np.empty(batch, dtype=object)
+    for run in range(batch):
+        column[run] = entries[run] if isinstance(entries, list) else entries
+    return column
 
 
 def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
@@ -309,6 +315,8 @@ def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
     columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]
     columns["holds"] = np.array([None, None, True, None, False], dtype=object)[codes]
     columns["run"] = np.tile(np.arange(batch), len(rows))
+    within = np.abs(columns["margin"]) <= columns["tolerance"]
+    columns["margin"] = np.where(within, 0.0, columns["margin"])
     for name in NUMBERS:
         columns[name] = np.where(codes == CODES[NOT_APPLICABLE], np.nan, columns[name])
     return pd.DataFrame({name: columns[name] for name in (*TEXT, *NUMBERS)})

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from deeplin.certificates.registry import Check, NotApplicable
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable
 from deeplin.certificates.run_view import RunView
 from deeplin.dynamics.run import STOPPED, Run
 from deeplin.errors import InputError, require_float64
@@ -69,34 +69,19 @@ class Context(RunView):
         return products.backward_products(self.weights, self.readout)
 
     @cached_property
-    def coordinates(self) -> np.ndarray:
-        """Θ − Θ* in the eigenbasis of Σ̂, (records, batch, r, q).
-
-        There the gap and its gradient keep their relative accuracy, however small they are.
-        """
-        spectrum = self.problem.spectrum
-        return spectrum.vectors.T @ self.backward[0] - spectrum.coordinates
-
-    @cached_property
     def slope(self) -> np.ndarray:
         """g = ∇R¹(Θ), which is 2Σ̂(Θ − Θ*) for squared loss, (records, batch, d, q) (FM-grad)."""
-        if self.problem.loss != "squared":
-            return self.problem.value_and_gradient(self.backward[0])[1]
-        spectrum = self.problem.spectrum
-        return spectrum.vectors @ products.slope(spectrum.eigenvalues, self.coordinates)
+        return self.problem.value_and_gradient(self.backward[0])[1]
 
     @cached_property
     def slope_squares(self) -> np.ndarray:
         """‖g‖², (records, batch)."""
-        slope = products.slope(self.problem.spectrum.eigenvalues, self.coordinates)
-        return np.sum(slope**2, axis=(-1, -2))
+        return np.sum(self.slope**2, axis=(-1, -2))
 
     @cached_property
     def gap(self) -> np.ndarray:
         """R − R_min, (records, batch) (FM-L8)."""
-        if self.problem.loss != "squared":
-            return self.problem.gap(self.backward[0])
-        return products.gap(self.problem.spectrum.eigenvalues, self.coordinates)
+        return self.problem.gap(self.backward[0])
 
     @cached_property
     def forward(self) -> list[np.ndarray]:
@@ -181,7 +166,8 @@ class Context(RunView):
     @cached_property
     def slack(self) -> np.ndarray:
         """‖Σ̂^{1/2}(w − w*)‖/‖Σ̂^{1/2}w*‖ at the end, (batch,): how far from a minimizer."""
-        return np.sqrt(self.gap[-1] / max(self.problem.zero_gap, np.finfo(float).tiny))
+        gap = np.maximum(self.gap[-1], 0.0)  # at a minimizer rounding may leave it below zero
+        return np.sqrt(gap / max(self.problem.zero_gap, np.finfo(float).tiny))
 
     @cached_property
     def exact_sharpness(self) -> Sharpness:
@@ -214,7 +200,8 @@ class Context(RunView):
 
     def minimizer_hypotheses(self) -> dict[str, Any]:
         """The hypothesis of statements about minimizers."""
-        return {"the run ended in a minimizer": self.bounded & (self.slack <= NEAR)}
+        away = np.where(self.bounded, self.slack, np.inf)
+        return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
 
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
         """left ≤ right where the run ended, up to what is missing there to a minimizer."""

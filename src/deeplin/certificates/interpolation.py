@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.certificates.context import Context
-from deeplin.certificates.registry import Check, NotApplicable, value
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, value
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
 from deeplin.networks import Network
@@ -113,8 +113,10 @@ class CertificateContext(Context):
 
     def interpolates(self) -> dict[str, Any]:
         """The hypothesis Y = XΘ at the end."""
-        small = self.loss[-1] <= INTERPOLATES**2 * self.target_norm**2
-        return {"the trained map interpolates": small & self.bounded}
+        with np.errstate(divide="ignore", invalid="ignore"):
+            missing = np.sqrt(self.loss[-1]) / self.target_norm
+        missing = np.where(self.bounded, np.nan_to_num(missing, nan=0.0), np.inf)
+        return {"the trained map interpolates": Hypothesis(missing, "≤", INTERPOLATES)}
 
     def under_flow(self) -> dict[str, Any]:
         """The hypothesis of BO's dynamics."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deeplin.certificates.context import Context
 
-    Hypotheses = Callable[[Any], Mapping[str, ArrayLike]]
+    Hypotheses = Callable[[Any], Mapping[str, ArrayLike | "Hypothesis"]]
 
 LETTERS = {
     "D": "definition",
@@ -30,29 +30,59 @@ KINDS = (*LETTERS.values(), "identity", "observation", "exact result", "erratum"
 
 MODULES = (
     "gradients",
-    "conservation",
     "minimizers",
     "small_initialization",
     "residual_initialization",
     "talk",
     "exact",
-    "convex_losses",
-    "weight_decay",
-    "stochastic",
-    "orbits",
-    "white_inputs",
     "benign_data",
     "benign_dynamics",
     "benign_convergence",
     "benign_risk",
-    "width_free",
-    "wide_laws",
+    "wide_networks",
 )
 """Where statements are registered, in the order in which certificates list them."""
 
 
+RELATIONS = {"≤": ">", "≥": "<", "<": "≥", ">": "≤"}
+"""How a hypothesis compares its sides, and what holds instead where it is not met."""
+
+
 class NotApplicable(Exception):
     """Raised by a statement that does not speak about this problem or run; the text says why."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """An assumption with its numbers, for each run: `value` in `relation` to `threshold`."""
+
+    value: ArrayLike
+    relation: str
+    threshold: ArrayLike
+
+    def met(self) -> np.ndarray:
+        """Where it is met; sides of ≤ and ≥ may differ by rounding."""
+        value, threshold = np.asarray(self.value, float), np.asarray(self.threshold, float)
+        strict, up = self.relation in "<>", self.relation in "<≤"
+        rounding = 0.0 if strict else np.where(np.isfinite(threshold), 1e-9 * abs(threshold), 0.0)
+        with np.errstate(invalid="ignore"):
+            missing = value - threshold if up else threshold - value
+        return missing < 0 if strict else missing <= rounding
+
+
+class Unmet(NamedTuple):
+    """A hypothesis that a run does not meet; without numbers `value` and `threshold` are NaN."""
+
+    hypothesis: str
+    value: float = float("nan")
+    relation: str = ""
+    threshold: float = float("nan")
+
+    def __str__(self) -> str:
+        if not self.relation:
+            return self.hypothesis
+        sides = f"{self.value:.4g} {RELATIONS[self.relation]} {self.threshold:.4g}"
+        return f"{self.hypothesis} ({sides})"
 
 
 @dataclass(frozen=True)
@@ -69,8 +99,9 @@ class Check:
     """Which part of the statement, for statements that make several claims."""
     equality: bool = False
     """The claim is left = right."""
-    hypotheses: Mapping[str, ArrayLike] = field(default_factory=dict)
-    """Name of each hypothesis → whether it is met, for each run; beside those of the statement."""
+    hypotheses: Mapping[str, ArrayLike | Hypothesis] = field(default_factory=dict)
+    """Name of each hypothesis → whether it is met in each run, or its numbers; beside those of the
+    statement."""
     where: ArrayLike = True
     """Where the claim applies (for example t ≥ 1)."""
     scale: ArrayLike | None = None
@@ -81,6 +112,19 @@ class Check:
     """Nothing is judged: `left` is shown where it is largest."""
     granted: bool = False
     """True by construction of the data; there are no numbers to compare."""
+
+    def unmet(self, batch: int) -> list[tuple[Unmet, ...]]:
+        """For each run the hypotheses that fail."""
+        found: list[list[Unmet]] = [[] for _ in range(batch)]
+        for name, given in self.hypotheses.items():
+            numbers = isinstance(given, Hypothesis)
+            met = np.broadcast_to(given.met() if numbers else given, batch)
+            for run in np.flatnonzero(~met):
+                sides = (given.value, given.threshold) if numbers else (np.nan, np.nan)
+                value, threshold = (float(np.broadcast_to(side, batch)[run]) for side in sides)
+                relation = given.relation if numbers else ""
+                found[run].append(Unmet(name, value, relation, threshold))
+        return [tuple(names) for names in found]
 
 
 def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:

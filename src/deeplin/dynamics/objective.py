@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -189,6 +190,11 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
         return Objective(Autodiff(problem, layout), problem, None, layout)
     risk, data = risk_and_data(problem, tree)
     if risk is linear_risk:
+        if tree.biased is not None:
+            warnings.warn(
+                "the weights that keep the unit for later biases constant are trained too.",
+                stacklevel=4,
+            )
         gradient, last = LinearGradient(layout), BatchLastGradient()
         optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
         return Objective(

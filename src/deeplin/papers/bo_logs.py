@@ -10,20 +10,12 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-import jax
 import numpy as np
 import pandas as pd
 
-from deeplin.dynamics import simulate_wide
 from deeplin.problems import Population
-from deeplin.problems.synthetic import spiked
 from deeplin.theory.ridgeless import ridgeless_risk
-from deeplin.theory.wide_networks import (
-    Start,
-    expected_modes,
-    lazy_motion,
-    wide_limit,
-)
+from deeplin.theory.wide_networks import Start, expected_modes
 
 SAMPLES, OUTPUTS, DEPTH, STEP = 100, 3, 3, 1e-4
 """BO's setting: n, q, L, and the rate on the mean loss."""
@@ -86,58 +78,3 @@ def compared() -> pd.DataFrame:
     )
     table["added_risk"] = table["risk_mean"] - table["risk_min_norm_mean"]
     return table.assign(stable=table["stability"] < 2)
-
-
-def vanishing_last_layer(
-    dimensions=(500, 1000, 2000), keys: int = 0, seed: int = 0
-) -> pd.DataFrame:
-    """What β → 0 leaves at α = 1: law, authors' logs at β = 0, and `keys` simulated flows each.
-
-    One row for each dimension: `law`, `logs`, `logs_error`, and with `keys` > 0 `simulated` with
-    its standard error, each run on data of its own (means of α²(d−n)‖U‖², X-25).
-    """
-    logs = published().query("alpha == 1 and beta == 0").set_index("dimension")
-    rows = []
-    for d in dimensions:
-        cell = logs.loc[d]
-        row = {
-            "dimension": d,
-            "law": expected_law(d, 1.0, 0.0, int(cell["width"]))["law_distance"],
-            "logs": cell["distance_mean"],
-            "logs_error": cell["distance_sd"] / np.sqrt(cell["runs"]),
-        }
-        if keys:
-            problems = [spiked(seed + k, d).problem for k in range(keys)]
-            wide = simulate_wide(
-                problems, int(cell["width"]), DEPTH, 1.0, 0.0,
-                jax.random.split(jax.random.key(seed), keys), dynamics="flow", loss_target=1e-10,
-            )  # fmt: skip
-            means = np.asarray(wide.expected_distance)
-            row |= {"simulated": means.mean(), "simulated_error": means.std() / np.sqrt(keys)}
-        rows.append(row)
-    return pd.DataFrame(rows)
-
-
-def gained_by_depth(
-    depths=(3, 5, 10, 30, 100), *, a: float = 0.05, b2: float = 504.49, flow: bool = True
-) -> pd.DataFrame:
-    """What Θ_⊥ gains in training against depth, with its law (X-29, X-30).
-
-    ‖ΔU‖² by the closed form (`law`), by the flow of an infinitely wide network (`flow`), and
-    the shape (L−2)²/(1+(L−2)a²)², scaled to the law at the first depth. ‖ΔΘ_⊥‖² is α²(d−n) times
-    that; `kept` is ‖U‖² − b²q, which grows only linearly in the depth.
-    """
-    problem = spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
-    singular = np.linalg.svd(problem.spectrum.coordinates, compute_uv=False)
-    rows = []
-    for L in depths:
-        row = {"depth": L, "law": lazy_motion(singular, a**2, b2, L)}
-        row["shape"] = ((L - 2) / (1 + (L - 2) * a**2)) ** 2
-        if flow:
-            before, after = wide_limit(problem, L, a**2, b2)
-            row["flow"] = float(np.sum((after - before) ** 2))
-            row["kept"] = float(np.sum(after**2)) - 2 * b2
-        rows.append(row)
-    table = pd.DataFrame(rows)
-    table["shape"] *= table["law"].iloc[0] / table["shape"].iloc[0]
-    return table

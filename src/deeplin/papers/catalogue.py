@@ -13,11 +13,11 @@ from deeplin.papers.eos_flow import EOS_FLOW
 from deeplin.papers.eos_life import EOS_LIFE
 from deeplin.papers.eos_orbits import EOS_ORBITS
 from deeplin.papers.figures import PRESETS, Figure, FigureResult, Panel, Study, reproduce, select
-from deeplin.papers.flow_and_descent import FM_FLOW
 from deeplin.papers.fm_1 import FM_1, FM_3, FM_4, FM_5
 from deeplin.papers.fm_2 import FM_2
 from deeplin.papers.fm_6 import FM_6
 from deeplin.papers.fm_7 import FM_7, FM_7_NOISY
+from deeplin.papers.fm_flow import FM_FLOW
 from deeplin.papers.fm_residual import FM_RESIDUAL
 from deeplin.papers.fm_small import FM_SMALL
 from deeplin.papers.quote import LeftOut, Quote
@@ -26,12 +26,16 @@ from deeplin.papers.theorems import THEOREMS
 from deeplin.papers.x_batch import X_BATCH
 from deeplin.papers.x_decay import X_DECAY
 from deeplin.papers.x_layers import X_LAYERS
+from deeplin.papers.x_losses import X_LOSSES
 from deeplin.papers.x_outputs import X_OUTPUTS
+from deeplin.papers.x_ratio import X_RATIO
+from deeplin.papers.x_residual import X_RESIDUAL
+from deeplin.papers.x_wide import X_WIDE
 
 FLAT_MINIMA = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY)
 BENIGN = (BO_1, BO_2, BO_3)
 OURS = (FM_FLOW, FM_SMALL, FM_RESIDUAL, EOS_LIFE, EOS_FLOW, EOS_ORBITS, EOS_EARLY, BO_BOUNDS)
-USERS = (TALK_LOG, X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS)
+USERS = (TALK_LOG, X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS, X_LOSSES, X_RATIO, X_RESIDUAL, X_WIDE)
 FIGURES = (*FLAT_MINIMA, *BENIGN, THEOREMS, *OURS, *USERS)
 """In the order of the report: the papers' figures, the theorems, our own questions."""
 STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}

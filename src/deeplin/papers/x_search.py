@@ -1,4 +1,4 @@
-"""The measured half of the users' figures: up to which rate descent settles beside a minimiser."""
+"""The measured half of the users' figures: up to which rate descent settles beside a minimizer."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DATA_SETS = (AUTHORS, *DATA_SEEDS[:9])
 """The FM authors' own, which is drawn in full, and nine others of its recipe, drawn lightly."""
 LIGHT = {"alpha": 0.25, "linewidth": 0.8, "markersize": 2.5, "zorder": 0}
 CLOSE = 1e-4
-"""Size of the deviation from the minimiser: its square is far above rounding in the objective."""
+"""Size of the deviation from the minimizer: its square is far above rounding in the objective."""
 RESOLUTION = 0.005
 """Relative width of the interval in which a measured rate is known."""
 

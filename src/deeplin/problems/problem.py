@@ -200,8 +200,9 @@ class Problem:
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
-        slope = 2 * self.covariance @ (theta - self.optimum.reshape(self.dimension, -1))
-        return self.risk(theta), slope
+        eigenvalues, vectors, coordinates = self.spectrum
+        difference = vectors.T @ theta - coordinates
+        return self.risk(theta), vectors @ (2 * eigenvalues[:, None] * difference)
 
     @property
     def curvature(self) -> np.ndarray:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.networks import Network
 from deeplin.problems import Population, Problem
 from deeplin.problems.population import Factored
 from deeplin.theory.effective_rank import effective_index as effective_index
@@ -170,6 +171,76 @@ def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
     missing = coordinates - vectors.T @ population.optimum
     weighted = solve_covariance(population.covariance, vectors)
     return population.optimum + weighted @ np.linalg.solve(vectors.T @ weighted, missing)
+
+
+class FirstGuess(NamedTuple):
+    """What a first guess of Θ* gains when training keeps it beside the data (X-33)."""
+
+    risk: float
+    """Mean risk over the noise: Tr((Θ*−Θ_0)ᵀB(Θ*−Θ_0)) + σ²q·Tr(C), B = (I−P_X)Σ(I−P_X)."""
+    gain: float
+    """By how much that is below the mean risk of Θ_min (negative where the guess costs)."""
+    best_gain: float
+    """The gain of its best multiple, ⟨Θ_0, Θ*⟩_B²/⟨Θ_0, Θ_0⟩_B."""
+    largest_share: float
+    """The most that any guess can gain, relative to the mean risk of Θ_min: bias/(bias + variance),
+    attained by Θ_0 = Θ*."""
+
+
+def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> FirstGuess:
+    """What a guess Θ_0 of Θ* gains where the trained map is Θ_min + (I−P_X)Θ_0 (X-33).
+
+    Exact for given X. How to start a network that keeps it: `guess_start`.
+
+    ```python
+    import deeplin as dl
+    data = dl.problems.synthetic.spiked(seed=0, dimension=500)
+    population = dl.Population(data.truth, data.spectrum, noise=1.0)
+    found = dl.theory.first_guess(data.problem, population, data.truth)
+    assert 0 < found.largest_share < 0.02   # the variance is far larger
+    ```
+    """
+    split = risk_split(problem, population, problem.optimum)
+    given = finite_array("guess", guess, (1, 2)).reshape(population.optimum.shape)
+    unseen, truth = (problem.spectrum.beside(map) for map in (given, population.optimum))
+    along, size = (float(np.sum(unseen * population.apply(map))) for map in (truth, unseen))
+    before = split.bias + split.variance
+    gain = 2 * along - size
+    return FirstGuess(
+        risk=before - gain,
+        gain=gain,
+        best_gain=along**2 / size if size > 0 else 0.0,
+        largest_share=split.bias / before,
+    )
+
+
+def random_direction_gain(problem: Problem, population: Population) -> float:
+    """The mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
+
+    A direction G lowers the risk of Θ_min by ⟨G, v⟩²/Tr(GᵀΣG) at best, v = (I−P_X)Σ(Θ*−Θ_min). For
+    a Gaussian G beside the data the numerator has mean ‖v‖² and the denominator qT,
+    T = Tr((I−P_X)Σ): the quotient of the means is leading order in 1/(d−n). It needs Θ* and the
+    noise to choose sign and size.
+    """
+    require_interpolation(problem, "the gain of a random direction")
+    optimum = problem.optimum.reshape(population.optimum.shape)
+    pull = problem.spectrum.beside(population.apply(population.optimum - optimum))
+    return float(np.sum(pull**2)) / (population.outputs * unseen_trace(problem, population))
+
+
+def guess_start(guess: ArrayLike, width: int, depth: int, size: float) -> Network:
+    """The start that keeps a first guess: W_1 = [0; Θ_0ᵀ/b], identities, W_L = b[0, I] (X-33).
+
+    Its map is Θ_0. Gradient flow changes (I−P_X)Θ_0 by the relative size O((L−2)/b²), O(1/b⁴) for
+    two layers (leading order of X-28), and interpolates: the larger b = `size`, the better it is
+    kept.
+    """
+    given = finite_array("guess", guess, (1, 2))
+    columns = given[:, None] if given.ndim == 1 else given
+    b, q = positive_number("size", size), columns.shape[1]
+    m, L = whole_number("width", width, minimum=q), whole_number("depth", depth, minimum=2)
+    last = np.eye(m)[m - q :]
+    return Network([last.T @ columns.T / b, *[np.eye(m)] * (L - 2), b * last])
 
 
 class LowerRisk(NamedTuple):

@@ -41,22 +41,3 @@ def largest_eigenvalue_of_update(
     if excess(total) >= 0:
         return top + total
     return top + root(excess, at_top, total)
-
-
-def largest_eigenvalue_of_arrow(
-    diagonal: Float[np.ndarray, " r"], border: Float[np.ndarray, " r"], corner: float
-) -> float:
-    """λ_max of [[diag(D), b], [bᵀ, c]], by x − c = Σ b_i²/(x − D_i) above every D_i and c."""
-    floor = max(float(diagonal.max()), corner)
-    share = border != 0
-    squares, below = border[share] ** 2, floor - diagonal[share]
-    total = float(np.sum(squares))
-
-    def missing(distance: float) -> float:
-        with np.errstate(divide="ignore"):
-            return distance + floor - corner - float(np.sum(squares / (distance + below)))
-
-    if total == 0 or missing(0.0) >= 0:
-        return floor
-    # At the distance √Σb² the terms sum to √Σb² at most; twice that is safe against rounding.
-    return floor + root(missing, 0.0, 2 * np.sqrt(total))

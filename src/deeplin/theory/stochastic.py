@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, finite_array, whole_number
-from deeplin.networks import Network, check_fits, gap_of_map, host_arrays
+from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
 from deeplin.theory.flattest_minimizer import flattest_network, minimal_sharpness
@@ -250,7 +250,7 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
     check_fits(problem, network)
     weights, readout = host_arrays(network)
     product, *backward = backward_products(weights, readout)
-    missed = float(gap_of_map(problem, product))
+    missed = float(problem.gap(product))
     if not missed <= AT_MINIMUM**2 * problem.zero_gap:
         raise InputError(
             f"the network is not at a minimizer: its risk is {missed:.3g} above R_min. Train it "

@@ -9,9 +9,9 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from deeplin.errors import positive_number
+from deeplin.errors import InputError, positive_number
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, gap_of_map
+from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import (
@@ -21,10 +21,9 @@ from deeplin.theory.architecture import (
     numerical_rank,
     stability_limit,
 )
-from deeplin.theory.decayed_losses import LossRidgePath, sharpness_with_decay
-from deeplin.theory.decayed_minima import RidgePath, collapse_of_several, decayed_several
+from deeplin.theory.decayed_several import collapse_of_several, decayed_several
 from deeplin.theory.minimizers import balanced_factors
-from deeplin.theory.secular import largest_eigenvalue_of_arrow
+from deeplin.theory.ridge_path import LossPath, RidgePath, SquaredPath
 from deeplin.validation import validated
 
 
@@ -88,23 +87,23 @@ def decayed_minimum(
     ```
     """
     decay = positive_number("weight_decay", weight_decay)
-    net, path = _architecture(problem, depth, readout, "the minimizer with weight decay")
+    net = _architecture(problem, depth, readout, "the minimizer with weight decay")
     L, scaled = net.depth, decay * net.norm ** (-2 / net.depth)
-    if path is not None:
-        point = path.best(scaled)
-        zero = np.zeros((problem.dimension, 1))
-        return _assemble(problem, net, decay, zero if point is None else point.product, True)
+    if isinstance(problem, GeneralizedLinearProblem):
+        found = _shrunk(LossPath(problem, L), scaled, problem.dimension)
+        return _assemble(problem, net, decay, found[:, None], True)
     eigenvalues, vectors, coordinates = problem.spectrum
     left, values, right = np.linalg.svd(coordinates, full_matrices=False)
     rank = numerical_rank(values, max(coordinates.shape))
     certified = True
     if rank == 1:
-        shrunk = _shrunk(eigenvalues, values[0] * left[:, 0], L, scaled)
-        found = np.outer(shrunk, right[0])
+        path = SquaredPath(eigenvalues, values[0] * left[:, 0], L)
+        found = np.outer(_shrunk(path, scaled, len(eigenvalues)), right[0])
     elif is_white(problem):
         level = np.array([np.mean(eigenvalues)])
-        sizes = [_shrunk(level, values[i : i + 1], L, scaled)[0] for i in range(rank)]
-        found = (left[:, :rank] * np.array(sizes)) @ right[:rank]
+        paths = [SquaredPath(level, values[i : i + 1], L) for i in range(rank)]
+        sizes = np.concatenate([_shrunk(path, scaled, 1) for path in paths])
+        found = (left[:, :rank] * sizes) @ right[:rank]
     else:
         # the outputs outside the range of Θ* only cost
         target = values[:rank, None] * left[:, :rank].T
@@ -139,43 +138,43 @@ def critical_weight_decay(
     assert dl.theory.decayed_minimum(problem, 3, 1.01 * critical.value).collapsed
     ```
     """
-    net, path = _architecture(problem, depth, readout, "the critical weight decay")
-    if path is not None:
-        value, jump = path.collapse()
-        return CriticalWeightDecay(value * net.norm ** (2 / net.depth), jump)
-    eigenvalues, _, coordinates = problem.spectrum
-    if problem.outputs == 1:
-        value, jump = RidgePath(eigenvalues, coordinates[:, 0], net.depth).collapse()
+    net = _architecture(problem, depth, readout, "the critical weight decay")
+    if isinstance(problem, GeneralizedLinearProblem):
+        value, jump = LossPath(problem, net.depth).collapse()
+    elif problem.outputs == 1:
+        eigenvalues, _, coordinates = problem.spectrum
+        value, jump = SquaredPath(eigenvalues, coordinates[:, 0], net.depth).collapse()
     else:
+        eigenvalues, _, coordinates = problem.spectrum
         value, jump = collapse_of_several(eigenvalues, coordinates.T, net.depth)
     return CriticalWeightDecay(value * net.norm ** (2 / net.depth), jump)
 
 
 def _architecture(
     problem: Problem, depth: int, readout: ArrayLike | None, quantity: str
-) -> tuple[Architecture, LossRidgePath | None]:
-    """The checked architecture, and the ridge path of losses that are not squared."""
-    if not isinstance(problem, GeneralizedLinearProblem):
-        return architecture(problem, depth, readout, quantity), None
-    problem.require_single_target(f"{quantity} of another loss than the squared one")
-    net = architecture(problem, depth, readout, quantity, signal=False)
-    return net, LossRidgePath(problem, net.depth)
+) -> Architecture:
+    other = isinstance(problem, GeneralizedLinearProblem)
+    if other and problem.outputs > 1:
+        raise InputError(
+            f"{quantity} of a loss that is not squared is known for one output (X-15); this "
+            f"problem has {problem.outputs}. Pass two classes with loss='logistic', or train with "
+            "gradient_descent(weight_decay=...)."
+        )
+    # with weight decay there is a minimizer even of separable data
+    return architecture(problem, depth, readout, quantity, signal=not other)
 
 
-def _shrunk(eigenvalues: np.ndarray, coordinates: np.ndarray, L: int, decay: float) -> np.ndarray:
-    """Coordinates of the minimizer of R(w) + λ'L‖w‖^{2/L}."""
-    if not np.any(coordinates):
-        return np.zeros_like(coordinates)
-    path = RidgePath(eigenvalues, coordinates, L)
-    mu = path.best(decay)
-    return np.zeros_like(coordinates) if mu is None else path.shrunk(mu)
+def _shrunk(path: RidgePath, decay: float, size: int) -> np.ndarray:
+    """Coordinates of the minimizer of ℓ(w) + λ'L‖w‖^{2/L}."""
+    best = path.best(decay)
+    return np.zeros(size) if best is None else best.product
 
 
 def _assemble(
     problem: Problem, net: Architecture, decay: float, product: np.ndarray, certified: bool
 ) -> DecayedMinimum:
     L = net.depth
-    risk = problem.minimal_risk + float(gap_of_map(problem, product))
+    risk = float(problem.risk(product))
     singular = np.linalg.svd(product / net.norm, compute_uv=False)
     # a part that is zero up to rounding would count: (1e-17)^{2/L} is not small
     singular = singular[: numerical_rank(singular, max(product.shape))]
@@ -184,7 +183,7 @@ def _assemble(
         depth=L,
         objective=risk + decay * L * float(np.sum(singular ** (2 / L))),
         risk=risk,
-        sharpness=2 * decay + _curvature_of_risk(problem, net, decay, product),
+        sharpness=_sharpness(problem, net, decay, product),
         collapsed=not np.any(product),
         product=product,
         readout=net.readout,
@@ -192,34 +191,28 @@ def _assemble(
     )
 
 
-def _curvature_of_risk(
-    problem: Problem, net: Architecture, decay: float, product: np.ndarray
-) -> float:
-    """S_λ − 2λ = λ_max(∇²R) at the minimizer.
+def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.ndarray) -> float:
+    """S_λ = λ_max(∇²F) at the minimizer with this map.
 
-    At the zero network only L ≤ 2 feel the risk. For one output the layers beyond the first move
-    it together, so ∇²R acts on (δW_1, δs) ∈ R^{r+1} as an arrow matrix with u = w/‖w‖ and
-    c = ‖p‖^{2/L}‖w‖^{2−2/L}: D_i = 2cℓ_i, b_i = √(L−1)(2cℓ_i − 2λ)u_i, and the corner
-    2c(L−1)uᵀΣ̂u + 2λ(2−L). Elsewhere it has eigenvalues −2λ, 0 and 2λ; 2λ is among these too.
+    At the zero network it is 2λ, and ‖p‖‖∇ℓ(0)‖ more for L = 2. One output (X-15):
+    S_λ = max{4λ, λ_max(c²DHD + 2λ(I − (L−1)ŵŵᵀ))}, D = I + (√L − 1)ŵŵᵀ, c² = ‖p‖^{2/L}‖w‖^{2−2/L}.
     """
     L, norm = net.depth, net.norm
-    if isinstance(problem, GeneralizedLinearProblem):
-        return sharpness_with_decay(problem, product, L, norm, decay) - 2 * decay
-    eigenvalues, vectors, coordinates = problem.spectrum
     if not np.any(product):
-        pull = float(np.linalg.norm(eigenvalues[:, None] * coordinates, ord=2))
-        return 2 * norm * pull if L == 2 else 0.0
-    if L == 1:
-        return 2 * norm**2 * float(eigenvalues[0])
+        pull = float(np.linalg.norm(problem.value_and_gradient(product)[1], ord=2))
+        return 2 * decay + (norm * pull if L == 2 else 0.0)
     if problem.outputs > 1:
-        # hidden units that are not in use add blocks with the eigenvalues ±2λ
+        # hidden units that are not in use add blocks with the eigenvalues 0 and 4λ
         width = int(np.linalg.matrix_rank(product))
-        return max(float(sharpness(problem, balanced_factors(product, L, width)).value), 2 * decay)
-    w = vectors.T @ product[:, 0]
+        top = float(sharpness(problem, balanced_factors(product, L, width)).value) + 2 * decay
+        return top if L == 1 else max(top, 4 * decay)
+    if isinstance(problem, GeneralizedLinearProblem):
+        H, w = problem.curvature_at(product), product[:, 0]
+    else:
+        H = np.diag(2 * problem.spectrum.eigenvalues)
+        w = problem.spectrum.vectors.T @ product[:, 0]
     size = float(np.linalg.norm(w))
-    u, c = w / size, norm ** (2 / L) * size ** (2 - 2 / L)
-    return largest_eigenvalue_of_arrow(
-        2 * c * eigenvalues,
-        np.sqrt(L - 1) * (2 * c * eigenvalues - 2 * decay) * u,
-        2 * c * (L - 1) * float(eigenvalues @ u**2) + 2 * decay * (2 - L),
-    )
+    eye, along = np.eye(len(w)), np.outer(w, w) / size**2
+    D, c2 = eye + (np.sqrt(L) - 1) * along, norm ** (2 / L) * size ** (2 - 2 / L)
+    top = float(np.linalg.eigvalsh(c2 * D @ H @ D + 2 * decay * (eye - (L - 1) * along))[-1])
+    return top if L == 1 else max(4 * decay, top)

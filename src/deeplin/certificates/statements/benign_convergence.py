@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from deeplin.certificates.interpolation import CertificateContext
-from deeplin.certificates.registry import Check, NotApplicable, statement, value
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 
 
 @statement(
@@ -47,10 +47,11 @@ def _start_of_the_loss(context: CertificateContext) -> np.ndarray:
     return context.loss[0] / (context.target_norm**2 + spread / context.width)
 
 
-def _wide(context: CertificateContext) -> dict[str, np.ndarray]:
+def _wide(context: CertificateContext) -> dict[str, Hypothesis]:
     """m ≥ c(d + q + log(1/δ)), with the caller's c (1 if none)."""
     needed = context.problem.dimension + context.problem.outputs - np.log(context.constants.delta)
-    return {"m ≥ c(d + q + log(1/δ))": context.width >= (context.constants.c or 1.0) * needed}
+    enough = Hypothesis(context.width, "≥", (context.constants.c or 1.0) * needed)
+    return {"m ≥ c(d + q + log(1/δ))": enough}
 
 
 @statement(
@@ -81,11 +82,14 @@ def loss_at_start(context: CertificateContext) -> Check:
     return context.with_constant(_start_of_the_loss(context), 1.0)
 
 
-def _good(context: CertificateContext) -> dict[str, np.ndarray]:
+def _good(context: CertificateContext) -> dict[str, Hypothesis]:
     """β ≥ 2 and a good start, which for the lemmas means the event of BO-LB.1."""
-    within = np.all(_spread(context)[2:] <= 2, axis=0)
-    first = (context.scales[0] == 0) | np.all(_spread(context)[:2] <= 2, axis=0)
-    return {"β ≥ 2": context.scales[1] >= 2, "good initialization": within & first}
+    first, last = (np.max(part, axis=0) for part in np.split(_spread(context), 2))
+    worst = np.maximum(np.where(context.scales[0] == 0, 0.0, first), last)
+    return {
+        "β ≥ 2": Hypothesis(context.scales[1], "≥", 2.0),
+        "good initialization": Hypothesis(worst, "≤", 2.0),
+    }
 
 
 def _decay_rate(context: CertificateContext) -> np.ndarray:
@@ -140,7 +144,7 @@ def _decay(context: CertificateContext, hypotheses: dict, where: np.ndarray | bo
 )
 def stays_lazy(context: CertificateContext) -> Check:
     """The lazy distance at every record, under the conditions of BO-P5.2 and its decay."""
-    conditions = _good(context) | _start_conditions(context)
+    conditions: dict = _good(context) | _start_conditions(context)
     decay = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
     known = np.finfo(float).eps * context.target_norm**2
     conditions["the loss decays as in BO-LB.4"] = np.all(context.loss <= decay + known, axis=0)
@@ -149,7 +153,7 @@ def stays_lazy(context: CertificateContext) -> Check:
     return Check(context.lazy_distance, least, "lazy distance", hypotheses=met, where=later)
 
 
-def _start_conditions(context: CertificateContext) -> dict[str, np.ndarray]:
+def _start_conditions(context: CertificateContext) -> dict[str, Hypothesis]:
     """The conditions of BO-P5.2 on m, β and α, with the caller's c (1 if none)."""
     problem, L = context.problem, context.depth
     c, chance = context.constants.c or 1.0, np.log(problem.samples / context.constants.delta)
@@ -160,9 +164,9 @@ def _start_conditions(context: CertificateContext) -> dict[str, np.ndarray]:
         enough = spread / (beta**2 * sigma**4)
     large = max(1.0, np.sqrt(L * X * context.target_norm) / sigma)
     return _wide(context) | {
-        "m large enough for L, α and X": context.width >= c * enough,
-        "β large enough": beta >= c * large,
-        "α ≤ 1": alpha <= 1,
+        "m large enough for L, α and X": Hypothesis(context.width, "≥", c * enough),
+        "β large enough": Hypothesis(beta, "≥", c * large),
+        "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
     }
 
 

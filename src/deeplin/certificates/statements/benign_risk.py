@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from deeplin.certificates.interpolation import CertificateContext
-from deeplin.certificates.registry import Check, NotApplicable, statement
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement
 from deeplin.networks.products import squared_distance
 from deeplin.theory.benign_overfitting import (
     RiskBound,
@@ -58,7 +58,9 @@ def excess_risk(context: CertificateContext) -> Check:
 def inside_the_data(context: CertificateContext) -> Check:
     """In its quantitative form, at every record: exact interpolation makes the right side 0."""
     context.require_wide_data()
-    inside = np.linalg.norm(context.coordinates, axis=(-1, -2))
+    spectrum = context.problem.spectrum
+    apart = spectrum.vectors.T @ context.backward[0] - spectrum.coordinates
+    inside = np.linalg.norm(apart, axis=(-1, -2))
     scale = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
     return Check(inside, np.sqrt(context.loss) / context.smallest_singular, scale=scale)
 
@@ -130,7 +132,7 @@ def _enough_samples(context: CertificateContext) -> dict:
     """n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
     first = effective_ranks(context.require_population().spectrum).small[0]
     needed = max(first, context.require_tail().k, -math.log(context.constants.delta))
-    enough = context.problem.samples >= (context.constants.c or 1.0) * needed
+    enough = Hypothesis(context.problem.samples, "≥", (context.constants.c or 1.0) * needed)
     return {"n ≥ c·max(r_0, k, log(1/δ))": enough}
 
 
@@ -182,11 +184,12 @@ def _random_start(context: CertificateContext) -> dict:
     spread = L**2 * alpha**2 * largest * s_0 * n**2 * q * math.log(n / delta)
     with np.errstate(divide="ignore", invalid="ignore"):
         wide = np.maximum(population.dimension + q - math.log(delta), spread / (beta * s_k) ** 2)
+    large = max(1.0, largest**0.25 * reach / math.sqrt(s_k))
     return {
         "gradient flow": context.flow,
-        "α ≤ 1": alpha <= 1,
-        "β large enough": beta >= c * max(1.0, largest**0.25 * reach / math.sqrt(s_k)),
-        "width m large enough": context.width >= c * wide,
+        "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
+        "β large enough": Hypothesis(beta, "≥", c * large),
+        "width m large enough": Hypothesis(context.width, "≥", c * wide),
     }
 
 
@@ -207,9 +210,11 @@ def spike_risk(context: CertificateContext) -> Check:
     rare = -math.log(context.constants.delta)
     start = _start_bound(context, corrected=False)
     conditions = _random_start(context) | {
-        "α so small that Ξ is of lower order": start.xi <= start.bias + start.variance,
-        "d ≥ cn": d >= c * n,
-        "n ≥ c·max(k + εd, log(1/δ))": n >= c * max(k + epsilon * d, rare),
+        "α so small that Ξ is of lower order": Hypothesis(
+            start.xi, "≤", start.bias + start.variance
+        ),
+        "d ≥ cn": Hypothesis(d, "≥", c * n),
+        "n ≥ c·max(k + εd, log(1/δ))": Hypothesis(n, "≥", c * max(k + epsilon * d, rare)),
     }
     return context.with_constant(split.total, bound, hypotheses=context.interpolates() | conditions)
 

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.special import chdtr, ndtr
 
 from deeplin.certificates.context import Context
-from deeplin.certificates.registry import Check, NotApplicable, statement
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement
 from deeplin.theory.residual_depth import (
     least_margin,
     sharp_failure_probability,
@@ -70,7 +70,7 @@ def _residual_start(context: Context) -> tuple[np.ndarray, dict[str, Any]]:
     if not np.all(scale > 0):
         raise NotApplicable("for a random start, s > 0; here W_k(0) = I")
     distance = kolmogorov_distance(noise / scale[:, None], ndtr)
-    likely = distance <= kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY)
+    likely = Hypothesis(distance, "≤", kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY))
     # s is known to a few percent, so two digits lose nothing, and runs share their constants
     rounded = np.array([float(f"{s:.2g}") for s in scale])
     return rounded, {"residual initialization": likely}
@@ -203,7 +203,7 @@ def _convergence_hypotheses(context: Context):
     allowed = _field(constants, "gap") * ratio * context.readout_norm**2
     hypotheses["gradient flow"] = context.flow
     hypotheses["L, d large enough for an admissible u"] = [c is not None for c in constants]
-    hypotheses["R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ"] = context.gap[0] <= allowed
+    hypotheses["R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ"] = Hypothesis(context.gap[0], "≤", allowed)
     return constants, hypotheses
 
 
@@ -249,14 +249,18 @@ def residual_flat_minimum(context: Context) -> list[Check]:
     if context.readout is None:
         raise NotApplicable("for networks with a read-out p")
     constants, hypotheses = _convergence_hypotheses(context)
-    full = context.problem.rank == context.problem.dimension
-    hypotheses |= {"Σ̂ has full rank": full} | context.minimizer_hypotheses()
+    hypotheses |= _full_rank(context) | context.minimizer_hypotheses()
     ratio = context.final_sharpness / (context.minimal.exact * context.minimal_scale)
     bound = _field(constants, "sharpness_ratio") * context.problem.condition_number
     return [
         Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
         Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=hypotheses),
     ]
+
+
+def _full_rank(context: Context) -> dict[str, Hypothesis]:
+    problem = context.problem
+    return {"Σ̂ has full rank": Hypothesis(problem.rank, "≥", problem.dimension)}
 
 
 @statement(
@@ -273,17 +277,17 @@ def convergence_of_a_draw(context: Context) -> list[Check]:
     M0, m0 = np.max(values[..., 0], axis=-1), np.min(values[..., 1], axis=-1)
     constants, problem = product_constants(M0, m0, context.depth), context.problem
     allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
-    met = {"gradient flow": context.flow, "R(W(0)) − R_min ≤ C_4λ‖p‖²": context.gap[0] <= allowed}
+    close = Hypothesis(context.gap[0], "≤", allowed)
+    met = {"gradient flow": context.flow, "R(W(0)) − R_min ≤ C_4λ‖p‖²": close}
     rate, radius = np.asarray(constants.rate), np.asarray(constants.radius)
     checks = _stays_near(context, rate, radius, "ρ", met)
     if problem.outputs > 1 or context.readout is None or problem.optimum_norm == 0:
         return checks
-    full = {"Σ̂ has full rank": problem.rank == problem.dimension}
     least = context.minimal.exact * context.minimal_scale
     spread = sharpness_brackets(problem, context.depth).spread
     bound = constants.sharpness_ratio * spread * context.depth
     bound = bound / least_sharpness(context.depth, spread)
-    met = met | full | context.minimizer_hypotheses()
+    met = met | _full_rank(context) | context.minimizer_hypotheses()
     part, ratio = "S/S_min ≤ C(Λ/a)L/G", context.final_sharpness / least
     return [*checks, Check(ratio, bound, part, hypotheses=met)]
 
@@ -306,7 +310,7 @@ def conditioned_products(context: Context) -> list[Check]:
     u = [1.5 * least_margin(s, d) for s in scale.tolist()]
     pairs = list(zip(scale.tolist(), u, strict=True))
     fails = [sharp_failure_probability(s, d, L, margin) for s, margin in pairs]
-    hypotheses["L large enough: failure ≤ 0.01"] = np.array(fails) <= 0.01
+    hypotheses["L large enough: failure ≤ 0.01"] = Hypothesis(np.array(fails), "≤", 0.01)
     bounds = [sharp_product_bounds(s, margin) for s, margin in pairs]
     M, m = np.array(bounds).T[..., None]
     values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from deeplin.certificates.context import Context
-from deeplin.certificates.registry import Check, NotApplicable, statement, value
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.networks.products import squared_distance
 from deeplin.theory.small_initialization import (
     balanced_sharpness_at,
@@ -24,26 +24,31 @@ def _epsilon(context: Context) -> np.ndarray:
     return np.asarray(initialization_scale(context.run.initial.with_batch()))
 
 
-def _met(checks: list[Check], batch: int) -> np.ndarray:
-    """Whether all parts of an assumption are met, for each run."""
-    sides = [(np.asarray(c.left, float), np.asarray(c.right, float)) for c in checks]
-    parts = [left - right <= 1e-9 * np.maximum(abs(left), abs(right)) for left, right in sides]
-    return np.all([np.broadcast_to(part, (1, batch))[0] for part in parts], axis=0)
+def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
+    """The parts of an assumption as hypotheses, with the sides as the part's name has them."""
+    found = {}
+    for check in checks:
+        left, right = np.squeeze(check.left), np.squeeze(check.right)
+        least = Hypothesis(right, "≥", left)  # such as ‖w*‖ ≥ 1
+        found[f"{name}, {check.part}"] = (
+            Hypothesis(left, "≤", right) if "≤" in check.part else least
+        )
+    return found
 
 
 def _first(context: Context) -> dict[str, Any]:
     """The hypotheses of FM-T3."""
-    met = _met(first_assumption(context), context.batch)
-    return {"gradient flow": context.flow, "FM-A1": met}
+    return _flow(context) | _parts("FM-A1", first_assumption(context))
 
 
 def _second(context: Context) -> dict[str, Any]:
     """The hypotheses of the corollaries about where the flow ends."""
-    problem, met = context.problem, _met(second_assumption(context), context.batch)
+    problem = context.problem
     optimum = problem.optimum.reshape(problem.dimension, -1)
     apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
-    near = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": apart <= problem.optimum_norm / 8}
-    return _first(context) | {"FM-A2": met} | context.minimizer_hypotheses() | near
+    late = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": Hypothesis(apart, "≤", problem.optimum_norm / 8)}
+    small = _parts("FM-A2", second_assumption(context))
+    return _first(context) | small | context.minimizer_hypotheses() | late
 
 
 def _flow(context: Context) -> dict[str, Any]:
@@ -257,7 +262,8 @@ def conserved_end(context: Context) -> list[Check]:
     balanced = balanced_sharpness_at(context.problem, product[-1], context.depth)
     ratio = context.final_sharpness / balanced
     least, most = (np.asarray(bound)[-1] for bound in bounds.sharpness_ratio)
-    met = context.minimizer_hypotheses() | {"2Δ < ‖w‖^{2/L}": low[-1, :, 0] > 0}
+    size = {"r − 2Δ > 0": Hypothesis(low[-1, :, 0], ">", 0.0)}
+    met = context.minimizer_hypotheses() | size
     return [
         Check(low, squares, "r − 2Δ ≤ σ_k²", scale=scale, slack=slack),
         Check(squares, high, "σ_k² ≤ r + 2Δ", scale=scale, slack=slack),

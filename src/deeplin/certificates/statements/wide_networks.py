@@ -1,0 +1,430 @@
+"""Exact results on wide networks: where training lives, what it leaves beside the data, descent.
+
+X-4 to X-6 and X-25 to X-33.
+
+All are theorems under the hypotheses that each row names, except where a part says `measured`: a
+number that is shown and not judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from deeplin.certificates.interpolation import CertificateContext
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
+from deeplin.theory.benign_overfitting import (
+    best_interpolant,
+    degrees_of_freedom_bounds,
+    noise_cost,
+    noise_cost_bound,
+    risk_split,
+)
+from deeplin.theory.ridgeless import ridgeless_risk
+from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
+
+Bound = Callable[[np.ndarray, int], np.ndarray]
+"""Squared singular values of U from those of P_XΘ, for the start of a run."""
+RADII = np.geomspace(1e-4, 0.999, 120)
+"""Distances ρ among which the hypothesis of X-31 is sought."""
+
+
+def _subspaces(context: CertificateContext) -> list[np.ndarray]:
+    """Orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}, for orthogonal middle layers.
+
+    H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers. Columns
+    beyond its dimension are zero.
+    """
+    context.require_depth()
+    if context.problem.rank == 0:
+        raise NotApplicable("for nonzero inputs")
+    for layer in context.initial[1:-1]:
+        gram = np.swapaxes(layer, -1, -2) @ layer
+        if layer.shape[-1] != layer.shape[-2] or not np.allclose(gram, np.eye(gram.shape[-1])):
+            raise NotApplicable("for middle layers that start orthogonal, such as the identity")
+    start = 0 if len(context.backward[1]) > 1 else -1
+    span = np.concatenate(
+        [context.initial[0] @ context.problem.spectrum.vectors, context.backward[1][start]], axis=-1
+    )
+    left, sizes, _ = np.linalg.svd(span, full_matrices=False)
+    floor = 100 * np.finfo(float).eps * np.sqrt(max(span.shape[1:])) * sizes[:, :1]
+    basis = left * (sizes > floor)[:, None, :]
+    bases = [basis]
+    for layer in context.initial[1:-1]:
+        bases.append(layer @ bases[-1])
+    return bases
+
+
+@statement(
+    "X-4",
+    title="training lives in rank(X) + q directions of every hidden layer",
+    formula=r"W_k(t)-W_k(0)=V_kV_k^\top(W_k(t)-W_k(0))V_{k-1}V_{k-1}^\top",
+    hypotheses=CertificateContext.stays_finite,
+)
+def exact_reduction(context: CertificateContext) -> Check:
+    """For orthogonal middle layers, under descent, momentum and flow, at every record."""
+    last = np.eye(context.widths[-1])
+    if context.readout is not None:
+        last = (context.readout / context.readout_norm[:, None])[..., None]
+    spaces = [context.problem.spectrum.vectors, *_subspaces(context), last]
+    left, sizes = [], []
+    for k, layer in enumerate(context.weights):
+        change = layer - context.initial[k]
+        upper, lower = spaces[k + 1], spaces[k]
+        block = np.swapaxes(upper, -1, -2) @ change @ lower
+        outside = change - upper @ block @ np.swapaxes(lower, -1, -2)
+        left.append(np.linalg.norm(outside, axis=(-1, -2)))
+        sizes.append(context.layer_norms[..., k] + context.layer_norms[:1, :, k])
+    left, scale = (np.stack(parts, axis=-1) for parts in (left, sizes))
+    return Check(left, 0.0, scale=scale, slack=context.flow_slack)
+
+
+@statement(
+    "X-5",
+    title="width at which the initial state can be drawn without forming the network",
+    formula=r"r=\min(m,\mathrm{rank}(X)+q)",
+)
+def reduced_width(context: CertificateContext) -> Check:
+    """The width r that carries the training; `simulate_wide` draws it for any m."""
+    context.require_identity_middle()
+    needed = context.problem.rank + context.problem.outputs
+    return value(float(min(context.width, needed)), "r")
+
+
+@statement(
+    "X-6",
+    title="when the trained network is the minimum-norm interpolant",
+    reference="exact results, X-6 (the correct form of BO-L4.5, first case)",
+    formula=r"\|\Theta_\perp(t)\|\le\|V^\top W_1(0)(I-P_X)\|_F\,"
+    r"\|W_2(t)^\top\cdots W_L(t)^\top\|_2",
+    hypotheses=CertificateContext.stays_finite,
+)
+def minimum_norm_condition(context: CertificateContext) -> Check:
+    """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
+    context.require_wide_data()
+    outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
+    reached = np.linalg.norm(outside @ _subspaces(context)[0], axis=(-1, -2))
+    above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
+    scale = np.prod(context.layer_norms, axis=-1)
+    return Check(context.perpendicular_norm, reached * above, scale=scale, slack=context.flow_slack)
+
+
+def _seen(context: CertificateContext) -> np.ndarray:
+    """W_1(0)Q, the first layer on the data, (batch, m, n)."""
+    context.require_identity_middle()
+    if context.readout is not None:
+        raise NotApplicable("for networks without a read-out")
+    return context.initial[0] @ context.problem.spectrum.vectors
+
+
+def _extremes(layers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The smallest of `count` singular values, 0 where there are fewer, and the largest."""
+    values = np.linalg.svd(layers, compute_uv=False)
+    smallest = values[:, count - 1] if values.shape[1] >= count else np.zeros(len(values))
+    return smallest, values[:, 0]
+
+
+def _ends(context: CertificateContext) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """σ and S of W_1(0)Q, then of W_L(0), each (batch,)."""
+    first = _extremes(_seen(context), context.problem.rank)
+    return (*first, *_extremes(context.initial[-1], context.problem.outputs))
+
+
+@statement(
+    "X-25",
+    title="Θ_⊥ is Gaussian given the layers above the first, at every time",
+    formula=r"E[\|\Theta_\perp\|^2\mid U]=\alpha^2(d-n)\|U\|^2,\;"
+    r"\mathrm{Var}=2\alpha^4(d-n)\|U^\top U\|_F^2,\;U=W_2^\top\cdots W_L^\top",
+    hypotheses=CertificateContext.stays_finite,
+)
+def conditional_law(context: CertificateContext) -> Check:
+    """How many standard deviations ‖Θ_⊥‖² is from its mean, for a Gaussian first layer."""
+    context.require_identity_middle()
+    problem, first, above = context.problem, context.initial[0], context.backward[1][-1]
+    free = problem.dimension - problem.rank
+    outside = problem.spectrum.beside(np.swapaxes(first, -1, -2))
+    alpha2 = np.sum(outside**2, axis=(-2, -1)) / (free * first.shape[-2])
+    squares = np.linalg.norm(above.mT @ above, axis=(-2, -1))
+    mean = alpha2 * free * np.sum(above**2, axis=(-2, -1))
+    deviation = alpha2 * np.sqrt(2 * free) * squares
+    with np.errstate(divide="ignore", invalid="ignore"):
+        score = (context.perpendicular_norm[-1] ** 2 - mean) / deviation
+    return value(np.abs(np.nan_to_num(score)), "measured: deviations from the mean")
+
+
+@statement(
+    "X-26",
+    title="gradient flow interpolates without a lower bound on β or α",
+    formula=r"\mathcal L(t)\le\mathcal L(0)e^{-4\mu t},\;"
+    r"\mu=\sigma_{\min}^2(X)(\sigma^2-\varepsilon)(1-\varepsilon)^{L-2}",
+)
+def convergence_rate(context: CertificateContext) -> list[Check]:
+    """(i) from a small last layer, ε = ‖W_L(0)‖²; (ii) from a small first one, ε = ‖W_1(0)Q‖²."""
+    first_low, first_high, last_low, last_high = _ends(context)
+    hidden = context.depth - 2
+    parts = (
+        ("(i) small last layer", first_low**2, last_high**2),
+        ("(ii) small first layer", last_low**2, first_high**2),
+    )
+    checks = []
+    for name, square, epsilon in parts:
+        limit = np.minimum(square, 1.0) if hidden else square
+        met = epsilon < limit
+        left = np.maximum(square - epsilon, 0) * np.maximum(1 - epsilon, 0) ** hidden
+        rate = 4 * context.smallest_singular**2 * np.where(met, left, 0.0)
+        hypotheses = context.under_flow() | {"ε < min(1, σ²)": Hypothesis(epsilon, "<", limit)}
+        checks.append(_loss_below(context, np.exp(-rate * context.time), name, hypotheses))
+    return checks
+
+
+def _loss_below(context: CertificateContext, factor, part: str, hypotheses: dict) -> Check:
+    """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
+    bound = context.loss[:1] * factor
+    scale = np.finfo(float).eps * context.target_norm**2 + bound
+    slack = context.flow_tolerance if context.is_flow else 0.0
+    return Check(
+        context.loss, bound, part, where=context.later, slack=slack, scale=scale,
+        hypotheses=hypotheses,
+    )  # fmt: skip
+
+
+def _between(context: CertificateContext, lower: Bound, upper: Bound, met: dict) -> list[Check]:
+    """Both sides of ‖U(t)‖², with the singular values of the trained P_XΘ(t) at each record."""
+    inside = context.problem.spectrum.vectors.T @ context.backward[0]
+    found = np.linalg.svd(inside, compute_uv=False)
+    records, batch = found.shape[:2]
+    singular = np.zeros((records, batch, context.problem.outputs))
+    singular[..., : found.shape[-1]] = found
+    low, high = (
+        np.array([[np.sum(bound(of[k], k)) for k in range(batch)] for of in singular])
+        for bound in (lower, upper)
+    )
+    squares = np.broadcast_to(np.sum(context.backward[1] ** 2, axis=(-2, -1)), low.shape)
+    shared = {"hypotheses": met, "slack": context.flow_slack, "scale": high}
+    return [
+        Check(low, squares, "from below", **shared),
+        Check(squares, high, "from above", **shared),
+    ]
+
+
+@statement(
+    "X-27",
+    title="from a zero last layer: what training leaves in U, whatever the data",
+    formula=r"v(\sigma_{\max}^2(W_1(0)Q))\le\|U\|^2\le v(\sigma_{\min}^2(W_1(0)Q)),\;"
+    r"v(z)=\sum_i\frac{s_i^2}{z+\kappa_i},\;\kappa_i(1+\kappa_i)^{L-2}(z+\kappa_i)=s_i^2",
+)
+def zero_last_layer(context: CertificateContext) -> list[Check]:
+    """At every time of a flow with β = 0, s_i those of P_XΘ(t); at its end they are Θ_min's."""
+    low, high = _ends(context)[:2]
+    last = np.max(np.abs(context.initial[-1]), axis=(-2, -1))
+    met = context.under_flow() | {
+        "W_L(0) = 0": Hypothesis(last, "≤", 0.0),
+        "rank W_1(0)Q = n": Hypothesis(low, ">", 0.0),
+    }
+    L = context.depth
+    return _between(
+        context,
+        lambda s, run: zero_last_modes(s, high[run] ** 2, L),
+        lambda s, run: zero_last_modes(s, low[run] ** 2, L),
+        met,
+    )
+
+
+@statement(
+    "X-28",
+    title="from a first layer that does not see the data: what training leaves in U",
+    formula=r"\|U\|^2=\sum_i(b^2+x_i)(1+x_i)^{L-2},\;x_i(1+x_i)^{L-2}(b^2+x_i)=s_i^2",
+)
+def zero_first_layer(context: CertificateContext) -> list[Check]:
+    """Between the values of the largest and the smallest singular value of W_L(0)."""
+    _, seen, low, high = _ends(context)
+    met = context.under_flow() | {
+        "W_1(0)Q = 0": Hypothesis(seen, "≤", 0.0),
+        "rank W_L(0) = q": Hypothesis(low, ">", 0.0),
+    }
+    L = context.depth
+    return _between(
+        context,
+        lambda s, run: zero_first_modes(s, high[run] ** 2, L, low[run] ** 2),
+        lambda s, run: zero_first_modes(s, low[run] ** 2, L, high[run] ** 2),
+        met,
+    )
+
+
+class Ball(NamedTuple):
+    """The hypothesis of X-31 for one run: a distance ρ that descent keeps, with its constants."""
+
+    met: bool
+    distance: float = np.inf
+    """ρ_* = √(ℒ_0/μ)/(1−c/2)."""
+    rate: float = 0.0
+    """4ημ(1−c/2)."""
+    path: float = np.inf
+    """√ℒ_0/(2μ(1−c/2)), above Σ_t η√ℒ_t."""
+    growth: float = np.inf
+    """What bounds ‖Θ_⊥(T)−Θ_⊥(0)‖/‖W_1(0)(I−P)‖."""
+
+
+def _curvature(norms: np.ndarray, input_norm: float, loss: float) -> float:
+    """H = 2‖X‖²Σp_j² + 2‖X‖√ℒ λ_max(P) for layers of at most these norms ω_k (X-31)."""
+    total = np.prod(norms)
+    others = total / norms
+    pairs = others[:, None] / norms
+    np.fill_diagonal(pairs, 0.0)
+    bend = np.linalg.eigvalsh(pairs)[-1]
+    return float(2 * input_norm**2 * np.sum(others**2) + 2 * input_norm * np.sqrt(loss) * bend)
+
+
+def _seen_growth(norms: np.ndarray) -> tuple[float, float]:
+    """(Σ_{j≥2}π_j²)^{1/2} and Σ_{j≥2}π_jp_j, π_j = Π_{k≥2,k≠j}ω_k, p_j = Π_{k≠j}ω_k."""
+    above = np.prod(norms[1:]) / norms[1:]
+    return float(np.sqrt(np.sum(above**2))), float(np.sum(above**2) * norms[0])
+
+
+def _ball(context: CertificateContext, ends: np.ndarray, loss: float, step: float) -> Ball:
+    """The smallest ρ_* over `RADII` with ρ_* ≤ ρ, for `ends` = (σ_1, S_1, σ_L, S_L)."""
+    low_1, high_1, low_L, high_L = ends
+    hidden, X, best = context.depth - 2, context.input_norm, Ball(False)
+    for radius in RADII:
+        norms = np.array([high_1 + radius, *[1 + radius] * hidden, high_L + radius])
+        first, last, middle = max(low_1 - radius, 0), max(low_L - radius, 0), (1 - radius) ** 2
+        both = hidden * (first * last) ** 2 * middle ** max(hidden - 1, 0)
+        mu = context.smallest_singular**2 * ((first**2 + last**2) * middle**hidden + both)
+        c = step * _curvature(norms, X, loss)
+        if mu == 0 or c >= 2:
+            continue
+        slow = 1 - c / 2
+        distance = np.sqrt(loss / mu) / slow
+        if distance <= radius and distance < best.distance:
+            path = np.sqrt(loss) / (2 * mu * slow)
+            near, far = _seen_growth(norms)
+            growth = min(near * distance, 2 * X * far * path)
+            best = Ball(True, float(distance), 4 * step * mu * slow, float(path), float(growth))
+    return best
+
+
+@statement(
+    "X-31",
+    title="gradient descent interpolates and stays near its start",
+    reference="exact results, X-31 (descent; BO speak of flow)",
+    formula=r"\eta\le c/H(\rho),\;\sqrt{\mathcal L_0/\mu(\rho)}/(1-c/2)=\rho_*\le\rho"
+    r"\;\Rightarrow\;\mathcal L_{t+1}\le(1-4\eta\mu(1-c/2))\mathcal L_t,\;\|W(t)-W(0)\|\le\rho_*",
+)
+def descent(context: CertificateContext) -> list[Check]:
+    """Local, with the best ρ; global from β = 0; and Θ_⊥ with the norms that were measured."""
+    ends, plain = np.stack(_ends(context), axis=-1), _plain_descent(context)
+    step = context.learning_rate / context.problem.samples  # on ℒ = nR
+    balls = [_ball(context, *given) for given in zip(ends, context.loss[0], step, strict=True)]
+    near, rate, path, growth = (
+        np.array([getattr(ball, name) for ball in balls])
+        for name in ("distance", "rate", "path", "growth")
+    )
+    local = plain | {"some ρ has ρ_* ≤ ρ": np.array([ball.met for ball in balls])}
+    squares = [np.sum((w - w[:1]) ** 2, axis=(-2, -1)) for w in context.weights]
+    change = context.perpendicular - context.perpendicular[:1]
+    moved = np.linalg.norm(change, axis=(-2, -1))
+    outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
+    size = np.linalg.norm(outside, 2, axis=(-2, -1))
+    # with every step recorded the norms along the run take the place of ω, and Σ η√ℒ is known
+    largest = np.max(context.singular_values, axis=0)
+    factor = [2 * context.input_norm * _seen_growth(norms)[1] for norms in largest]
+    every = np.all(np.diff(context.times) <= 1)
+    recorded = plain | {"every step recorded": every}
+    summed = {"Σ η√ℒ recorded": every or "path" in context.run.records}
+    power = context.times[:, None]
+    stability = 2 * context.input_norm**2 * step * _start_stiffness(ends, context.depth)
+    return [
+        value(stability, "measured: bound of η·λ_max at the start"),
+        Check(np.sqrt(np.sum(squares, axis=0)), near, "(a) distance", hypotheses=local),
+        _loss_below(context, (1 - rate) ** power, "(b) loss", local),
+        Check(context.path, path, "(c) Σ η√ℒ", hypotheses=local | summed),
+        Check(moved, size * growth, "(d) Θ_⊥", hypotheses=local),
+        Check(moved, size * factor * context.path, "(d) by measured norms", hypotheses=recorded),
+        _from_zero(context, ends, step, plain),
+    ]
+
+
+def _start_stiffness(ends: np.ndarray, depth: int) -> np.ndarray:
+    """S_1² + S_L² + (L−2)S_1²S_L², (batch,)."""
+    first, last = ends[:, 1] ** 2, ends[:, 3] ** 2
+    return first + last + (depth - 2) * first * last
+
+
+def _plain_descent(context: CertificateContext) -> dict:
+    """The hypothesis of full-batch descent with one rate."""
+    if context.is_flow or not context.has_path:
+        raise NotApplicable("for gradient descent; X-26 speaks of gradient flow")
+    return {"plain descent": np.full(context.batch, context.run.plain)} | context.stays_finite()
+
+
+def _from_zero(context: CertificateContext, ends: np.ndarray, step: np.ndarray, met: dict) -> Check:
+    """Descent from β = 0, without a condition on the width (X-31, global)."""
+    L, Y, sigma, X = (
+        context.depth,
+        context.target_norm,
+        context.smallest_singular,
+        context.input_norm,
+    )
+    rates, enough = np.zeros(context.batch), np.zeros(context.batch, bool)
+    for run, (low, high, _, last) in enumerate(ends):
+        if low == 0 or last > 0:
+            continue
+        epsilon = min(1 / (2 * L**2), low**2 / (2 * L))
+        bar = 16 * Y**2 / (sigma * low) ** 2
+        norms = np.sqrt([high**2 + bar + 1, *[2 + bar] * (L - 2), bar])
+        c = step[run] * _curvature(norms, X, Y**2)
+        enough[run] = c < 2 and step[run] * Y**2 <= (1 - c / 2) * epsilon
+        rates[run] = (1 - c / 2) * step[run] * (sigma * low) ** 2 if enough[run] else 0.0
+    hypotheses = met | {"W_L(0) = 0, rank W_1(0)Q = n, η small enough": enough}
+    factor = (1 - rates) ** context.times[:, None]
+    return _loss_below(context, factor, "from β = 0", hypotheses)
+
+
+@statement(
+    "X-32",
+    title="the variance of interpolation from both sides",
+    formula=r"\mathrm{Tr}\,C\ge\sum_i\lambda_i\frac{(v_i^\top P_Xv_i)^2}{\|Xv_i\|^2},\;"
+    r"\frac{k/n}{(1+bx)^2}+\frac{n/R_k}{(1/b+x)^2}\le\frac{df_2}n\le\frac kn+"
+    r"\frac{b^2}{(b-1)^2}\frac n{R_k}",
+)
+def variance_bounds(context: CertificateContext) -> list[Check]:
+    """Tr(C) of these data from below, and df₂/n of the population by k and R_k."""
+    population, problem = context.require_population(), context.problem
+    context.require_wide_data()
+    least, cost = noise_cost_bound(problem, population), noise_cost(problem, population)
+    checks = [Check(least, cost, "Tr C from below")]
+    b = context.constants.b if context.constants.b > 1 else 2.0
+    bounds = degrees_of_freedom_bounds(population, problem.samples, b)
+    if bounds is not None:
+        share = ridgeless_risk(population, problem.samples).degrees_of_freedom / problem.samples
+        checks += [Check(bounds[0], share, "df₂/n from below"),
+                   Check(share, bounds[1], "df₂/n from above")]  # fmt: skip
+    return checks
+
+
+@statement(
+    "X-33",
+    title="when what training leaves lowers the risk",
+    formula=r"\mathrm{Risk}(\Theta)\ge\mathrm{Tr}\,\Omega^\top(X\Sigma^{-1}X^\top)^{-1}\Omega,\;"
+    r"\mathrm{Risk}(\Theta)-\mathrm{Risk}(\Theta_{\min})=\mathrm{Tr}\,\Theta_\perp^\top\Sigma"
+    r"\Theta_\perp+2\mathrm{Tr}\,(\Theta_{\min}-\Theta^*)^\top\Sigma\Theta_\perp",
+    hypotheses=CertificateContext.interpolates,
+)
+def best_possible(context: CertificateContext) -> list[Check]:
+    """For the interpolator nearest to the trained map; no start can have a smaller risk."""
+    population, problem = context.require_population(), context.problem
+    context.require_wide_data()
+    optimum = problem.optimum.reshape(population.optimum.shape)
+    split = risk_split(problem, population, optimum + context.perpendicular[-1])
+    least = population.risk(optimum)
+    parts = least + split.xi + split.cross
+    checks = [
+        Check(split.total, parts, "the two parts of Θ_⊥", equality=True, scale=parts + least),
+        value(split.cross, "measured: cross term"),
+    ]
+    if population.spectrum[-1] > 0:
+        best = population.risk(best_interpolant(problem, population))
+        checks.append(Check(best, split.total, "the best interpolator"))
+    return checks
