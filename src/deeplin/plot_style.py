@@ -18,6 +18,9 @@ INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito, in the order of use."""
+TRAINED, DIVERGED, THEORY, LIMIT = COLOURS[:4]
+"""One meaning each, as in the explorer: blue is a trained network, red what diverged, green what
+theory knows without training, purple the limit of stability 2/η."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 RC: dict[Any, Any] = {

@@ -226,16 +226,11 @@ def test_wide_page_trains_a_billion_units(visit):
     visitor.said("vanishes")
 
 
-def test_theorems_come_from_the_server(visit):
+def test_theorems_come_from_the_server_and_rounding_is_called_so(visit):
     visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
     visitor.verdict("statements on the first run of gradient descent")
     assert "FM-L8" in visitor.text("certificate")
     assert visitor.page.locator("#certificate math").count() > 20
-
-
-def test_margin_within_rounding_is_shown_as_zero_with_its_tolerance(visit):
-    visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
-    visitor.verdict("statements on the first run of gradient descent")
     rows = [
         row.locator("td").all_text_contents()
         for row in visitor.page.locator("#certificate tr").all()[1:]

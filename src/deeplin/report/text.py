@@ -107,7 +107,9 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
     if len(columns) > 1:
         rows.append(("", "as it is", "standardized"))
     certain = it.advice[0].certain
-    beyond = "above it no run settles" if certain else "above it the mean square error grows"
+    beyond = (
+        "above it almost no start settles" if certain else "above it the mean square error grows"
+    )
     for k, end in enumerate(_ends(it.advice)):
         depth = f"depth {end.depth}: " if len(_ends(it.advice)) > 1 else ""
         found = [column.trials[k] if column.trials else None for column in columns]
