@@ -72,6 +72,7 @@ docs: setup ## build the documentation into site/ (warnings are errors)
 
 pictures: setup ## make the pictures of the documentation again (the explorer's need Chromium)
 	$(BIN)/python docs/pictures.py
+	$(BIN)/python docs/notebooks.py
 	$(BIN)/python docs/screenshots.py
 
 explore: $(BASE) ## open the explorer in the browser

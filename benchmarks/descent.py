@@ -30,6 +30,9 @@ def measure() -> dict[str, dict]:
         "descent, 160 GELU networks, ours over vmapped JAX on two threads": vmapped("gelu", 1.1),
         "descent, first call of a new shape, L = 10: seconds": first_call(10, 1.0),
         "descent, first call of a new shape, L = 40: seconds": first_call(40, 2.0),
+        "descent, first call with sharpness tracked, L = 10: seconds": first_call(
+            10, 4.0, ', record_every=1, record=["risk", "sharpness"]'
+        ),
         "descent, cost at n = 10⁶ over n = 50": independence_of_samples(),
         **wide_against_plain(),
         "descent, one small network: milliseconds of a call": fixed_cost(),
@@ -115,7 +118,7 @@ def vmapped(activation: str, target: float) -> dict:
     return {"ratio": ours / by_hand, "target": target, "at_most": True, "details": details}
 
 
-def first_call(depth: int, target: float) -> dict:
+def first_call(depth: int, target: float, options: str = "") -> dict:
     """Seconds of a first call, in new processes without a cache of compiled programs."""
     program = f"""
 import time, jax
@@ -126,7 +129,7 @@ keys = jax.random.split(jax.random.key(0), 200)
 nets = dl.initialize.gaussian(keys, widths=(5,) * {depth} + (1,), scale=0.4)
 dl.gradient_descent(problem, dl.initialize.gaussian(keys, widths=(5, 1), scale=0.4), 1e-3, 1)
 began = time.perf_counter()
-dl.gradient_descent(problem, nets, 1e-3, 10)
+dl.gradient_descent(problem, nets, 1e-3, 10{options})
 print(time.perf_counter() - began)
 """
     times = [

@@ -53,7 +53,10 @@ def _cell(cell):
             picture = "".join(data["image/png"]).replace("\n", "")
             yield f"![The plot of the cell above](data:image/png;base64,{picture})"
         elif "text/html" in data:
-            yield f'<div class="output">{"".join(data["text/html"])}</div>'.replace("\n", "")
+            table = re.sub(
+                "<table[^>]*>", "<table>", "".join(data["text/html"])
+            )  # the site's style
+            yield f'<div class="output">{table}</div>'.replace("\n", "")
         else:
             yield f"```text\n{''.join(output.get('text') or data['text/plain'])}\n```"
 

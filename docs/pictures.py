@@ -12,7 +12,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import deeplin as dl
-from deeplin.papers.style import COLOURS, INK, QUIET, RC
+from deeplin.plot_style import INK, LIMIT, PAPER, QUIET, RC, THEORY, TRAINED
 
 FOLDER = Path(__file__).parent / "images"
 problem = dl.problems.synthetic.flat_minima(seed=0).problem
@@ -20,39 +20,27 @@ flattest = dl.theory.minimal_sharpness(problem, depth=10)
 
 
 def critical_rate(axes):
-    """Where training ends, for every depth and learning rate, and the line that knew it before."""
-    rates, depths, seeds = np.geomspace(0.03, 0.7, 160), np.arange(2, 14), 5
-    start = np.mean(problem.targets**2) - problem.minimal_risk  # the gap of predicting zero
-    ends = np.empty((len(rates), len(depths)))
-    for column, depth in enumerate(depths):
-        keys = jax.random.split(jax.random.key(int(depth)), seeds)
-        nets = dl.initialize.gaussian(keys, widths=(5,) * int(depth) + (1,), scale=0.33)
-        each = jax.tree.map(lambda leaf: np.repeat(leaf, len(rates), axis=0), nets)
-        run = dl.gradient_descent(problem, each, np.tile(rates, seeds), steps=30_000)
-        lost = np.where(run.status == "diverged", np.inf, run.evidence["gap"] / start)
-        ends[:, column] = np.median(lost.reshape(seeds, -1), axis=0)
-    limits = [dl.theory.critical_learning_rate(problem, int(depth)) for depth in depths]
-    settled = np.log10(np.clip(ends, 1e-12, 1.0))
-    axes.pcolormesh(depths, rates, settled, cmap="cividis_r", vmin=-12, vmax=0)
-    gone = np.ma.masked_where(np.isfinite(ends), np.ones_like(ends))
-    axes.pcolormesh(depths, rates, gone, cmap=mpl.colors.ListedColormap([COLOURS[1]]))
-    axes.plot(depths, limits, "o-", color="white", markeredgecolor=INK, markersize=6, linewidth=2)
-    bold = {"fontsize": 12, "weight": "bold"}
-    axes.text(2, 0.06, "settles at the minimum", color=INK, **bold)
-    axes.text(9.2, 0.16, "cannot settle", color="white", **bold)
-    axes.text(9.2, 0.4, "diverges", color=INK, **bold)
+    """Where training ends, for every depth and learning rate, and the critical rate."""
+    rates, depths = np.geomspace(0.03, 0.7, 160), range(2, 14)
+    dl.plot.phase(problem, depths, rates, starts=5, steps=30_000, ax=axes)
+    axes.figure.axes[-1].remove()  # the words say what the colors mean
+    limits = [dl.theory.critical_learning_rate(problem, depth) for depth in depths]
+    bold = {"fontsize": 11, "weight": "bold"}
+    axes.text(2, 0.06, "settles at a minimum", color=INK, **bold)
+    unstable = "no minimizer is linearly stable:\nalmost no start settles"
+    axes.text(6.2, 0.172, unstable, color=PAPER, fontsize=9.5, weight="bold")
+    axes.text(9.2, 0.45, "diverges", color=PAPER, **bold)
     axes.annotate(
         "2/S_min: computed from the data,\nwithout training",
         (5, limits[3]),
-        xytext=(5.6, 0.45),
-        color="white",
-        arrowprops={"arrowstyle": "-|>", "color": "white", "linewidth": 2},
+        xytext=(4.6, 0.47),
+        color=PAPER,
+        arrowprops={"arrowstyle": "-|>", "color": PAPER, "linewidth": 2},
         **bold,
     )
-    axes.set(xlabel="depth", ylabel="learning rate", yscale="log", xticks=depths)
     axes.set_yticks([0.03, 0.05, 0.1, 0.2, 0.5], ["0.03", "0.05", "0.1", "0.2", "0.5"])
     axes.minorticks_off()
-    axes.set_title("Where 9600 trained networks end, and the line that theory draws before")
+    axes.set_title("Where 9600 trained networks end, and the critical learning rate 2/S_min")
 
 
 def sharpness(axes):
@@ -62,7 +50,7 @@ def sharpness(axes):
         problem, net, [0.02, 0.05, 0.08], steps=1500, record_every=5, record=("sharpness",)
     )
     dl.plot.training(run, ax=axes)
-    axes.axhline(flattest.exact, color=INK, linestyle=":", label="$S_{min}$, exact")
+    axes.axhline(flattest.exact, color=THEORY, label="$S_{min}$, exact")
     axes.set_title("Sharpness along training, dashed: 2/η")
     axes.legend()
 
@@ -77,19 +65,19 @@ def flat_minima(axes):
         depths,
         [m.lower for m in minima],
         [m.upper for m in minima],
-        color=QUIET,
-        alpha=0.25,
-        label="bracket (FM-T2)",
+        color=THEORY,
+        alpha=0.2,
+        label="bounds of FM-T2",
         linewidth=0,
     )
-    axes.plot(depths, [m.exact for m in minima], color=COLOURS[0], label="$S_{min}$, exact (X-2)")
-    axes.plot(depths, balanced, "--", color=COLOURS[1], label="$S_{bal}$, small start (X-3)")
+    axes.plot(depths, [m.exact for m in minima], color=THEORY, label="$S_{min}$, exact (X-2)")
+    axes.plot(depths, balanced, ":", color=THEORY, label="$S_{bal}$, small start (X-3)")
     axes.set(xlabel="depth L", ylabel="sharpness", xlim=(2, 20), ylim=(0, None))
-    axes.set_title("The flattest minimiser, condition number 10")
+    axes.set_title("The flattest minimizer, condition number 10")
     axes.legend(loc="upper left")
 
 
-def initialisations(left, right):
+def initializations(left, right):
     """Layers grow together and align from a small start."""
     net = dl.initialize.gaussian(jax.random.key(3), widths=(5,) * 4 + (1,), scale=0.15)
     run = dl.gradient_descent(
@@ -101,13 +89,14 @@ def initialisations(left, right):
         record=("singular_values", "alignment"),
     )
     steps = run.records["step"]
+    colors = mpl.colormaps["plasma"](np.linspace(0.1, 0.85, 4))  # first layer violet, last yellow
     for k, values in enumerate(run.records["singular_values"].T):
-        left.plot(steps, values, color=COLOURS[k], label=f"layer {k + 1}")
+        left.plot(steps, values, color=colors[k], label=f"layer {k + 1}")
     left.set(xlabel="step", ylabel="largest singular value", ylim=(0, None))
     left.set_title("Layers grow together")
     left.legend()
     for k, values in enumerate(run.records["alignment"].T):
-        right.plot(steps, values, color=COLOURS[k], label=f"layers {k + 1}, {k + 2}")
+        right.plot(steps, values, color=colors[k], label=f"layers {k + 1}, {k + 2}")
     right.set(xlabel="step", ylabel="alignment ⟨v, u⟩²", ylim=(0, 1.05))
     right.set_title("and align")
     right.legend(loc="lower right")
@@ -142,9 +131,9 @@ def benign(axes):
     above = np.array(risks) - np.array(baselines)[:, None]  # paired: the same data for both
     spread = 1.96 * above.std(axis=0, ddof=1) / np.sqrt(len(above))
     axes.errorbar(
-        alphas**2, above.mean(axis=0), spread, color=COLOURS[0], marker="o", label="trained network"
+        alphas**2, above.mean(axis=0), spread, color=TRAINED, marker="o", label="trained network"
     )
-    axes.axhline(0, color=COLOURS[1], linestyle="--", label="minimum-norm interpolant")
+    axes.axhline(0, color=THEORY, linestyle="--", label="minimum-norm interpolant")
     axes.set(xlabel="variance α² of the first layer", ylabel="excess risk above minimum norm")
     axes.set_title("d = 500, n = 100, width 5030: mean of 8 runs, 95% interval")
     axes.legend(loc="upper left")
@@ -161,11 +150,11 @@ def edge(left, right):
             data, net, rate, 60, record_every=1, record=("sharpness", "flow_sharpness")
         )
         steps = run.records["step"]
-        axes.plot(steps, run.records["sharpness"], color=COLOURS[0], label="sharpness")
+        axes.plot(steps, run.records["sharpness"], color=TRAINED, label="sharpness")
         ends = run.records["flow_sharpness"]
-        axes.plot(steps, ends, color=COLOURS[1], linewidth=2.5, label="where the flow would end")
-        axes.axhline(2 / rate, color=INK, linestyle=":", label="2/η")
-        axes.axhline(2 / critical, color=QUIET, linestyle="--", label="$S_{min}$")
+        axes.plot(steps, ends, "--", color=QUIET, linewidth=2.5, label="where the flow would end")
+        axes.axhline(2 / rate, color=LIMIT, label="2/η")
+        axes.axhline(2 / critical, color=THEORY, label="$S_{min}$")
         axes.set(xlabel="step", xlim=(0, 60), ylim=(0, None))
         axes.set_title(f"η = {factor:g} of the critical rate")
     left.set_ylabel("sharpness")
@@ -178,7 +167,7 @@ def main():
         "critical-rate": (critical_rate, 1),
         "concept-sharpness": (sharpness, 1),
         "concept-flat-minima": (flat_minima, 1),
-        "concept-initialisations": (initialisations, 2),
+        "concept-initializations": (initializations, 2),
         "concept-benign": (benign, 1),
         "concept-edge": (edge, 2),
     }

@@ -1,10 +1,11 @@
-"""Record a finished reproduction: `python docs/record.py report`.
+"""Record finished reproductions: `python docs/record.py REPORT...`.
 
 Writes verdicts, answers and times to src/deeplin/papers/recorded.json, with which `deeplin
-reproduce` compares, and the summary into the README. Look at every change before it is recorded.
+reproduce` compares, and the summary into the README. Figures may come from several folders and
+presets: each preset is recorded by itself, and what is printed about a figure is that of its full
+protocol where there is one. Look at every change that is printed.
 """
 
-import json
 import sys
 from pathlib import Path
 
@@ -17,17 +18,25 @@ PATH = ROOT / "src" / "deeplin" / "papers" / recorded.SOURCE
 START, END = "<!-- verdicts -->", "<!-- end of verdicts -->"
 
 
-def main(report: Path) -> None:
-    outcomes = read_outcomes(report, [figure.name for figure in FIGURES])
-    for preset in sorted({outcome["preset"] for outcome in outcomes}):
+def main(*reports: Path) -> None:
+    names = [figure.name for figure in FIGURES]
+    outcomes = [outcome for report in reports for outcome in read_outcomes(report, names)]
+    for change in recorded.changes(outcomes):
+        print(f"{change.quote}: {change.recorded} → {change.found}")
+    # the full protocol first: the quick preset does not differ where that reproduces
+    for preset in ("paper", "quick"):
         found = recorded.collect(o for o in outcomes if o["preset"] == preset and o["seed"] == 0)
-        for change in recorded.changes(found["quotes"], preset):
-            print(f"{preset}: {change.quote}: {change.recorded} → {change.found}")
+        for name, quote in found["quotes"].items():
+            full = recorded.quote(name, "paper").get("verdict")
+            if (preset, quote["verdict"], full) == ("quick", "differs", "reproduced"):
+                quote["verdict"] = "undecided"
         known = recorded.read(preset, "questions")
         for name, answer in found["questions"].items():
             if known.get(name, answer) != answer:
                 print(f"{preset}: {name}: {known[name]} → {answer}")
-        recorded.record(preset, found, PATH)
+        if found["figures"]:
+            recorded.record(preset, found, PATH)
+            recorded.everything.cache_clear()
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
     head, rest = text.split(START, 1)
@@ -35,15 +44,19 @@ def main(report: Path) -> None:
 
 
 def block() -> str:
-    """The README's summary: the three lines of the full protocol, or of the quick preset."""
-    entries = json.loads(PATH.read_text(encoding="utf-8")) if PATH.is_file() else {}
-    if not entries:
+    """The README's summary: the three lines, and which presets they are of."""
+    known = recorded.latest()
+    if not known["figures"]:
         return "\nNo run of this version is recorded yet; `make reproduce` prints yours.\n"
-    preset = "paper" if "paper" in entries else "quick"
-    title = {"paper": "The papers' full protocol:", "quick": "The quick preset (few runs):"}[preset]
-    lines = [f"- {line}" for line in recorded.summary(entries[preset])]
-    return "\n" + "\n".join([title, "", *lines]) + "\n"
+    lines = [f"- {line}" for line in recorded.summary(known)]
+    return "\n" + "\n".join([*lines, "", f"*{recorded.provenance(in_order(known))}*"]) + "\n"
+
+
+def in_order(known) -> dict[str, str]:
+    """The preset of each recorded figure, in the order of the report."""
+    names = (figure.name for figure in FIGURES)
+    return {name: known["figures"][name] for name in names if name in known["figures"]}
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(*map(Path, sys.argv[1:]))

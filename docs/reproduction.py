@@ -1,8 +1,8 @@
-"""Keep a finished reproduction in the documentation: `python docs/reproduction.py report [NOTE]`.
+"""Keep finished reproductions in the documentation: `python docs/reproduction.py REPORT...`.
 
-Reads the outcomes that `deeplin reproduce` left in its report folder and writes pictures, the
-tables behind them, a table of all quotes and a page to docs/reproduction/. Verdicts and answers are
-recorded by `docs/record.py`.
+Reads the outcomes that `deeplin reproduce` left in its report folders and writes pictures, the
+tables behind them, a table of all quotes and a page to docs/reproduction/. Of a figure that several
+folders hold the full protocol is taken. Verdicts and answers are recorded by `docs/record.py`.
 """
 
 import csv
@@ -17,19 +17,32 @@ from deeplin.papers.catalogue import FIGURES, LEFT_OUT
 from deeplin.papers.report import duration, read_outcomes
 
 KEPT = Path(__file__).parent / "reproduction"
+PRESETS = {"paper": "full protocol", "quick": "quick preset, few runs"}
 LONGEST = 10_000
 """Of a table with more rows only the first repetition is kept, or these rows."""
-COLUMNS = ("name", "paper", "place", "panel", "text", "reading", "verdict", "value", "why")
+COLUMNS = (
+    *("name", "paper", "place", "panel", "text", "reading", "verdict", "value", "preset", "why"),
+)
 
 
-def main(report: Path, note: str = "") -> None:
-    (KEPT / "data").mkdir(parents=True, exist_ok=True)
-    outcomes = read_outcomes(report, [figure.name for figure in FIGURES])
+def main(*reports: Path) -> None:
+    shutil.rmtree(KEPT, ignore_errors=True)
+    (KEPT / "data").mkdir(parents=True)
+    chosen = {}
+    for report in reports:
+        for outcome in read_outcomes(report, [figure.name for figure in FIGURES]):
+            if chosen.get(outcome["name"], (None, outcome))[1]["preset"] == "quick" or (
+                outcome["preset"] == "paper"
+            ):
+                chosen[outcome["name"]] = report, outcome
+    chosen = [chosen[figure.name] for figure in FIGURES if figure.name in chosen]
+    outcomes = [outcome for _, outcome in chosen]
     with (KEPT / "quotes.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.DictWriter(file, fieldnames=COLUMNS, extrasaction="ignore")
         table.writeheader()
-        table.writerows(quote for outcome in outcomes for quote in outcome["quotes"])
-    for outcome in outcomes:
+        for outcome in outcomes:
+            table.writerows(quote | {"preset": outcome["preset"]} for quote in outcome["quotes"])
+    for report, outcome in chosen:
         for panel in outcome["panels"]:
             shutil.copy(report / panel["files"]["png"], KEPT / f"{panel['name']}.png")
         for data in outcome["data"]:
@@ -38,17 +51,20 @@ def main(report: Path, note: str = "") -> None:
                 table = table[table["repetition"] == 0]
             table = table.head(LONGEST)
             table.to_csv(KEPT / "data" / f"{data['study']}.csv", index=False, float_format="%.5g")
-    (KEPT / "index.md").write_text("\n".join(page(outcomes, note)) + "\n", encoding="utf-8")
+    (KEPT / "index.md").write_text("\n".join(page(outcomes)) + "\n", encoding="utf-8")
 
 
-def page(outcomes, note):
+def page(outcomes):
     """The lines of the page."""
     machine = outcomes[-1]["environment"]["machine"]
     quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
     yield "# Reproduction"
     yield ""
-    for line in recorded.summary(recorded.collect(outcomes)):
+    found = recorded.collect(outcomes)
+    for line in recorded.summary(found):
         yield f"- {line}"
+    yield ""
+    yield f"*{recorded.provenance(found['figures'])}*"
     yield ""
     yield (
         f"Computed on {machine['cores']} cores ({machine['processor']}, "
@@ -58,9 +74,6 @@ def page(outcomes, note):
         "behind the figures are kept with five digits (of long ones the first repetition or "
         "10 000 rows); the report has them all."
     )
-    if note:
-        yield ""
-        yield note
     for verdict, title in (
         ("differs", "What differs, and why"),
         ("undecided", "What is undecided"),
@@ -73,8 +86,9 @@ def page(outcomes, note):
             yield ""
             yield f"> “{quote['text']}” ({quote['paper']}, {quote['place']})"
             yield ""
-            needed = f" About {quote['runs']} runs would decide." if quote["runs"] else ""
-            yield f"{quote['panel']}: {quote['value']}. {quote['why']}{needed} *{quote['reading']}*"
+            needed = f"About {quote['runs']} runs would decide." if quote["runs"] else ""
+            parts = f"{quote['panel']}: {quote['value']}.", quote["why"], needed
+            yield " ".join(filter(None, (*parts, f"*{quote['reading']}*")))
     yield ""
     yield "## What reproduces"
     yield ""
@@ -104,7 +118,7 @@ def page(outcomes, note):
         links = (f"[{data['study']}](data/{data['study']}.csv)" for data in outcome["data"])
         yield (
             f"*Data.* {', '.join(links)}; again with `{outcome['command']}` "
-            f"({duration(outcome['seconds'])})."
+            f"({PRESETS[outcome['preset']]}, {duration(outcome['seconds'])})."
         )
         for panel in outcome["panels"]:
             yield ""
@@ -121,4 +135,4 @@ def page(outcomes, note):
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:3])
+    main(*map(Path, sys.argv[1:]))

@@ -1,9 +1,10 @@
 """Pictures of the explorer's pages for the documentation, taken in a real browser.
 
-Needs Chromium on the machine: `python docs/screenshots.py`.
+Needs Chromium on the machine: `python docs/screenshots.py [name …]`.
 """
 
 import shutil
+import sys
 import threading
 from pathlib import Path
 
@@ -38,7 +39,8 @@ def main() -> None:
     with Explorer() as server, sync_playwright() as playwright:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=FLAGS)
-        for name, (shown, options) in SHOTS.items():
+        for name in sys.argv[1:] or SHOTS:
+            shown, options = SHOTS[name]
             page = browser.new_page(**options)
             page.goto(server.url + (shown if shown.startswith("#") else ""))
             page.wait_for_function("() => window.deeplin?.pictures > 0", timeout=300_000)

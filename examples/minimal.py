@@ -1,4 +1,4 @@
-"""Deep linear networks on one page: descent, sharpness, and the flattest minimiser there is.
+"""Deep linear networks on one page: descent, sharpness, and the flattest minimizer there is.
 
 Plain NumPy and plain loops, nothing from the library, so that every formula can be read off. The
 tests compare each function here with the library's own. Run it: `python examples/minimal.py`.
@@ -47,7 +47,7 @@ def descent(X, y, weights, learning_rate, steps):
     return weights
 
 
-def sharpness_at_minimiser(X, weights):
+def sharpness_at_minimizer(X, weights):
     """Largest eigenvalue of the Hessian where the gradient of the product vanishes.
 
     There the Hessian is 2 J' S J, with S = X'X/n and J the derivative of the product w; its nonzero
@@ -64,7 +64,7 @@ def sharpness_at_minimiser(X, weights):
 
 
 def minimal_sharpness(X, y, L):
-    """The smallest sharpness any minimiser of depth L can have: one scalar minimisation."""
+    """The smallest sharpness any minimizer of depth L can have: one scalar minimization."""
     n, d = X.shape
     S = X.T @ X / n
     w = np.linalg.lstsq(X, y)[0]
@@ -74,18 +74,18 @@ def minimal_sharpness(X, y, L):
         K = t**2 * np.eye(d) + (L - 1) * t ** (-2 / (L - 1)) * np.outer(w, w)
         return np.linalg.eigvals(2 * S @ K).real.max()
 
-    # Convex in log t, so that any scalar minimiser finds the global optimum.
+    # Convex in log t, so that any scalar minimizer finds the global optimum.
     return scipy.optimize.minimize_scalar(flattest, bounds=(-5, 5), method="bounded").fun
 
 
 if __name__ == "__main__":
     X, y = make_data(seed=0)
     flattest = minimal_sharpness(X, y, L=10)
-    print(f"no minimiser is flatter than {flattest:.4f}: none is stable at learning rates")
+    print(f"no minimizer is flatter than {flattest:.4f}: none is stable at learning rates")
     print(f"above {2 / flattest:.4f} = 2 / {flattest:.4f}\n")
     for learning_rate in (0.02, 0.07):
         trained = descent(X, y, make_weights(1, scale=0.35), learning_rate, steps=3000)
         residual = X.T @ (X @ chain(trained, 5)[0] - y)
-        sharpness = sharpness_at_minimiser(X, trained)
+        sharpness = sharpness_at_minimizer(X, trained)
         print(f"learning rate {learning_rate}: gradient {np.linalg.norm(residual):.1e},")
         print(f"sharpness {sharpness:.4f}, limit of stability {2 / learning_rate:.1f}")

@@ -2,12 +2,10 @@
 
     python examples/pytorch_sharpness.py
 
-The loop is PyTorch's. Every few steps `deeplin.from_torch` copies the weights and
-`deeplin.hessian` gives the largest eigenvalue of the Hessian of the same mean squared error. The
-sharpness rises until it meets 2/η, where full-batch descent is at the edge of stability.
+The loop is PyTorch's. Every few steps `deeplin.sharpness` gives the largest eigenvalue of the
+Hessian of the same loss, by PyTorch's own derivatives. It rises until it meets 2/η, where
+full-batch descent is at the edge of stability.
 """
-
-import warnings
 
 import numpy as np
 import torch
@@ -36,17 +34,15 @@ def model(inputs, width=20, seed=0):
 
 def train(module, X, y, rate=RATE, steps=STEPS, every=EVERY):
     """The rows (step, loss, sharpness) of an ordinary training loop."""
-    # Biases are weights of a constant input: the data get a column of ones for it. With tanh the
-    # sharpness is exactly that of the model, so the warning about other activations is not needed.
-    problem = dl.Problem.from_data(np.column_stack([X, np.ones(len(X))]), y)
-    warnings.filterwarnings("ignore", message="biases after the first layer")
     inputs, targets = torch.from_numpy(X), torch.from_numpy(y)[:, None]
+    mean_squared_error = torch.nn.MSELoss()
+    hessian_of = dl.TorchLoss(mean_squared_error, (inputs, targets))
     optimizer = torch.optim.SGD(module.parameters(), lr=rate)
     for step in range(steps + 1):
         optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(module(inputs), targets)
+        loss = mean_squared_error(module(inputs), targets)
         if step % every == 0:
-            yield step, loss.item(), dl.sharpness(problem, dl.from_torch(module)).value
+            yield step, loss.item(), dl.sharpness(hessian_of, module).value
         loss.backward()
         optimizer.step()
 

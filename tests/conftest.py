@@ -26,12 +26,19 @@ import numpy as np
 import pytest
 from hypothesis import settings
 from skips import pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401 (hooks)
+from threadpoolctl import threadpool_limits
 
 import deeplin as dl
 from deeplin.cli import main
 from deeplin.compilation import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
+
+# One thread of BLAS for this process, and for those that tests start: several processes with a
+# thread for each core wait for each other far longer than they compute.
+threadpool_limits(1, user_api="blas")
+for library in ("OPENBLAS", "OMP", "MKL"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # As in a terminal, also where the tests are started as a background job, whose interrupts shells
 # ignore: the processes that tests start and interrupt inherit this.

@@ -12,7 +12,7 @@ from deeplin.sklearn import DeepLinearClassifier
 
 
 @parametrize_with_checks(
-    [DeepLinearClassifier(max_steps=300), DeepLinearClassifier(solver="closed_form")]
+    [DeepLinearClassifier(max_iter=300), DeepLinearClassifier(solver="closed_form")]
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_scikit_learn_finds_nothing_wrong(estimator, check, monkeypatch):
@@ -51,7 +51,7 @@ def test_weight_decay_ends_in_the_minimum_of_the_theory():
     problem = dl.Problem.from_data(rows, y, loss="logistic")
     minimum = dl.theory.decayed_minimum(problem, 2, 0.01)
     np.testing.assert_allclose(np.append(model.coef_, model.intercept_), minimum.product[:, 0])
-    trained = DeepLinearClassifier(2, weight_decay=0.01, random_state=0, max_steps=5000).fit(X, y)
+    trained = DeepLinearClassifier(2, weight_decay=0.01, random_state=0, max_iter=5000).fit(X, y)
     np.testing.assert_allclose(trained.coef_, model.coef_, atol=1e-6)
 
 
@@ -65,3 +65,29 @@ def test_bad_parameters_are_refused(arguments, words):
         DeepLinearClassifier(**arguments).fit(X, X[:, 0] > 0)
     with pytest.raises(dl.InputError, match="one class"):
         DeepLinearClassifier().fit(X, np.ones(20))
+
+
+def test_former_names_are_accepted_with_a_warning():
+    X, y = make_classification(60, 3, n_informative=3, n_redundant=0, flip_y=0.3, random_state=0)
+    with pytest.warns(FutureWarning, match="tolerance is now called tol"):
+        old = DeepLinearClassifier(tolerance=1e-3, random_state=0).fit(X, y)
+    new = DeepLinearClassifier(tol=1e-3, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(old.coef_, new.coef_)
+
+
+@pytest.mark.parametrize("options", [{"momentum": 0.9}, {"batch_size": 10}])
+def test_momentum_and_batches_train(options):
+    X, y = load_iris(return_X_y=True)
+    model = DeepLinearClassifier(random_state=0, **options).fit(X[:100], y[:100])
+    assert model.status_ == "converged"
+    assert model.score(X[:100], y[:100]) == 1
+
+
+def test_with_fewer_samples_than_inputs_nothing_is_learned_outside_of_their_span():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(15, 40))
+    model = DeepLinearClassifier(3, fit_intercept=False, random_state=0).fit(X, X[:, 0] > 0)
+    assert model.score(X, X[:, 0] > 0) == 1
+    _, _, rows = np.linalg.svd(X, full_matrices=False)
+    outside = model.coef_ - model.coef_ @ rows.T @ rows
+    assert np.linalg.norm(outside) < 1e-12 * np.linalg.norm(model.coef_)

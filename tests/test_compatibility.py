@@ -27,6 +27,45 @@ def test_a_moved_name_warns_and_is_the_thing_at_its_new_place(package, module, o
     assert found is getattr(import_module(f"deeplin.{module}"), new)
 
 
+NAMES = {
+    "deeplin.sweep": """
+        Bar Board Cluster Executor ExecutorError Experiment InProcess Lines Outcome Processes
+        Progress Shard Status Store StoreError Unit UnitsFailed coordinate_words find_experiment
+        from_json grid prompt_interrupt read_sweep read_table run run_key run_keys show_progress
+        status to_json""",
+    "deeplin.theory": """
+        STATEMENTS Certificate Check Constants CriticalWeightDecay DecayedMinimum EffectiveRanks
+        MinimalSharpness MinimalStochasticSharpness MinimalTrace NetworkOrbit NotApplicable Orbit
+        RidgelessRisk RiskBound RiskSplit Statement StochasticSharpness TwoLayerFlow
+        admissible_range balanced_mode balanced_orbit balanced_sharpness certify
+        conditional_variance critical_learning_rate critical_weight_decay decayed_minimum
+        effective_index effective_ranks initialization_scale interpolation_bound
+        layerwise_sharpness log_failure_probability logistic_descent lojasiewicz_constant
+        minimal_sharpness minimal_stochastic_sharpness minimal_trace minimizer_lower_bound
+        minimum_norm_interpolant mode_orbits network_orbit noise_scale product_bounds
+        product_bounds_frequency random_start_bound residual_constants residual_displacement
+        ridgeless_risk risk_split smallest_admissible_depth spike_bound stability_limit statement
+        stochastic_sharpness stochastic_sharpness_bound time_to_reach two_layer_flow""",
+    "deeplin.training": """
+        Advice CriticalRate Diagnosis Optimizer Prediction Verdict advise default_width descend
+        diagnose empirical_critical_rate judge predict starting_network train""",
+}
+"""The public names of version 0.2."""
+
+
+@pytest.mark.filterwarnings("ignore:deeplin:DeprecationWarning")
+@pytest.mark.parametrize("package", NAMES)
+def test_every_public_name_of_0_2_is_still_there(package):
+    module = import_module(package)
+    assert [name for name in NAMES[package].split() if not hasattr(module, name)] == []
+
+
+def test_a_progress_bar_made_as_in_0_2_still_works():
+    with pytest.warns(DeprecationWarning, match="show_progress"):
+        progress = dl.sweep.Lines("mine")
+    assert isinstance(progress, dl.sweep.Progress)
+
+
 @pytest.mark.parametrize("package", MOVED)
 def test_a_name_that_never_was_raises_as_any_module_does(package):
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):

@@ -15,6 +15,7 @@ import pytest
 import deeplin as dl
 from deeplin.certificates import registry
 from deeplin.cli import main
+from deeplin.sources import SOURCES
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src"
@@ -151,6 +152,31 @@ def test_the_readme_is_short_and_shows_what_is_recorded():
     exec(compile(source, "record.py", "exec"), record)
     shown = text.split(record["START"])[1].split(record["END"])[0]
     assert shown == record["block"]()
+
+
+BIBTEX = re.compile(r"(\w+) ?= ?\{((?:[^{}]|\{[^}]*\})*)\}")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/citing.md"])
+def test_pages_cite_the_papers_as_the_command_does(page):
+    text = re.search(r"```bibtex\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)[1]
+    for source in (SOURCES["FM"], SOURCES["BO"]):
+        entry = text.split(f"{{{source['key']},")[1].split("\n@")[0]
+        shown = dict(BIBTEX.findall(" ".join(entry.split())))
+        assert shown.pop("author").split(",")[0] == source["author"].split(",")[0]
+        assert shown.items() <= source.items()
+        assert {"title", "year"} <= shown.keys()
+
+
+def test_every_page_gives_the_papers_one_year():
+    explorer = SOURCE / "deeplin" / "explorer" / "page"
+    pages = [*PAGES, *explorer.glob("*.js"), *explorer.glob("*.html"), ROOT / "CITATION.cff"]
+    pages += (ROOT / "examples").glob("*.ipynb")
+    for page in pages:
+        text = " ".join(page.read_text(encoding="utf-8").split())
+        for names, year in (("Chizat", "2024"), ("Long", "2023")):
+            for found in re.findall(rf"\b{names},? \(?(\d{{4}})", text):
+                assert found == year, f"{page.name}: {names} {found}"
 
 
 def test_one_version_everywhere():

@@ -93,7 +93,7 @@ def test_descent_raises_it_after_the_piece_of_work_and_not_only_at_its_end(probl
     assert len(taken) == 1
 
 
-def test_flow_hears_it():
+def test_an_interrupt_ends_a_flow():
     def loss(network):
         lose_an_interrupt()  # while the loss is traced
         return jnp.sum(network.product**2)
@@ -110,7 +110,7 @@ def test_flow_hears_it():
         ("flow", "deeplin.dynamics.flow.integrate"),
     ],
 )
-def test_wide_networks_hear_it_in_their_threads_too(monkeypatch, rng, runs, dynamics, piece):
+def test_an_interrupt_ends_wide_networks_in_threads_too(monkeypatch, rng, runs, dynamics, piece):
     problem = dl.Problem.from_data(rng.normal(size=(4, 12)), rng.normal(size=4))
     draw, work, pieces = ReducedStart.draw, pkgutil.resolve_name(piece), []
 
@@ -139,7 +139,7 @@ def test_wide_networks_hear_it_in_their_threads_too(monkeypatch, rng, runs, dyna
     assert len(pieces) <= 2 * runs  # of twenty: a look at the start, and the first piece
 
 
-def test_lanczos_hears_it():
+def test_an_interrupt_ends_lanczos():
     calls = []
 
     def multiply(_, vectors):
@@ -176,7 +176,7 @@ def test_a_handler_set_inside_stays():
     assert signal.getsignal(signal.SIGINT) is mine
 
 
-def test_an_interrupt_lost_after_the_last_look_is_raised_on_return():
+def test_an_interrupt_lost_after_the_last_check_is_raised_on_return():
     with pytest.raises(KeyboardInterrupt):
         interruptible(lose_an_interrupt)()
     check_interrupt()  # and then it is over
@@ -240,7 +240,7 @@ def test_an_interrupt_that_is_ignored_stays_ignored():
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 
 
-def test_nested_functions_share_what_they_hear():
+def test_nested_interruptible_functions_share_their_interrupts():
     looks = []
 
     @interruptible

@@ -8,7 +8,7 @@ import pytest
 from matplotlib.figure import Figure
 
 import deeplin as dl
-from deeplin.plot_style import COLOURS
+from deeplin.plot import RUNS
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,7 @@ def test_training_draws_the_records_and_the_limit_of_stability(run):
     np.testing.assert_array_equal([c.get_ydata() for c in curves], run.records["sharpness"].T)
     assert [c.get_label() for c in curves] == ["η = 0.02", "η = 0.1"]
     np.testing.assert_allclose(limits, [100, 20])
-    assert [c.get_color() for c in curves] == list(COLOURS[:2])
+    assert [c.get_color() for c in curves] == list(RUNS[:2])
 
 
 def test_momentum_raises_the_limit_of_stability(problem, run):

@@ -50,7 +50,26 @@ def test_explorer_can_be_tried_in_the_documentation(site, browser):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("page_name", ["index.html", "exact-results.html", "how-to/pytorch.html"])
+def test_stories_of_the_explorer_link_to_pages_of_the_documentation(site, browser):
+    page = browser.new_page()
+    page.goto((site / "explorer-page.html").as_uri())
+    page.wait_for_function("() => window.deeplin?.pictures > 0")
+    linked = set()
+    for name in page.evaluate("deeplin.presets"):
+        page.evaluate("(name) => deeplin.load(name)", name)
+        links = page.locator("#story-read a").all()
+        linked |= {link.get_attribute("href") for link in links}
+    page.close()
+    inside = {link for link in linked if not link.startswith("https://arxiv.org/abs/")}
+    assert len(inside) >= 6
+    assert [link for link in inside if not (site / link).is_file()] == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "page_name",
+    ["index.html", "exact-results.html", "how-to/pytorch.html", "notebooks/first_steps.html"],
+)
 def test_formulas_code_and_pictures_stay_within_a_phone(site, browser, page_name):
     page = browser.new_page(viewport={"width": 390, "height": 800})
     page.goto((site / page_name).as_uri())

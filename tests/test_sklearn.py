@@ -304,3 +304,45 @@ def test_momentum_and_batches_train(rng):
         np.testing.assert_allclose(model.coef_, [1.0, -2.0, 0.5], atol=1e-4)
     with pytest.raises(dl.InputError, match="for solver='descent'"):
         DeepLinearRegressor(solver="flow", momentum=0.5).fit(X, y)
+
+
+def test_the_closed_form_and_predictions_need_no_jax(tmp_path):
+    """Workers of a search import what they use: JAX takes longer than the rest."""
+    code = f"""
+import pickle, sys, numpy as np
+from deeplin.sklearn import DeepLinearRegressor
+X = np.random.default_rng(0).normal(size=(30, 3))
+model = DeepLinearRegressor(3, solver="closed_form").fit(X, X @ [1.0, 2.0, 3.0])
+trained = pickle.load(open({str(tmp_path / "trained")!r}, "rb"))
+for each in (model, pickle.loads(pickle.dumps(model)), trained):
+    assert each.score(X, X @ [1.0, 2.0, 3.0]) > 0.999
+assert "jax" not in sys.modules
+assert np.allclose(model.weights_[2] @ model.weights_[1] @ model.weights_[0], model.coef_)
+assert "jax" in sys.modules
+"""
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    trained = DeepLinearRegressor(2, random_state=0).fit(X, X @ [1.0, 2.0, 3.0])
+    (tmp_path / "trained").write_bytes(pickle.dumps(trained))
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_fitting_again_in_another_way_forgets_what_the_first_found(diabetes):
+    X, y = diabetes
+    model = DeepLinearRegressor(3, random_state=0).fit(X, y)
+    rate = model.critical_learning_rate_
+    model.set_params(solver="closed_form", depth=2).fit(X, y)
+    assert len(model.weights_) == 2
+    assert model.critical_learning_rate_ != rate
+    model.set_params(solver="descent", depth=3).fit(X, y)
+    assert len(model.weights_) == 3
+    assert model.critical_learning_rate_ == rate
+    assert not hasattr(model, "nothing_")
+
+
+@pytest.mark.parametrize("depth", [20, 40])
+def test_deep_networks_learn_from_raw_data_and_say_what_is_missing(depth):
+    X, y = load_diabetes(return_X_y=True, scaled=False)  # columns from 0.5 to 190
+    model = DeepLinearRegressor(depth, random_state=0, max_iter=5000)
+    with pytest.warns(ConvergenceWarning, match="Standardize the inputs"):
+        model.fit(X, y)
+    assert model.score(X, y) > 0.4  # least squares: 0.518

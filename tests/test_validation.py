@@ -1,4 +1,4 @@
-"""The door: arguments of a wrong kind get one sentence that says what came and what to pass."""
+"""Arguments of a wrong kind get one sentence that says what came and what to pass."""
 
 import jax
 import jax.numpy as jnp
@@ -72,7 +72,7 @@ def test_a_list_of_pytrees_is_no_batch():
         dl.sharpness(loss, [{"w": jnp.ones(3)}, {"w": jnp.ones(3)}])
 
 
-def test_the_door_lets_good_arguments_through_unchanged():
+def test_valid_arguments_are_passed_on_unchanged():
     @validated
     def public(name: str, values: list[int] | None = None, *, key: jax.Array, flag: bool = False):
         """Say so."""

@@ -23,7 +23,15 @@ if TYPE_CHECKING:
         simulate_wide,
     )
     from deeplin.dynamics.saved import load_run, save_run
-    from deeplin.hessian import hessian_spectrum, sharpness, sharpness_along
+    from deeplin.hessian import (
+        TorchLoss,
+        hessian_spectrum,
+        hessian_trace,
+        sharpness,
+        sharpness_along,
+        spectral_density,
+        unflatten,
+    )
     from deeplin.networks import Network, initialize
     from deeplin.networks.torch import from_arrays, from_torch
     from deeplin.problems import Population, Problem, population_risk
@@ -41,7 +49,8 @@ _MODULES = {
         "certificates.certificate": "certify",
         "dynamics": "Gap central_flow gradient_descent gradient_flow reduce simulate_wide",
         "dynamics.saved": "load_run save_run",
-        "hessian": "hessian_spectrum sharpness sharpness_along",
+        "hessian": "TorchLoss hessian_spectrum hessian_trace sharpness sharpness_along "
+        "spectral_density unflatten",
         "networks": "Network initialize",
         "networks.torch": "from_arrays from_torch",
         "problems": "Population Problem population_risk",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 MOVED = {
+    "deeplin.sweep": {"sweep.progress": "Bar=show_progress Lines=show_progress"},
     "deeplin.theory": {
         "certificates.certificate": "Certificate certify",
         "certificates.interpolation": "Constants",

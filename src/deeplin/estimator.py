@@ -1,6 +1,3 @@
 """The former place of `deeplin.sklearn`, where estimators pickled by version 0.2 are looked up."""
 
 from deeplin.sklearn import DeepLinearRegressor as DeepLinearRegressor
-from deeplin.training import TrainingSpec, advice
-
-advice.Optimizer = TrainingSpec  # pyright: ignore  (the name in those pickles)

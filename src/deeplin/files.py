@@ -11,15 +11,15 @@ from typing import BinaryIO
 
 
 @contextmanager
-def whole_file(path: Path, workshop: Path | None = None) -> Iterator[BinaryIO]:
+def whole_file(path: Path, temporary_folder: Path | None = None) -> Iterator[BinaryIO]:
     """A file to write; it appears at `path`, or replaces what is there, once it is complete.
 
-    Written under another name in the folder `workshop` of the same disk (by default beside
-    `path`) and renamed: a reader never sees half a file, and after an error nothing is left.
+    Written under another name in `temporary_folder`, of the same disk (by default the folder of
+    `path`), and renamed: a reader never sees half a file, and after an error nothing is left.
     Not forced to the disk, which would cost more than most files are worth.
     """
     name = f".{path.name}.{os.getpid()}-{threading.get_ident()}"
-    temporary = os.path.join(workshop or path.parent, name)
+    temporary = os.path.join(temporary_folder or path.parent, name)
     try:
         with open(temporary, "wb") as file:
             yield file

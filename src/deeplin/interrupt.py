@@ -29,7 +29,7 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
-class _Memory:
+class _Interrupts:
     """Calls the handler that was there before, and remembers what it raised."""
 
     def __init__(self, before: Callable[..., Any]):
@@ -50,7 +50,7 @@ class _Memory:
             raise self.raised
 
 
-_MEMORY: ContextVar[_Memory | None] = ContextVar("what interrupts raised", default=None)
+_INTERRUPTS: ContextVar[_Interrupts | None] = ContextVar("what interrupts raised", default=None)
 
 
 def interruptible(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
@@ -61,35 +61,35 @@ def interruptible(function: Callable[Parameters, Answer]) -> Callable[Parameters
     Whatever handler of SIGINT is in force goes on to decide what an interrupt means: what it
     raises is remembered, and raised again should it have been lost. In other threads than the
     main one, which Python spares from interrupts, and where they are ignored nothing changes; but
-    threads that a interruptible function starts in a copy of its context end with it.
+    threads that an interruptible function starts in a copy of its context end with it.
     """
 
     @functools.wraps(function)
-    def heard(*arguments: Parameters.args, **options: Parameters.kwargs) -> Answer:
+    def wrapper(*arguments: Parameters.args, **options: Parameters.kwargs) -> Answer:
         before = signal.getsignal(signal.SIGINT)
         main = threading.current_thread() is threading.main_thread()
-        if not main or not callable(before) or _MEMORY.get() is not None:
+        if not main or not callable(before) or _INTERRUPTS.get() is not None:
             return function(*arguments, **options)
-        memory = _Memory(before)
+        interrupts = _Interrupts(before)
         try:  # not a context manager: an interrupt between its two halves would leave it open
-            _MEMORY.set(memory)
-            signal.signal(signal.SIGINT, memory)
+            _INTERRUPTS.set(interrupts)
+            signal.signal(signal.SIGINT, interrupts)
             return function(*arguments, **options)
         finally:
-            memory.leaving = True  # from here on no interrupt is raised: it waits for the last line
-            _MEMORY.set(None)
-            if signal.getsignal(signal.SIGINT) is memory:
+            interrupts.leaving = True  # from here on an interrupt is raised by the last line only
+            _INTERRUPTS.set(None)
+            if signal.getsignal(signal.SIGINT) is interrupts:
                 signal.signal(signal.SIGINT, before)
-            memory.check()
+            interrupts.check()
 
-    return heard
+    return wrapper
 
 
 def check_interrupt() -> None:
     """Raise what an interrupt raised since the `interruptible` function began, if it was lost."""
-    memory = _MEMORY.get()
-    if memory is not None:
-        memory.check()
+    interrupts = _INTERRUPTS.get()
+    if interrupts is not None:
+        interrupts.check()
 
 
 @contextmanager
@@ -104,11 +104,11 @@ def prompt_interrupt(last_line: str) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # Ctrl-C is delivered to the main thread, whose business it then is
         return
-    listener, speaker = socket.socketpair()
-    speaker.setblocking(False)
-    before = signal.set_wakeup_fd(speaker.fileno(), warn_on_full_buffer=False)
+    receiving, sending = socket.socketpair()
+    sending.setblocking(False)
+    before = signal.set_wakeup_fd(sending.fileno(), warn_on_full_buffer=False)
     over = threading.Event()
-    watcher = threading.Thread(target=_watch, args=(listener, over, last_line), daemon=True)
+    watcher = threading.Thread(target=_watch, args=(receiving, over, last_line), daemon=True)
     watcher.start()
     try:
         yield
@@ -118,13 +118,13 @@ def prompt_interrupt(last_line: str) -> Iterator[None]:
     finally:
         over.set()
         signal.set_wakeup_fd(before)
-        speaker.close()
+        sending.close()
         watcher.join()
-        listener.close()
+        receiving.close()
 
 
-def _watch(listener: socket.socket, over: threading.Event, last_line: str) -> None:
-    while received := listener.recv(1):
+def _watch(receiving: socket.socket, over: threading.Event, last_line: str) -> None:
+    while received := receiving.recv(1):
         if received[0] == signal.SIGINT and not over.wait(GRACE_SECONDS):
             _leave(f"{SHOW_CURSOR if sys.stderr.isatty() else ''}\n{last_line}")
 

@@ -25,7 +25,20 @@ from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, whole_number
 from deeplin.hessian.result import HessianSpectrum
 from deeplin.networks import initialize
-from deeplin.plot_style import COLOURS, INK, QUIET, SIZE, plain_numbers, reference_line, style
+from deeplin.plot_style import (
+    COLOURS,
+    DIVERGED,
+    INK,
+    LIMIT,
+    PAPER,
+    QUIET,
+    SIZE,
+    THEORY,
+    TRAINED,
+    plain_numbers,
+    reference_line,
+    style,
+)
 from deeplin.problems import Population, Problem
 
 __all__ = ["critical_rates", "double_descent", "phase", "spectrum", "training"]
@@ -34,6 +47,8 @@ QUANTITIES = ("sharpness", "gap", "risk", "loss")
 """What `training` draws by default: the first of these that was recorded."""
 SETTLED = 1e-12
 """Relative gap from which on `phase` uses one color."""
+RUNS = (TRAINED, *COLOURS[4:], DIVERGED, THEORY, LIMIT)
+"""Colors of several runs: those without another meaning first."""
 Arguments = ParamSpec("Arguments")
 
 
@@ -93,14 +108,14 @@ def training(run: Run, quantity: str | None = None, *, ax: Axes | None = None) -
         constant = np.ndim(rate) == 0 or (run.variant == "plain" and not run.single)
         rates = np.broadcast_to(rate if constant else np.nan, values.shape[1])
         labels = [f"η = {rate:.3g}" if rate == rate else "" for rate in rates]
-    few = values.shape[1] <= len(COLOURS)
+    few = values.shape[1] <= len(RUNS)
     thin: dict[str, Any] = {} if few else {"linewidth": 0.6, "alpha": 0.5}
     drawn: set[str] = set()
     ended = np.broadcast_to(
         np.where(np.equal(run.status, "diverged"), run.steps, np.inf), len(labels)
     )
     for index, (column, label) in enumerate(zip(values.T, labels, strict=True)):
-        color = COLOURS[index % len(COLOURS)] if few else COLOURS[0]
+        color = RUNS[index] if few else TRAINED
         shown = f"_{label}" if label in drawn or not label else label
         before = records[when] < ended[index]  # a diverged run repeats its last finite weights
         ax.plot(
@@ -141,11 +156,11 @@ def critical_rates(
     depths = [whole_number("depths", depth) for depth in depths]
     minima = [theory.minimal_sharpness(problem, depth) for depth in depths]
     bracket = np.array([[2 / m.upper, 2 / m.lower] for m in minima])
-    shade = {"color": QUIET, "alpha": 0.25, "linewidth": 0}
-    ax.fill_between(depths, *bracket.T, label="bracket of FM-T2", **shade)
-    ax.plot(depths, [2 / m.exact for m in minima], color=COLOURS[0], label="$2/S_{min}$, critical")
+    shade = {"color": THEORY, "alpha": 0.2, "linewidth": 0}
+    ax.fill_between(depths, *bracket.T, label="bounds of FM-T2", **shade)
+    ax.plot(depths, [2 / m.exact for m in minima], color=THEORY, label="$2/S_{min}$, critical")
     balanced = [2 / theory.balanced_sharpness(problem, depth) for depth in depths]
-    ax.plot(depths, balanced, "--", color=COLOURS[1], label="$2/S_{bal}$, small starts")
+    ax.plot(depths, balanced, ":", color=THEORY, label="$2/S_{bal}$, small starts")
     ax.set(xlabel="depth", ylabel="learning rate", yscale="log")
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     plain_numbers(ax.yaxis)
@@ -188,10 +203,10 @@ def spectrum(
     spread = None if errors is None else np.broadcast_to(errors, found.shape)[order]
     ax = _axes(ax)
     index = np.arange(1, len(found) + 1)
-    ax.errorbar(index, found[order], spread, fmt="o-", color=COLOURS[0], capsize=2)
+    ax.errorbar(index, found[order], spread, fmt="o-", color=TRAINED, capsize=2)
     ax.set(xlabel="index", ylabel=label, yscale="log" if found.min() > 0 else "linear")
     if learning_rate is not None:
-        reference_line(ax, 2 / learning_rate, "2/η")
+        reference_line(ax, 2 / learning_rate, "2/η", color=LIMIT)
     return ax
 
 
@@ -210,7 +225,7 @@ def phase(
     """Train networks of every depth at every rate, and draw where they end.
 
     The color is the median over `starts` Gaussian starts of the final gap, relative to that of
-    predicting zero; where the median diverges, orange. The line is 2/S_min.
+    predicting zero; where the median diverges, red. The green line is 2/S_min.
 
     Args:
         problem: least squares with one target.
@@ -241,12 +256,13 @@ def phase(
     colors = {"vmin": np.log10(SETTLED), "vmax": 0, "cmap": "cividis_r", "rasterized": True}
     mesh = ax.pcolormesh(depths, rates, np.log10(np.clip(ends, SETTLED, 1)), **colors)
     lost = np.ma.masked_where(np.isfinite(ends), np.ones_like(ends))
-    ax.pcolormesh(depths, rates, lost, cmap=ListedColormap([COLOURS[1]]), rasterized=True)
-    line: dict[str, Any] = {"color": "white", "markeredgecolor": INK, "label": "$2/S_{min}$"}
-    ax.plot(depths, critical, "o-", **line)
+    ax.pcolormesh(depths, rates, lost, cmap=ListedColormap([DIVERGED]), rasterized=True)
+    ax.plot(depths, critical, color=PAPER, linewidth=4)
+    line: dict[str, Any] = {"markeredgecolor": PAPER, "label": "$2/S_{min}$"}
+    ax.plot(depths, critical, "o-", color=THEORY, **line)
     ax.set(xlabel="depth", ylabel="learning rate", yscale="log", xticks=depths)
     plain_numbers(ax.yaxis)
-    ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the final gap (orange: diverged)")
+    ax.figure.colorbar(mesh, ax=ax, label="log₁₀ of the final gap (red: diverged)")
     return ax
 
 
@@ -280,7 +296,8 @@ def double_descent(
 ) -> Axes:
     """Draw the expected excess risk of the minimum-norm solution against the features used.
 
-    Bias and variance beside it; the dotted line is d′ = n, where the risk is infinite.
+    Bias and variance beside it, and the risk of predicting zero (dotted); the vertical line is
+    d′ = n, where the risk is infinite.
 
     ```python
     import deeplin as dl, numpy as np
@@ -292,10 +309,12 @@ def double_descent(
     table = theory.double_descent(population, samples, given).replace([np.inf, 0.0], np.nan)
     ax = _axes(ax)
     columns = {"excess_risk": "excess risk", "bias": "bias", "variance": "variance"}
-    for (name, label), color in zip(columns.items(), (INK, *COLOURS), strict=False):
+    for (name, label), color in zip(columns.items(), (THEORY, *COLOURS[4:]), strict=True):
         width = 1.5 if name == "excess_risk" else 1.0
         ax.plot(table["dimension"], table[name], color=color, label=label, linewidth=width)
-    ax.axvline(samples, color=QUIET, linestyle=":", linewidth=1.0)
+    ax.axvline(samples, color=INK, linestyle="--", linewidth=1.0)
+    zero = float(population.risk(np.zeros_like(population.optimum)))
+    ax.axhline(zero, color=QUIET, linestyle=":", linewidth=1.0, label="predicting zero")
     ax.set(xlabel="features used, d′", ylabel="expected excess risk", yscale="log")
     ax.legend()
     return ax

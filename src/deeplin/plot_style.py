@@ -14,10 +14,13 @@ from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 SIZE = (4.8, 3.5)
 """Inches: one column of a paper with labels of ten points."""
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
-"""Text and lines, secondary lines, background; the report recolours these for dark screens."""
+"""Text and lines, secondary lines, background; the report recolors these for dark screens."""
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito, in the order of use."""
+TRAINED, DIVERGED, THEORY, LIMIT = COLOURS[:4]
+"""One meaning each, as in the explorer: blue is a trained network, red what diverged, green what
+theory knows without training, purple the limit of stability 2/η."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 RC: dict[Any, Any] = {

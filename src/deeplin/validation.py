@@ -54,7 +54,7 @@ def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, An
 
 @functools.cache
 def _kinds(function: Callable) -> dict[str, list[Any]]:
-    """The kinds each argument may have; annotations for a type checker's eyes only are skipped."""
+    """The kinds each argument may have; none if only a type checker can resolve them."""
     try:
         hints = typing.get_type_hints(function)
     except NameError:

@@ -357,7 +357,7 @@ def test_bad_input_is_named(problem, network):
         certify(problem, dl.initialize.gaussian(jax.random.key(0), (3, 1), 1.0))
 
 
-def test_zero_signal_leaves_statements_silent_not_broken(rng):
+def test_with_zero_signal_statements_do_not_apply(rng):
     problem = dl.Problem.from_data(rng.normal(size=(20, 5)), np.zeros(20))
     table = certify(problem, dl.initialize.gaussian(jax.random.key(3), (5, 4, 1), 0.4))
     assert table.all_hold, table.violated.to_string()

@@ -173,7 +173,7 @@ def test_the_package_itself_imports_nothing_slow():
     assert modules_after("import deeplin") == set()
 
 
-def test_every_public_name_is_there_whichever_is_asked_for_first():
+def test_every_public_name_is_there_whichever_is_imported_first():
     code = (
         "import deeplin as dl\n"
         "dl.gradient_descent\n"

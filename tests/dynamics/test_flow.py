@@ -92,7 +92,7 @@ def test_flow_reaches_its_gap_and_keeps_the_conserved_matrices(data, net):
     assert change <= run.evidence["drift"]
 
 
-def test_every_way_to_say_until_gives_the_same_run(data, net):
+def test_every_form_of_until_gives_the_same_run(data, net):
     runs = [
         gradient_flow(data, net, until=Gap(1e-6)),
         gradient_flow(data, net, gap=1e-6),

@@ -75,8 +75,8 @@ def plain_loop(rows, weights, activation, options, member):
     return weights
 
 
-# On rows the same functions move the weights (`kernels.moving`): here those that each kernel wires
-# up by itself, batches and rates of layers, and all of them together.
+# Networks with an activation take the same steps on rows: here what differs there, batches and
+# rates of layers, and all options together.
 ON_ROWS = ("heavy ball and decay", "layers", "schedule", "batches", "everything")
 BOTH = [(name, "linear") for name in CASES] + [(name, "gelu") for name in ON_ROWS]
 
@@ -97,6 +97,30 @@ def test_every_option_is_a_plain_loop(rows, name, activation, layout):
 
 
 # --- mini-batches ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("samples", "size"), [(50, 10), (7, 7), (5000, 3)])
+def test_rows_of_a_batch_are_those_of_a_shuffle_in_whole_numbers(samples, size):
+    """The definition of version 0.2, one swap after the other: SplitMix64 and Fisher-Yates."""
+    word, golden = 2**64 - 1, 0x9E3779B97F4A7C15
+
+    def mix(z: int) -> int:
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & word
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & word
+        return z ^ z >> 31
+
+    seeds = seeds_of(jax.random.key(3), 2)
+    found = Batches(seeds, samples, size).rows(4, 5)
+    for run, seed in enumerate(map(int, seeds)):
+        for step in range(4, 9):
+            state, order = mix(seed ^ mix(step + golden & word)), list(range(samples))
+            for r in range(size):
+                state = state + golden & word
+                other = r + int((samples - r) * ((mix(state) >> 11) * 2.0**-53))
+                order[r], order[other] = order[other], order[r]
+            assert found[run, step - 4].tolist() == order[:size]
+    if (samples, size) == (50, 10):
+        assert found[0, 0].tolist() == [35, 0, 20, 5, 38, 46, 29, 26, 42, 1]
 
 
 def test_a_network_sees_its_own_batches_however_it_is_grouped(rows):

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin import parallel
 from deeplin.dynamics import engine
 from deeplin.dynamics.engine import FIRST_WORK, GROWTH, PIECE_SECONDS, Pace
 from deeplin.parallel import map_in_threads, thread_count
@@ -53,6 +54,33 @@ def test_chunks_of_networks_may_be_taken_in_any_order(monkeypatch, activation):
         np.testing.assert_array_equal(getattr(run, field), getattr(expected, field))
     jax.tree.map(np.testing.assert_array_equal, run.network.weights, expected.network.weights)
     np.testing.assert_array_equal(run.records["risk"], expected.records["risk"])
+
+
+def test_chunks_and_threads_do_not_change_a_run_to_the_last_bit(monkeypatch):
+    """Batch last: every operation is elementwise in the networks, and chunks have no remainder."""
+    problem = dl.problems.synthetic.flat_minima(seed=0).problem
+    keys = jax.random.split(jax.random.key(0), 43)
+    nets = dl.initialize.gaussian(keys, widths=(5, 5, 5, 1), scale=0.5)
+    runs = []
+    for threads, size in ((1, 13_000), (2, 13_000), (5, 13_000), (1, 1600), (3, 5000), (1, 40_000)):
+        monkeypatch.setattr(engine, "thread_count", lambda threads=threads: threads)
+        monkeypatch.setattr(engine, "CHUNK_BYTES", size)
+        runs.append(
+            dl.gradient_descent(problem, nets, 0.01, 300, momentum=0.5, batch_size=7, key=keys)
+        )
+    for run in runs[1:]:
+        jax.tree.map(np.testing.assert_array_equal, run.network.weights, runs[0].network.weights)
+
+
+def test_a_compiler_that_does_not_know_the_option_compiles_without_it(monkeypatch):
+    monkeypatch.setattr(parallel, "IN_PLACE", {"xla_an_option_that_nobody_knows": True})
+    parallel._in_place.cache_clear()
+    try:
+        double = parallel.compiled_in_place(lambda x: 2 * x)
+        assert float(double(21.0)) == 42
+        assert parallel._in_place() is None
+    finally:
+        parallel._in_place.cache_clear()
 
 
 def test_pieces_grow_while_they_are_quick(monkeypatch):

@@ -43,7 +43,7 @@ def test_its_sharpness_is_the_librarys_and_that_of_the_dense_hessian(minimal, da
     X, y = data
     problem = dl.Problem.from_data(X, y)
     net = dl.initialize.rank_one(problem.optimum, 4)
-    plain = minimal.sharpness_at_minimiser(X, [np.asarray(w) for w in net.weights])
+    plain = minimal.sharpness_at_minimizer(X, [np.asarray(w) for w in net.weights])
     assert dl.sharpness(problem, net).value == pytest.approx(plain, rel=1e-10)
     flat, unravel = jax.flatten_util.ravel_pytree(net)
     hessian = jax.jit(jax.hessian(lambda f: jnp.mean((unravel(f)(X)[:, 0] - y) ** 2)))(flat)

@@ -82,6 +82,17 @@ def test_phone_shows_the_sharpness_and_keeps_the_sliders_in_sight(visit):
     assert rate.bounding_box() == before
 
 
+@pytest.mark.parametrize(
+    ("tab", "figure"),
+    [("wide", "wide_loss"), ("orbits", "orbits"), ("double_descent", "double_descent")],
+)
+def test_phone_shows_the_first_picture_of_every_page_above_its_inputs(visit, tab, figure):
+    link = f"#tab={tab}&wide_steps=100&wide_dimension=60&wide_samples=20"
+    visitor = visit(link, viewport={"width": 390, "height": 844}).drawn()
+    plot = visitor.page.locator(f"#figure-{figure} canvas").bounding_box()
+    assert plot["y"] + plot["height"] < visitor.page.locator("#inputs").bounding_box()["y"]
+
+
 def test_empty_panels_say_why(visit):
     visitor = visit("#architecture=relu&depth=1&steps=30&seeds=1").drawn()
     pictures = visitor.page.evaluate(

@@ -159,7 +159,7 @@ def test_divergent_run_is_called_so(visit):
     assert "no minimizer is stable" in visitor.verdict("diverged, the first at step")
 
 
-def test_momentum_decay_and_batches_have_their_lines_and_words(visit):
+def test_momentum_decay_and_batches_have_their_lines_and_texts(visit):
     visitor = visit("#depth=3&momentum=0.9&learning_rate=0.05")
     assert "(2+2β)/η" in visitor.verdict("(2+2β)/S_min")
     critical = visitor.page.evaluate("deeplin.shown().result.theory")
@@ -172,7 +172,7 @@ def test_momentum_decay_and_batches_have_their_lines_and_words(visit):
     assert "of the full batch" in visitor.text("verdict")
 
 
-def test_new_page_does_not_show_the_old_words(visit):
+def test_new_page_does_not_show_the_text_of_the_old(visit):
     visitor = visit(QUICK)
     visitor.verdict("η")
     words = visitor.page.evaluate(
@@ -226,16 +226,11 @@ def test_wide_page_trains_a_billion_units(visit):
     visitor.said("vanishes")
 
 
-def test_theorems_come_from_the_server(visit):
+def test_theorems_come_from_the_server_and_rounding_is_called_so(visit):
     visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
     visitor.verdict("statements on the first run of gradient descent")
     assert "FM-L8" in visitor.text("certificate")
     assert visitor.page.locator("#certificate math").count() > 20
-
-
-def test_margin_within_rounding_is_shown_as_zero_with_its_tolerance(visit):
-    visitor = visit("#tab=theorems&depth=2&width=2&steps=30&dimension=2&samples=10")
-    visitor.verdict("statements on the first run of gradient descent")
     rows = [
         row.locator("td").all_text_contents()
         for row in visitor.page.locator("#certificate tr").all()[1:]
@@ -316,7 +311,7 @@ def test_downloads_are_data_and_figures_with_their_settings(visit, page):
     assert visitor.page.locator("#verdict b").text_content()[:20] in drawing
 
 
-def test_theorems_refuse_what_they_do_not_speak_about(visit):
+def test_theorems_refuse_what_they_do_not_apply_to(visit):
     visitor = visit("#tab=theorems&weight_decay=0.1")
     visitor.said("without weight decay")
     assert visitor.page.locator("#message").is_visible()

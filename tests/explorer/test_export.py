@@ -47,8 +47,13 @@ def test_every_module_is_in_the_bundle_once():
 
 
 def test_settings_cannot_end_their_block():
-    html = page(statements={"x": {"title": "</script><b>", "formula": ""}})
-    assert settings_of(html)["statements"]["x"]["title"] == "</script><b>"
+    html = page(server={"token": "</script><b>"})
+    assert settings_of(html)["server"]["token"] == "</script><b>"
+
+
+def test_no_command_of_latex_is_left_in_a_formula():
+    left = {name for name, known in answers.statements().items() if "\\" in known["formula"]}
+    assert left == set()
 
 
 def test_presets_use_inputs_that_exist_and_fit():

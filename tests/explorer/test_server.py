@@ -47,7 +47,7 @@ def question(**changes):
     return json.dumps(given | changes)
 
 
-def test_page_is_one_file_that_asks_for_nothing_else(explorer):
+def test_page_is_one_file_that_loads_nothing_else(explorer):
     status, body, headers = request(explorer, "GET", "/?depth=3")
     assert status == 200
     text = body.decode()

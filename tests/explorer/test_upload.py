@@ -1,9 +1,12 @@
 """A visitor's table is read in the page, or by the local server; broken ones get a sentence."""
 
+import json
+
 import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.cli import main
 
 pytestmark = pytest.mark.browser
 QUICK = "#depth=3&steps=60&seeds=2"
@@ -29,13 +32,11 @@ def give(visitor, name, content):
     )
 
 
-def minimal_sharpness(values, depth, unit=False):
-    """S_min of the standardized table, target in its own units or scaled to ‖w*‖ = 1."""
-    X, y = values[:, :-1], values[:, -1] - values[:, -1].mean()
-    problem = dl.Problem.from_data((X - X.mean(0)) / X.std(0), y)
-    size = np.linalg.norm(problem.optimum) if unit else 1.0
-    scaled = dl.Problem.from_data(problem.inputs, y / size)
-    return float(dl.theory.minimal_sharpness(scaled, depth).exact)
+def minimal_sharpness(values, depth):
+    """S_min of the table with every column standardized."""
+    standard = (values - values.mean(0)) / values.std(0)
+    problem = dl.Problem.from_data(standard[:, :-1], standard[:, -1])
+    return float(dl.theory.minimal_sharpness(problem, depth).exact)
 
 
 @pytest.mark.parametrize(
@@ -80,29 +81,36 @@ def test_broken_files_get_a_sentence_and_change_nothing(visit, content, words):
     assert visitor.page.evaluate("deeplin.shown().state.data") == "synthetic"
 
 
-@pytest.mark.parametrize("factor", [1.0, 1e4], ids=["fits the sliders", "is scaled"])
-def test_page_and_library_give_the_same_critical_rate(visit, tmp_path, factor):
-    values = table()
-    values[:, -1] *= factor
+@pytest.mark.parametrize("numbered", [False, True], ids=["plain", "first column numbers rows"])
+@pytest.mark.parametrize("factor", [1.0, 1e4])
+def test_page_and_command_give_the_same_critical_rate(visit, tmp_path, capsys, factor, numbered):
+    values, header = table() * [1, 1, 1, factor], "a,b,c,target"
+    if numbered:
+        values, header = np.column_stack([np.arange(1.0, 41), values]), "row," + header
     path = tmp_path / "mine.csv"
-    path.write_text(text_of(values))
-    reading = dl.read_problem(path, "target", standardize=True)
-    problem = getattr(reading, "problem", reading)
-    theirs = dl.theory.critical_learning_rate(problem, 3)
+    path.write_text(text_of(values, header=header))
     visitor = visit(QUICK).drawn()
     visitor.drawn(lambda: give(visitor, "mine.csv", path.read_text()))
-    visitor.said("rows")
+    assert ("“row” numbers the rows and was left out" in visitor.said("rows")) == numbered
     shown = visitor.page.evaluate("deeplin.current()")
-    if factor == 1:
-        assert shown["critical"] == pytest.approx(theirs, rel=1e-9)
-        assert "target in its own units" in shown["verdict"]
-        visitor.drawn(lambda: visitor.page.locator("#input-target_scale").select_option("unit"))
-        shown = visitor.page.evaluate("deeplin.current()")
-    exact = 2 / minimal_sharpness(values, 3, unit=True)
-    assert shown["critical"] == pytest.approx(exact, rel=1e-9)
-    assert "target scaled to ‖w*‖ = 1" in shown["verdict"]
-    own = shown["verdict"].split("= 1; ")[1].split(" for the target")[0]
-    assert number(own) == pytest.approx(theirs, rel=5e-3)  # three digits
+    assert shown["critical"] == pytest.approx(diagnosed(path, capsys, "--standardize"), rel=1e-9)
+    assert "inputs and target standardized, as `deeplin diagnose --standardize`" in shown["verdict"]
+    reading = dl.read_problem(path, "target", standardize=True)  # the target is centered only
+    own = dl.diagnose(reading.problem, [3], initialization=None).advice[0].critical_learning_rate
+    said = shown["verdict"].split("--standardize`; ")[1].split(" for the target in its own")[0]
+    assert number(said) == pytest.approx(own, rel=5e-3)  # three digits
+    visitor.drawn(lambda: visitor.page.locator("#input-target_scale").select_option("own"))
+    shown = visitor.page.evaluate("deeplin.current()")
+    assert shown["critical"] == pytest.approx(own, rel=1e-9)
+    assert "target centered, in its own units" in shown["verdict"]
+
+
+def diagnosed(path, capsys, *options):
+    """The critical rate that the command prints."""
+    command = ["diagnose", str(path), "--target", "target", "--depth", "3", "--json", *options]
+    with pytest.raises(SystemExit, match="0"):
+        main(command)
+    return json.loads(capsys.readouterr().out)["advice"][0]["critical_learning_rate"]
 
 
 def number(text):

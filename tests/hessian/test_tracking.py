@@ -158,7 +158,7 @@ def decoupled():
     return problem, dl.Network([first, sizes[:, None, :]])
 
 
-def test_records_before_the_look_that_finds_a_crossing_are_corrected(decoupled):
+def test_records_before_the_check_that_finds_a_crossing_are_corrected(decoupled):
     problem, batch = decoupled
     oracle = sharpness(problem, batch, method="dense").value
     found = sharpness_along(problem, batch)
@@ -198,7 +198,7 @@ def white():
 
 @pytest.mark.parametrize("every", [1, 2, 6, 40])
 @pytest.mark.parametrize("own", [False, True])
-def test_what_no_vector_meets_is_found_by_looks(white, every, own):
+def test_a_direction_that_no_vector_meets_is_found_by_fresh_ones(white, every, own):
     problem, networks, truth = white
     records, loss = jax.tree.map(lambda leaf: leaf[::every], networks), problem
     if own:

@@ -10,7 +10,7 @@ from deeplin.networks import initialize, linear_gradient, linear_risk
 key = jax.random.key(11)
 
 
-def test_gaussian_entries_have_the_scale_asked_for():
+def test_gaussian_entries_have_the_given_scale():
     net = initialize.gaussian(key, (60, 60, 60), 0.3)
     entries = np.concatenate([np.ravel(w) for w in net.weights]) / 0.3
     assert scipy.stats.kstest(entries, "norm").pvalue > 1e-3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.dynamics.wide_descent import Task
 from deeplin.networks import distance_to_optimum, gap_and_gradient, products
 
 
@@ -46,9 +47,10 @@ def test_gap_in_the_eigenbasis_is_the_gap():
     covariance = root @ root.T
     eigenvalues, vectors = np.linalg.eigh(covariance)
     expected = [np.trace(D.T @ covariance @ D) for D in difference]
-    np.testing.assert_allclose(products.gap(covariance, difference), expected, rtol=1e-12)
-    rotated = vectors.T @ difference
-    np.testing.assert_allclose(products.gap(eigenvalues, rotated), expected, rtol=1e-11)
+    task = Task(eigenvalues, np.zeros((4, 2)), 0.1, 0.0, goal=0.0, ceiling=np.inf)
+    gaps, slopes = zip(*map(task.value_and_gradient, vectors.T @ difference), strict=True)
+    np.testing.assert_allclose(gaps, expected, rtol=1e-11)
+    np.testing.assert_allclose(vectors @ slopes, 2 * covariance @ difference, rtol=1e-11)
 
 
 def test_gap_and_gradient_are_those_of_automatic_differentiation(problem):

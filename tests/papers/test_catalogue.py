@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deeplin.errors import InputError
-from deeplin.papers import fm_1, fm_2, fm_6, fm_7
+from deeplin.papers import fm_1, fm_2, fm_6, fm_7, recorded
 from deeplin.papers.catalogue import FIGURES, PRESETS, select
 from deeplin.papers.setting import AUTHORS
 from deeplin.sweep.config import from_json, to_json
@@ -38,7 +38,7 @@ def test_every_config_survives_json_and_has_units(name, preset):
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_every_figure_tells_its_protocol_and_claims_something(figure):
+def test_every_figure_has_its_protocol_and_a_claim(figure):
     assert len(figure.printed) > 20
     assert len(figure.as_run) > 20
     assert all(panel.caption for panel in figure.panels)
@@ -90,3 +90,13 @@ def test_figures_are_selected_by_name_or_panel_in_the_order_of_the_report():
     assert select(FIGURES, None) == list(FIGURES)
     with pytest.raises(InputError, match=r"no figure FM-9.*there are FM-1"):
         select(FIGURES, ["FM-9"])
+
+
+def test_the_time_of_the_full_protocol_is_that_recorded_or_follows_from_its_steps(monkeypatch):
+    study, known = fm_1.RESIDUAL_SWEEP, {"quick": {"seconds": {"fm-4-scales": 3.0}}}
+    monkeypatch.setattr(recorded, "everything", lambda: known)
+    assert study.expected_seconds("quick") == (3.0, True)
+    assert study.expected_seconds("paper") == (3.0 * 20 / 8, False)  # 20 repetitions for 8
+    known["paper"] = {"seconds": {"fm-4-scales": 5.0}}
+    assert study.expected_seconds("paper") == (5.0, True)
+    assert np.isnan(fm_1.SWEEP.expected_seconds("paper")[0])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pandas as pd
 import pytest
 
-from deeplin.papers import bo_terms
+from deeplin.papers import bo_bounds
 from deeplin.papers.catalogue import FIGURES
 from deeplin.papers.figures import grid_experiment
 
@@ -77,6 +77,6 @@ def test_what_a_sweep_may_grow_in_decides_which_units_there_are(name):
 
 
 def test_a_network_of_one_depth_is_trained_alike_whatever_other_depths_there_are():
-    configs = (bo_terms.Depths(depths, 1, samples=4, dimension=9) for depths in ((3,), (3, 9)))
-    alone, beside = (bo_terms.run_depth(config, 3) for config in configs)
+    configs = (bo_bounds.Depths(depths, 1, samples=4, dimension=9) for depths in ((3,), (3, 9)))
+    alone, beside = (bo_bounds.run_depth(config, 3) for config in configs)
     assert alone == beside

@@ -10,7 +10,7 @@ from grids import grid
 
 import deeplin as dl
 from deeplin.errors import InputError
-from deeplin.papers import catalogue, flow_and_descent, fm_6, recorded
+from deeplin.papers import catalogue, fm_6, fm_flow, recorded
 from deeplin.papers.bo_1 import WideSweep, width
 from deeplin.papers.bo_2 import ReluSweep
 from deeplin.papers.fm_2 import DepthSweep
@@ -83,7 +83,7 @@ def underdetermined(slope=0.42, intercept=-0.96):
     return table.assign(learning_rate=fm_6.SLOWEST, status="converged")
 
 
-PATHS = flow_and_descent.STUDY.quick
+PATHS = fm_flow.STUDY.quick
 
 
 def paths():
@@ -148,6 +148,7 @@ CASES = {
         [changed(sweep(), "scale == 0.25 and learning_rate == 0.02", sharpness=30.0)],
     ),
     "grows_to_plateau": (SWEEP, [sweep()], [changed(sweep(), TOP, sharpness=20.5)]),
+    "interplay": (SWEEP, [sweep()], [changed(sweep(), "scale == 0.6", sharpness=19.0)]),
     "same_picture": (SWEEP, [sweep()], [changed(sweep(), "scale == 0.4", sharpness=500.0)]),
     "between_lines": (
         SWEEP,

@@ -8,6 +8,8 @@ from deeplin.papers import recorded
 
 OUTCOMES = [
     {
+        "name": "FM-1",
+        "preset": "quick",
         "quotes": [
             {"name": "a", "verdict": "reproduced", "value": "1", "panel": "FM-1a"},
             {"name": "b", "verdict": "differs", "value": "2", "panel": "FM-1b"},
@@ -29,6 +31,14 @@ def test_three_lines_sum_up_a_run():
         "Panels: 1 of 2 reproduced (differs: FM-1b).",
         "Quotes: 1 reproduced, 1 differs, 1 undecided.",
         "Theorems: 49 statements checked on 5 runs, none violated.",
+    )
+
+
+def test_figures_without_panels_of_a_paper_count_none():
+    assert recorded.summary(recorded.collect([])) == (
+        "Panels: none of a paper here.",
+        "Quotes: none here.",
+        "Theorems: none checked here.",
     )
 
 
@@ -71,8 +81,12 @@ def test_recording_keeps_what_was_not_computed_now(tmp_path):
 def test_only_opposite_verdicts_contradict(monkeypatch, known, found, count):
     kept = {"quick": {"quotes": {"a": {"verdict": known, "value": ""}}}}
     monkeypatch.setattr(recorded, "everything", lambda: kept)
-    assert len(recorded.changes({"a": {"verdict": found}}, "quick")) == count
-    assert recorded.changes({"new": {"verdict": found}}, "quick") == []
+    outcome = {"preset": "quick", "seed": 0, "quotes": [{"name": "a", "verdict": found}]}
+    assert len(recorded.changes([outcome])) == count
+    assert recorded.changes([outcome | {"seed": 1}]) == []
+    assert recorded.changes([outcome | {"preset": "paper"}]) == []
+    new = {"quotes": [{"name": "new", "verdict": found}]}
+    assert recorded.changes([outcome | new]) == []
 
 
 def test_the_full_protocol_is_shown_before_the_quick_one(monkeypatch):
@@ -81,3 +95,31 @@ def test_the_full_protocol_is_shown_before_the_quick_one(monkeypatch):
     assert recorded.quote("a")["verdict"] == "paper"
     assert recorded.quote("a", "quick")["verdict"] == "quick"
     assert recorded.quote("b") == {}
+
+
+def test_a_figure_whose_full_protocol_was_not_run_is_known_by_its_quick_preset(monkeypatch):
+    kept = {
+        "quick": {
+            "figures": {"FM-1": "quick", "FM-2": "quick"},
+            "quotes": {n: {"verdict": "undecided", "value": ""} for n in ("a", "b")},
+            "panels": {"FM-1a": "reproduced", "FM-2": "reproduced"},
+        },
+        "paper": {
+            "figures": {"FM-1": "paper"},
+            "quotes": {"a": {"verdict": "differs", "value": ""}},
+            "panels": {"FM-1a": "differs"},
+        },
+    }
+    monkeypatch.setattr(recorded, "everything", lambda: kept)
+    known = recorded.latest()
+    assert recorded.summary(known)[:2] == (
+        "Panels: 1 of 2 reproduced (differs: FM-1a).",
+        "Quotes: 0 reproduced, 1 differs, 1 undecided.",
+    )
+    assert recorded.provenance(known["figures"]) == (
+        "Full protocol; quick preset (few runs) for FM-2."
+    )
+    more = {"FM-1": "paper", "FM-2": "quick", "FM-3": "quick"}
+    assert recorded.provenance(more) == "Quick preset (few runs); full protocol for FM-1."
+    assert recorded.provenance({"FM-1": "paper"}) == "Full protocol of the papers."
+    assert recorded.provenance({"FM-1": "quick"}) == "Quick preset (few runs)."

@@ -8,12 +8,12 @@ from matplotlib.figure import Figure
 from scipy.integrate import solve_ivp
 
 from deeplin.networks import Network
-from deeplin.papers import fm_residual, residual_products
+from deeplin.papers import fm_residual
 from deeplin.papers.setting import Setting
 from deeplin.sweep import coordinate_words
 from deeplin.theory.residual_initialization import prefix_singular_values, product_bounds
 
-PRODUCTS = residual_products.Products((0.1,), (10,), draws=100)
+PRODUCTS = fm_residual.Products((0.1,), (10,), draws=100)
 THETA = fm_residual.Displacements((100, 1000), (1, 2, 3), 2)
 
 
@@ -28,14 +28,14 @@ def products():
 )
 def test_answers_about_residual_products_follow_the_data(fragment, needed, check_changed, products):
     bad = products.assign(needed=needed)
-    check_changed(residual_products.product_questions, PRODUCTS, products, bad)
+    check_changed(fm_residual.product_questions, PRODUCTS, products, bad)
 
 
 def test_the_least_u_is_where_the_bounds_of_the_lemma_begin_to_hold():
-    config = residual_products.Products((0.5,), (7,), draws=3)
-    needed = residual_products.run_products(config, 0.5, 7)["needed"].to_numpy()
+    config = fm_residual.Products((0.5,), (7,), draws=3)
+    needed = fm_residual.run_products(config, 0.5, 7)["needed"].to_numpy()
     words = coordinate_words(0, scale=0.5, depth=7, part="products")
-    weights = list(residual_products.layers(words, 0.5, 7, 5, 3))
+    weights = list(fm_residual.layers(words, 0.5, 7, 5, 3))
     values = prefix_singular_values(weights)  # by another route: all products at once
     for u, expected in ((needed + 1e-9, True), (needed - 1e-9, False)):
         bounds = product_bounds(0.5, 5, u[:, None])
@@ -71,7 +71,7 @@ def test_displacements_are_those_of_the_flow():
     row = fm_residual.run_displacement(config, 3, 1).iloc[0]
     setting = Setting(initialization="residual", depth=3, data_seed=1)
     words = coordinate_words(0, data_seed=1, depth=3, part="residual")
-    weights = [w[0] for w in residual_products.layers(words, 0.25, 3, 5, 1)]
+    weights = [w[0] for w in fm_residual.layers(words, 0.25, 3, 5, 1)]
     start = Network(weights, readout=setting.readout(0))
     end = flow_by_scipy(setting.data.problem, start, until=10.0)
     moved = 3 * max(np.linalg.norm(a - b) for a, b in zip(end, weights, strict=True))
@@ -109,7 +109,34 @@ def test_the_pictures_have_their_legends_off_the_data(name, products):
     if name == "displacement":
         fm_residual.plot_displacement(THETA, moved, ax)
     else:
-        residual_products.plot_products(PRODUCTS, products, ax)
+        fm_residual.plot_products(PRODUCTS, products, ax)
     figure.canvas.draw()
     legend = ax.get_legend().get_window_extent()
     assert not legend.overlaps(ax.get_window_extent())
+
+
+def test_subproducts_agree_with_products_taken_one_by_one_and_obey_equation_9():
+    config = fm_residual.SubProducts((0.7,), (6,), draws=4)
+    found = fm_residual.run_subproducts(config, 0.7, 6)
+    words = coordinate_words(0, scale=0.7, depth=6, part="subproducts")
+    for draw, weights in enumerate(zip(*fm_residual.layers(words, 0.7, 6, 5, 4), strict=True)):
+        norms, singular = {}, {}
+        for j in range(6):
+            for k in range(j, 6):
+                product = np.linalg.multi_dot([*weights[j : k + 1][::-1], np.eye(5)])
+                values = np.linalg.svd(product, compute_uv=False)
+                norms[j, k], singular[j, k] = values[0], values[-1]
+        first = max(1.0, *(norms[0, k] for k in range(6)))
+        least = min(1.0, *(singular[0, k] for k in range(6)))
+        assert found["any"][draw] == pytest.approx(max(norms.values()), rel=1e-12)
+        assert found["first"][draw] == pytest.approx(first, rel=1e-12)
+        assert found["least"][draw] == pytest.approx(least, rel=1e-12)
+        assert max(norms.values()) <= first / least
+
+
+@pytest.mark.parametrize("changes", [{"any": 9.0}, {"first": lambda t: t["depth"]}])
+def test_answers_about_subproducts_follow_the_data(changes, check_changed):
+    config = fm_residual.SubProducts((0.25,), (5, 10), draws=4)
+    good = grid(scale=(0.25,), depth=(5, 10), repetition=range(4))
+    good = good.assign(first=2.0, least=0.5, any=2.5)
+    check_changed(fm_residual.subproduct_questions, config, good, good.assign(**changes))

@@ -5,11 +5,10 @@ from scipy import stats
 
 from deeplin.papers.statistics import (
     curve,
-    largest_difference,
     mean_interval,
+    power_interval,
     share_interval,
     slope_interval,
-    trend,
 )
 
 
@@ -58,17 +57,8 @@ def test_a_curve_averages_over_the_runs_that_do_not_diverge():
     assert points["high"][0] > 3.0
 
 
-def test_a_trend_is_kendalls_test_and_a_flat_curve_has_none():
-    by = np.arange(8.0)
-    assert trend(by**2, by) < 1e-4
-    assert trend(-by, by) > 0.99
-    assert trend(np.ones(8), by) == 1.0
-
-
-def test_equivalence_bounds_the_largest_paired_difference():
-    rng = np.random.default_rng(0)
-    base = 10 + rng.normal(size=30)
-    table = pd.DataFrame({"a": base, "b": base + 0.5, "c": base + 0.1})
-    assert largest_difference(table) == pytest.approx(0.5 / table.to_numpy().mean(), rel=1e-9)
-    noisy = table.assign(b=base + rng.normal(size=30))
-    assert largest_difference(noisy) > abs((noisy["b"] - noisy["a"]).mean()) / 10
+def test_the_exponent_of_a_power_law_is_averaged_over_its_groups():
+    x = np.array([1.0, 2.0, 4.0])
+    groups = [pd.DataFrame({"x": x, "y": 3 * x**p, "set": k}) for k, p in enumerate((1, 2, 3))]
+    mean, half = power_interval(pd.concat(groups, ignore_index=True), "x", "y", "set")
+    np.testing.assert_allclose([mean, half], mean_interval([1.0, 2.0, 3.0]), rtol=1e-12)

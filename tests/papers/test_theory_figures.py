@@ -8,13 +8,13 @@ from grids import grid
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers import bo_2_printed, bo_bounds, bo_terms, fm_small
+from deeplin.papers import bo_2_printed, bo_bounds, fm_small
 from deeplin.problems.synthetic import flat_minima
 from deeplin.theory import minimal_sharpness
 from deeplin.theory.minimizers import balanced_network
 
 STARTS = fm_small.SmallStarts(2, (0.05, 0.01, 2e-3, 4e-4, 1e-4), (1, 2))
-DEPTHS = bo_terms.Depths((3, 6, 12), repetitions=3)
+DEPTHS = bo_bounds.Depths((3, 6, 12), repetitions=3)
 BENIGN = bo_bounds.Benign((10, 20, 40), repetitions=4, noises=20)
 RELU = bo_2_printed.Interpolating((1e-4, 1e-3), repetitions=5)
 
@@ -155,11 +155,11 @@ def test_the_gram_matrix_of_the_solver_is_that_of_the_dense_jacobian():
     np.testing.assert_allclose(moves, J.T @ value.ravel(), rtol=1e-10, atol=1e-12)
 
 
-RATES = bo_terms.Rates(repetitions=3)
+RATES = bo_bounds.Rates(repetitions=3)
 
 
 def rates(power=1.0, size=1.0):
-    table = grid(term=bo_terms.SWEEPS, step=range(5), repetition=range(3))
+    table = grid(term=bo_bounds.SWEEPS, step=range(5), repetition=range(3))
     term = 2.0 ** -table["step"]
     risk = size * (1 + 0.02 * table["repetition"]) * term**power
     return table.assign(size=term, risk=risk, status="converged")
@@ -171,15 +171,15 @@ def rates(power=1.0, size=1.0):
 def test_answers_about_the_rates_of_benign_overfitting_follow_the_data(
     fragment, bad, check_changed
 ):
-    check_changed(bo_terms.rate_questions, RATES, rates(), bad)
+    check_changed(bo_bounds.rate_questions, RATES, rates(), bad)
 
 
 def test_each_sweep_sends_only_its_own_term_to_zero():
     n = RATES.samples
-    for term, values in bo_terms.SWEEPS.items():
+    for term, values in bo_bounds.SWEEPS.items():
         sizes = []
         for value in values:
-            k, d, epsilon, noise = bo_terms.population_sizes(n, term, value)
+            k, d, epsilon, noise = bo_bounds.population_sizes(n, term, value)
             sizes.append({"k/n": noise * k / n, "n/d": noise * n / d, "εd/n": epsilon * d / n})
         first, last = sizes[0], sizes[-1]
         assert last[term] == pytest.approx(first[term] / 16)

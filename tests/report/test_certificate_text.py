@@ -22,7 +22,7 @@ def test_the_summary_counts_every_statement_once(certificate):
     assert counted == len(certificate)
 
 
-def test_only_what_speaks_about_the_run_is_shown_unless_all_is_asked_for(certificate):
+def test_only_what_concerns_the_run_is_shown_unless_all_is_requested(certificate):
     silent = certificate.table.query("verdict == 'not applicable'")["id"]
     short, long = certificate_text(certificate), certificate_text(certificate, everything=True)
     assert len(silent) > 0

@@ -72,7 +72,7 @@ def test_a_report_holds_figures_quotes_data_and_command(report):
     assert "It says what is drawn." in text  # why a sentence is left out
 
 
-def test_a_page_asks_nothing_of_the_network(report):
+def test_a_page_makes_no_request(report):
     text = (report / "index.html").read_text(encoding="utf-8")
     text = re.sub(r'<a href="https:[^"]*">', "", text)  # a link asks nothing until it is followed
     addresses = set(re.findall(r"https?://[^\s\"'<)]+", text))
@@ -130,7 +130,7 @@ def test_an_outcome_is_plain_json(report):
     assert outcome["seconds"] > 0
 
 
-def test_a_figure_that_could_not_be_computed_is_told(broken_result, tmp_path):
+def test_a_figure_that_could_not_be_computed_is_named(broken_result, tmp_path):
     outcome = write_figure(broken_result, tmp_path)
     assert outcome["panels"] == []
     text = write_page(tmp_path, ["TOY-1"]).read_text(encoding="utf-8")

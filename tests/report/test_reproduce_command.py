@@ -76,12 +76,13 @@ def test_what_was_not_decided_before_is_no_contradiction(command, monkeypatch, k
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_text_is_broken_between_words(report, width):
+def test_text_is_broken_between_words(report, monkeypatch, width):
     outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
     quote = outcome["quotes"][1]
     quote["why"] = " ".join(f"word{number}" for number in range(100))
-    change = recorded.Change("third", "reproduced", "differs")
-    end = ending([outcome], [change], Path("report/index.html"), width)
+    known = KNOWN | {"third": {"verdict": "reproduced", "value": ""}}
+    monkeypatch.setattr(recorded, "everything", lambda: {"quick": {"quotes": known}})
+    end = ending([outcome], Path("report/index.html"), width)
     assert "differs here" in end
     text = figure_lines(outcome, width)
     assert max(map(len, text.splitlines())) <= width
@@ -124,3 +125,21 @@ def test_the_second_call_goes_on_where_the_first_stopped(command):
     command("TOY-1")
     _, printed = command("TOY-1")
     assert "2 finished before" in printed.err
+
+
+def test_what_the_quick_preset_cannot_decide_shows_the_verdict_of_the_full_protocol(report):
+    outcome = json.loads((report / "TOY-2" / "outcome.json").read_text(encoding="utf-8"))
+    for quote in outcome["quotes"]:
+        quote |= {"verdict": "undecided", "full": "reproduced"}
+    line = figure_lines(outcome, 120)
+    assert "quotes: 2 undecided (of these the full protocol has 2 reproduced)" in line
+    outcome["preset"] = "paper"
+    assert "full protocol" not in figure_lines(outcome, 120)
+
+
+def test_the_list_has_every_figure_and_computes_nothing(command, tmp_path):
+    code, printed = command("--list")
+    assert code == 0
+    assert [line.split()[0] for line in printed.out.splitlines()[:-1]] == ["TOY-1", "TOY-2"]
+    assert "not recorded" in printed.out
+    assert not (tmp_path / "results").exists()

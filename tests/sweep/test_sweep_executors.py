@@ -12,8 +12,7 @@ from toy_experiment import TOY, Toy, computed, troubled
 from deeplin import sweep
 from deeplin.errors import InputError
 from deeplin.sweep.descent import DESCENT, DescentSweep, SyntheticData
-from deeplin.sweep.executors import Waiting
-from deeplin.sweep.tasks import Task
+from deeplin.sweep.tasks import Task, compute_in_worker
 
 SMALL = DescentSweep(
     scales=(0.3, 0.6),
@@ -201,11 +200,36 @@ def test_shards_are_disjoint_and_complete():
     assert {len(part) for part in parts} == {3, 4}
 
 
-def test_a_worker_stays_in_the_bucket_it_has_compiled():
-    tasks = [Task(str(k), "", "", "", bucket, "", "") for k, bucket in enumerate("aabbb")]
-    queue = Waiting(tasks)
-    assert queue.take(None).bucket == "b"  # the largest first
-    assert [queue.take("a").bucket for _ in range(3)] == ["a", "a", "b"]
-    assert queue
-    queue.take("a")
-    assert not queue
+def test_a_worker_stays_in_the_bucket_it_has_compiled(tmp_path):
+    config = Toy(count=6, per_unit=1, log=str(tmp_path / "log"))  # buckets 0, 1, 0, 1, 0, 1
+    sweep.run(TOY, config, tmp_path / "sweep", executor=sweep.Processes(1))
+    assert computed(config.log) == [0, 2, 4, 1, 3, 5]
+
+
+class LocalConfigs:
+    """A place where workers cannot find a class."""
+
+    @staticmethod
+    def make():
+        @dataclass(frozen=True)
+        class Local(Toy):
+            pass
+
+        return Local()
+
+
+def test_what_workers_cannot_import_is_refused_before_the_first_unit(tmp_path):
+    config = LocalConfigs.make()
+    with pytest.raises(InputError, match=r"workers cannot import .*at the top level of a module"):
+        sweep.run(TOY, config, tmp_path / "sweep", executor=sweep.Processes(1))
+    assert sweep.run(TOY, config, tmp_path / "sweep").complete  # this process can
+
+
+def test_a_worker_that_cannot_import_the_unit_says_so():
+    task = Task("unit", TOY, Toy(), sweep.Unit({"first": 0, "last": 1}), "float64")
+    identifier, version, packed = task.pack()
+    result = compute_in_worker(
+        identifier, version, packed.replace(b"toy_experiment", b"toy_experimenT")
+    )
+    assert "cannot import" in result.error
+    assert "has deeplin" in compute_in_worker(identifier, "0.1", packed).error

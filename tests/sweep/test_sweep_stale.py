@@ -239,4 +239,4 @@ def test_a_worker_that_imports_something_else_says_so(tmp_path):
     (tmp_path / "mine.py").write_text(UNSTABLE)
     command = [sys.executable, "mine.py"]
     answer = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "a worker that imports __main__:double finds another token" in answer.stdout
+    assert "a worker that imports double finds another token; pass it" in answer.stdout

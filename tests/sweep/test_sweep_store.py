@@ -81,16 +81,17 @@ def test_a_folder_holds_one_sweep(tmp_path):
     assert len(sweep.read_table(tmp_path)) == 12
 
 
-def test_the_manifest_says_where_the_results_come_from(tmp_path):
+def test_manifest_and_journal_say_where_the_results_come_from(tmp_path):
     sweep.run(TOY, Toy(seed=5), tmp_path)
     manifest = json.loads((tmp_path / "_manifest.json").read_text())
     assert sweep.from_json(Toy, json.dumps(manifest["config"])) == Toy(seed=5)
     assert (manifest["experiment"], manifest["seed"], manifest["dtype"]) == ("toy", 5, "float64")
-    (session,) = manifest["sessions"].values()
+    session, *units = sweep.Store(tmp_path).journal()
     assert session["versions"]["numpy"] == np.__version__
     assert session["machine"]["name"] == os.uname().nodename
-    assert session["finished"] == 4
-    assert session["seconds"] >= session["unit_seconds"] > 0
+    assert sorted(line["unit"] for line in units) == sorted(manifest["units"])
+    assert {line["outcome"] for line in units} == {"finished"}
+    assert sweep.status(tmp_path).unit_seconds == sum(line["seconds"] for line in units) > 0
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True)
     if (HERE.parents[1] / ".git").exists() and not head.returncode:  # git trusts the checkout
         assert session["commit"].removesuffix("-dirty") == head.stdout.strip()

@@ -138,7 +138,7 @@ def test_theorem_4_and_its_corollary_hold_where_their_hypotheses_do(near_start):
     assert list(table["verdict"]) == [HOLDS] * 5, table.to_string()
 
 
-def test_theorem_4_is_silent_for_a_start_far_from_the_data(problem):
+def test_theorem_4_does_not_apply_to_a_start_far_from_the_data(problem):
     net = dl.initialize.residual(jax.random.key(0), 5, 10, 0.05, np.ones(5) / np.sqrt(5))
     run = gradient_flow(problem, net, until=3.0, record_every=0.5)
     table = certify(problem, run).set_index("id")

@@ -90,7 +90,7 @@ def test_interpolation_is_judged_where_inputs_outnumber_samples(wide_csv):
     assert found.as_json()["overfitting"]["verdict"] == "benign"
 
 
-def test_a_spectrum_without_a_tail_is_said_in_words_and_in_json(rng):
+def test_a_spectrum_without_a_tail_is_reported_as_text_and_as_json(rng):
     X = rng.normal(size=(40, 60)) / np.arange(1, 61)
     found = diagnose(dl.Problem.from_data(X, X[:, 0]), [2], initialization=None)
     assert found.as_json()["overfitting"]["tail"]["index"] == "inf"

@@ -26,12 +26,17 @@ def reproduce(
     ] = Path("."),
     workers: Annotated[int, typer.Option(help="Studies computed at a time.")] = 1,
     seed: Annotated[int, seed_option("Seed of the initial weights; 0: the FM authors' own.")] = 0,
+    listed: Annotated[
+        bool, typer.Option("--list", help="List the figures with their times; compute nothing.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
 ) -> None:
     """Reproduce figures of the papers and the talk; exit 1 when a verdict contradicts the record.
 
     Interrupt it when you like: the same command goes on where it stopped.
     """
+    if listed:
+        return _print_list(figures)
     typer.echo("deeplin: reproducing; Ctrl-C stops, the same command goes on.", err=True)
     prepare_computing()
     from deeplin.papers import catalogue, recorded
@@ -59,16 +64,31 @@ def reproduce(
             write_page(report, [f.name for f in catalogue.FIGURES], catalogue.LEFT_OUT)
             if not as_json:
                 board.say(figure_lines(outcomes[-1], text_width()))
-    found = recorded.collect(outcomes)
-    changes = recorded.changes(found["quotes"], preset) if seed == 0 else []
     if as_json:
-        lines = {"summary": recorded.summary(found)}
+        lines = {"summary": recorded.summary(recorded.collect(outcomes))}
         figures_found = [_shortened(outcome) for outcome in outcomes]
         typer.echo(json.dumps(lines | {"figures": figures_found}, ensure_ascii=False))
     else:
-        typer.echo(ending(outcomes, changes, report / "index.html", text_width()))
-    if changes or any(outcome["failures"] for outcome in outcomes):
+        typer.echo(ending(outcomes, report / "index.html", text_width()))
+    if recorded.changes(outcomes) or any(outcome["failures"] for outcome in outcomes):
         raise typer.Exit(1)
+
+
+def _print_list(names: list[str] | None) -> None:
+    """Print a line for each figure: its title, and how long its presets take."""
+    from deeplin.papers import catalogue
+    from deeplin.papers.report import duration
+
+    for figure in catalogue.select(catalogue.FIGURES, names):
+        times = []
+        for preset in catalogue.PRESETS:
+            found = [study.expected_seconds(preset) for study in figure.studies]
+            total = sum(seconds for seconds, _ in found)
+            about = "" if all(measured for _, measured in found) else "about "
+            text = f"{about}{duration(total)}" if total == total else "not recorded"
+            times.append(f"{preset} {text}")
+        typer.echo(f"{figure.name:<12}{figure.title}: {', '.join(times)}")
+    typer.echo("Seconds of one core; figures that share runs compute them once.")
 
 
 def _shortened(outcome: dict[str, Any]) -> dict[str, Any]:

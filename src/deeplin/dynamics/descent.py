@@ -102,6 +102,11 @@ def gradient_descent(
     steps = whole_number("steps", steps)
     rates = Rates.of(learning_rate, steps, optimizer)
     ensemble = _ensemble(problem, nets, rates)
+    if weight_decay and getattr(nets, "biased", None) is not None:
+        raise InputError(
+            "weight_decay would shrink the weights that keep the unit for later biases constant; "
+            "pass 0, or train with a loss of your own."
+        )
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explain_loss_errors(problem, nets):
         before = end_evidence(objective, ensemble, ensemble.weights)

@@ -29,7 +29,7 @@ from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
 from deeplin.dynamics.objective import Ensemble, Gradient, Objective
 from deeplin.dynamics.update import Method, Numbers, Update
 from deeplin.interrupt import check_interrupt
-from deeplin.parallel import map_in_threads, thread_count
+from deeplin.parallel import compiled_in_place, map_in_threads, thread_count
 
 NARROW = 16
 """Widest layer for which the batch axis comes last.
@@ -37,9 +37,10 @@ NARROW = 16
 The choice depends on the shape of the networks alone: were it to depend on the size of the batch,
 results would change in their last digits with the way runs are grouped.
 """
-CHUNK_BYTES = 21_000
-"""Size of the largest layer of a chunk, batch last. Above some 40 kB XLA starts threads of its own
-inside every small operation, and the same program is ten times slower."""
+CHUNK_BYTES = 13_000
+"""Size of the largest layer of a chunk, batch last: all layers together stay in the cache of a
+core. Above some 40 kB XLA starts threads of its own inside every small operation, and the same
+program is ten times slower."""
 VECTOR = 8
 """Chunks are padded to a multiple of this, so that no operation has a remainder loop."""
 PIECE_SECONDS = 0.2
@@ -188,7 +189,7 @@ class _Shared(NamedTuple):
     """The step of the first mini-batch at hand."""
 
 
-@partial(jax.jit, static_argnums=0)
+@partial(compiled_in_place, static_argnums=0)
 def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
     """Take a chunk through the stops: memory, status and steps; weights and values at each stop.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from functools import cached_property, partial
 from itertools import pairwise
 from typing import Any
 
@@ -115,7 +115,11 @@ class Quantities:
         self.initial = ensemble.tree(ensemble.weights)
         names, self.own = _split(names)
         self.names = _checked(names, objective, self.initial)
-        self.tracker = SharpnessTracker(problem)
+
+    @cached_property
+    def tracker(self) -> SharpnessTracker:
+        """Follows the sharpness from record to record."""
+        return SharpnessTracker(self.problem)
 
     def __call__(
         self, weights: tuple[np.ndarray, ...], values: np.ndarray | None

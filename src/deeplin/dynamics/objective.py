@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,6 +19,7 @@ from deeplin.networks import (
     Loss,
     Network,
     batch_last,
+    gap_and_gradient,
     linear_risk,
     products,
     risk_and_data,
@@ -115,20 +117,18 @@ class LinearData(NamedTuple):
     risk: RiskOfProduct
     samples: GeneralizedLinear | None = None
     """The rows themselves, for mini-batches."""
+    rows: Rows = None
+    """Those of a mini-batch."""
 
-    def gap(self, theta: Float[Array, "d q"]) -> Array:
-        """R − R_min of a product Θ."""
-        return self.risk.value_and_gradient(theta)[0]
-
-    def gap_and_slope(self, theta: Float[Array, "d q"], rows: Rows) -> tuple[Array, Array]:
-        """R − R_min on all rows, and ∇R as a function of Θ on `rows`, if some are given."""
+    def value_and_gradient(self, theta: Float[Array, "d q"]) -> tuple[Array, Array]:
+        """R − R_min of a product Θ on all rows, and ∇R there on those of the mini-batch, if any."""
         gap, slope = self.risk.value_and_gradient(theta)
-        if rows is not None:
+        if self.rows is not None:
             assert self.samples is not None
             batch = replace(
                 self.samples,
-                inputs=self.samples.inputs[rows],
-                targets=self.samples.targets[rows],
+                inputs=self.samples.inputs[self.rows],
+                targets=self.samples.targets[self.rows],
             )
             slope = batch.value_and_gradient(theta)[1]
         return gap, slope
@@ -142,16 +142,12 @@ class LinearGradient:
 
     def __call__(self, data: LinearData, weights: Weights, fixed: tuple, rows: Rows = None):
         """Return the gap on all rows and the gradient of the risk."""
-        network: Network = self.layout.tree(weights, fixed)
-        backward = products.backward_products(network.weights, network.readout)
-        gap, slope = data.gap_and_slope(backward[0], rows)
-        forward = products.forward_products(network.weights, slope)
-        return gap, tuple(products.layer_gradients(backward, forward))
+        return gap_and_gradient(data._replace(rows=rows), self.layout.tree(weights, fixed))
 
     def value(self, data: LinearData, weights: Weights, fixed: tuple) -> Array:
         """Return the gap."""
         network: Network = self.layout.tree(weights, fixed)
-        return data.gap(products.product(network.weights, network.readout))
+        return data.value_and_gradient(products.product(network.weights, network.readout))[0]
 
 
 @dataclass(frozen=True)
@@ -161,16 +157,19 @@ class BatchLastGradient:
     def __call__(self, data: LinearData, weights: Weights, fixed: tuple, rows: RowsOfMany = None):
         """Return gaps and gradients; `rows` (size, b) holds a mini-batch for each network."""
         backward = batch_last.backward_rows(weights, *fixed or (None,))
+
+        def on_rows(theta: Array, rows: Rows) -> tuple[Array, Array]:
+            return data._replace(rows=rows).value_and_gradient(theta)
+
         axes = (2, None if rows is None else 1)
-        gap_and_slope = jax.vmap(data.gap_and_slope, axes, (0, 2))
-        gaps, slopes = gap_and_slope(backward[0].swapaxes(0, 1), rows)
+        gaps, slopes = jax.vmap(on_rows, axes, (0, 2))(backward[0].swapaxes(0, 1), rows)
         forward = batch_last.forward_columns(weights, slopes.swapaxes(0, 1))
         return gaps, batch_last.layer_gradients(backward, forward)
 
     def value(self, data: LinearData, weights: Weights, fixed: tuple) -> Array:
         """Return the gaps."""
         theta = batch_last.backward_rows(weights, *fixed or (None,))[0].swapaxes(0, 1)
-        return jax.vmap(data.gap, 2)(theta)
+        return jax.vmap(data.value_and_gradient, 2)(theta)[0]
 
 
 def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = None) -> Objective:
@@ -189,6 +188,11 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
         return Objective(Autodiff(problem, layout), problem, None, layout)
     risk, data = risk_and_data(problem, tree)
     if risk is linear_risk:
+        if tree.biased is not None:
+            warnings.warn(
+                "the weights that keep the unit for later biases constant are trained too.",
+                stacklevel=4,
+            )
         gradient, last = LinearGradient(layout), BatchLastGradient()
         optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
         return Objective(

@@ -18,7 +18,7 @@ from deeplin.networks import Trajectory
 Measure = Callable[[tuple[np.ndarray, ...], np.ndarray | None], Mapping[str, np.ndarray]]
 """The quantities of some records from weights and values (R − floor), records and runs first."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
-"""Told of every record: its step or time, and its quantities."""
+"""Called with every record: its step or time, and its quantities."""
 CLOSE = 1e-8
 """Without a goal, a run that has shrunk its initial gap by this factor is called converged."""
 TOGETHER, HELD = 256, 2**26

@@ -163,7 +163,9 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
         return
     if isinstance(value, (Network, Trajectory)):
         layers = {f"{k}": weight for k, weight in enumerate(value.weights)}
-        value = {"weights": layers, "readout": value.readout, "activation": value.activation}
+        value = {"weights": layers, "readout": value.readout, "activation": value.activation} | (
+            {} if value.biased is None else {"biased": np.array(value.biased)}
+        )
     if isinstance(value, Mapping):
         for name, entry in value.items():
             yield from _flatten(f"{prefix}/{name}", entry)
@@ -269,7 +271,7 @@ def _network(where: str, parts: Any, records: int | None = None) -> Network:
     The constructor accepts at most one leading axis, a trajectory of a batch has two; so a network
     of zeros without the record axis is checked, and its pytree structure holds the arrays.
     """
-    parts = _group(where, parts, ("weights", "readout", "activation"))
+    parts = _group(where, parts, ("weights", "readout", "activation", "biased"))
     layers = parts.get("weights")
     if not isinstance(layers, dict) or set(layers) != {f"{k}" for k in range(len(layers))}:
         raise InputError(f"{where}/weights is missing, or its layers are not numbered 0, 1, ….")
@@ -283,7 +285,12 @@ def _network(where: str, parts: Any, records: int | None = None) -> Network:
             raise InputError(f"{where} has {len(leaf)} states for {records} records.")
     zeros = [np.zeros(leaf.shape[records is not None :], leaf.dtype) for leaf in leaves]
     readout = zeros.pop() if "readout" in parts else None
-    pattern = Network(zeros, readout, str(parts.get("activation")))
+    biased = None
+    if "biased" in parts:
+        biased = tuple(np.atleast_1d(parts["biased"]).astype(bool).ravel().tolist())
+        if len(biased) != len(layers) or not any(biased):
+            raise InputError(f"{where}/biased does not say which of {len(layers)} layers have one.")
+    pattern = Network(zeros, readout, str(parts.get("activation")), biased)
     if leaves[0].dtype == np.float64:  # without x64, JAX would round the weights silently
         require_float64("a run saved in float64", pattern)
     return jax.tree.unflatten(jax.tree.structure(pattern), [jnp.asarray(leaf) for leaf in leaves])

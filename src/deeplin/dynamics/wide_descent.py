@@ -15,13 +15,7 @@ from jaxtyping import Float
 
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED
 from deeplin.interrupt import check_interrupt
-from deeplin.networks.products import (
-    backward_products,
-    forward_products,
-    gap,
-    layer_gradients,
-    slope,
-)
+from deeplin.networks.products import backward_products, forward_products, layer_gradients
 
 
 class Task(NamedTuple):
@@ -35,6 +29,14 @@ class Task(NamedTuple):
     """Converged when R is at or below this."""
     ceiling: float
     """Diverged when R is above this or not a number."""
+
+    def value_and_gradient(
+        self, theta: Float[np.ndarray, "rank q"]
+    ) -> tuple[float, Float[np.ndarray, "rank q"]]:
+        """R(Θ) and ∇R(Θ) = 2ΛΔ of Δ = Θ − Θ*, in the eigenbasis (FM-grad)."""
+        difference = theta - self.optimum
+        slope = 2 * self.eigenvalues[:, None] * difference
+        return 0.5 * float((difference * slope).sum()), slope
 
 
 class Descent(NamedTuple):
@@ -52,8 +54,8 @@ class Descent(NamedTuple):
     def start(cls, weights: tuple[np.ndarray, ...], task: Task) -> Descent:
         """The state before the first step."""
         velocity = tuple(map(np.zeros_like, weights)) if task.momentum else ()
-        risk = gap(task.eigenvalues, backward_products(weights)[0] - task.optimum)
-        return cls(weights, velocity, float(risk), 0.0, 0, STOPPED)
+        risk, _ = task.value_and_gradient(backward_products(weights)[0])
+        return cls(weights, velocity, risk, 0.0, 0, STOPPED)
 
 
 def descend(weights: tuple[np.ndarray, ...], task: Task, stops: Iterable[int]) -> list[Descent]:
@@ -71,6 +73,7 @@ def advance(state: Descent, task: Task, until: int) -> Descent:
     """Go on to step `until`, unless the run ends before; a diverged one keeps the step before."""
     weights, velocity, risk, path, steps, _ = before = state
     backward = backward_products(weights)
+    slope = task.value_and_gradient(backward[0])[1]
     while True:
         if not risk <= task.ceiling:
             return before._replace(steps=steps, status=DIVERGED)
@@ -81,8 +84,8 @@ def advance(state: Descent, task: Task, until: int) -> Descent:
         check_interrupt()
         before = Descent(weights, velocity, risk, path, steps, STOPPED)
         with np.errstate(over="ignore", invalid="ignore"):
-            pull = slope(task.eigenvalues, backward[0] - task.optimum) * -task.learning_rate
-            moves = layer_gradients(backward, forward_products(weights, pull))
+            pushed = forward_products(weights, slope * -task.learning_rate)
+            moves = layer_gradients(backward, pushed)
             if task.momentum:
                 moves = [m + task.momentum * v for m, v in zip(moves, velocity, strict=True)]
                 velocity = tuple(move.copy() for move in moves)
@@ -91,4 +94,4 @@ def advance(state: Descent, task: Task, until: int) -> Descent:
             weights = tuple(moves)
             backward = backward_products(weights)
             path, steps = path + float(np.sqrt(risk)), steps + 1
-            risk = float(gap(task.eigenvalues, backward[0] - task.optimum))
+            risk, slope = task.value_and_gradient(backward[0])

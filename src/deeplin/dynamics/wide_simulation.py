@@ -22,7 +22,7 @@ from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
 from deeplin.networks import Network
-from deeplin.networks.products import gap, product
+from deeplin.networks.products import product
 from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
@@ -145,11 +145,11 @@ def _descend(cases: Cases, options: _Options) -> WideRun:
     def train(run: int) -> list[Descent]:
         start, problem = cases.starts[run], problems[run]
         eigenvalues, _, optimum = problem.spectrum
-        risk = gap(eigenvalues, product(start.layers) - optimum)
-        ceiling = BLOW_UP * max(float(risk), problem.target_moment)
         goal, rate = q * options.loss_target, float(rates[run])
-        task = Task(eigenvalues, optimum, rate, options.momentum, goal, ceiling)
-        return descend(start.layers, task, stops)
+        task = Task(eigenvalues, optimum, rate, options.momentum, goal, ceiling=np.inf)
+        risk, _ = task.value_and_gradient(product(start.layers))
+        ceiling = BLOW_UP * max(risk, problem.target_moment)
+        return descend(start.layers, task._replace(ceiling=ceiling), stops)
 
     runs = map_in_threads(train, range(len(problems)))
     length, last = max(map(len, runs)), max(states[-1].steps for states in runs)

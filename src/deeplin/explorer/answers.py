@@ -150,7 +150,7 @@ def _array(name: str, given: dict[str, Any]) -> np.ndarray:
 
 
 def moments_of(path: Path, name: str) -> dict[str, Any]:
-    """Σ̂, Xᵀy/n and ‖y‖²/n of a CSV file: inputs standardised, target (the last column) centred."""
+    """Σ̂, Xᵀy/n and ‖y‖²/n of a CSV file: inputs standardized, target (the last column) centered."""
     try:
         names = list(open_table(path).columns)
         if not 2 <= len(names) <= MOST_INPUTS + 1:

@@ -8,6 +8,7 @@ bundling there is. A worker runs the same text with another entry.
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import json
 import re
@@ -34,14 +35,14 @@ def page(
     certificates: Mapping[str, Any] | None = None,
     statements: Mapping[str, Any] | None = None,
 ) -> str:
-    """The whole page; `server` holds the token of the local server that shows it, if one does."""
-    settings = {
-        "inputs": inputs(),
-        "presets": presets(),
-        "certificates": dict(certificates or {}),
-        "statements": dict(statements or {}),
-        "server": server,
-    }
+    """The whole page; `server` holds the token of the local server that shows it, if one does.
+
+    Certificates of presets and the statements they name are packed: twelve certificates repeat each
+    other, and would be as long as the rest of the page.
+    """
+    settings = {"inputs": inputs(), "presets": presets(), "server": server}
+    if certificates:
+        settings["packed"] = _pack({"certificates": certificates, "statements": statements})
     script, style = bundle(), read("style.css")
     policy = "; ".join(
         (
@@ -77,6 +78,11 @@ def inputs() -> dict[str, Any]:
 def presets() -> dict[str, Any]:
     """Every preset: title, the inputs that differ from their defaults, story."""
     return json.loads(read("presets.json"))
+
+
+def _pack(value: Any) -> str:
+    """JSON, compressed, as text; `page/settings.js` reads it."""
+    return base64.b64encode(gzip.compress(json.dumps(value).encode(), mtime=0)).decode()
 
 
 @cache

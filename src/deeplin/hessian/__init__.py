@@ -2,19 +2,28 @@
 
 from deeplin.hessian.choose import sharpness
 from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change
+from deeplin.hessian.operators import unflatten
 from deeplin.hessian.result import HessianSpectrum, Sharpness, Tracked
 from deeplin.hessian.spectrum import hessian_spectrum
+from deeplin.hessian.stochastic import SpectralDensity, Trace, hessian_trace, spectral_density
+from deeplin.hessian.torch_loss import TorchLoss
 from deeplin.hessian.tracking import SharpnessTracker, sharpness_along, spectrum_along
 
 __all__ = [
     "HessianSpectrum",
     "Sharpness",
     "SharpnessTracker",
+    "SpectralDensity",
+    "TorchLoss",
+    "Trace",
     "Tracked",
     "hessian_spectrum",
+    "hessian_trace",
     "sharpness",
     "sharpness_along",
+    "spectral_density",
     "spectrum_along",
     "tangent_kernel",
     "tangent_kernel_change",
+    "unflatten",
 ]

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any
 
 import jax
@@ -20,14 +18,13 @@ from deeplin.hessian.operators import (
     Hessian,
     as_batch,
     check_subject,
-    dense,
+    eigen,
     extent,
+    full_hessian,
     has_reduced_hessian,
     hessian_of,
     is_linear,
-    surface,
 )
-from deeplin.hessian.power import power_iteration
 from deeplin.hessian.result import Sharpness
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
@@ -55,9 +52,10 @@ def sharpness(
     S(W) = λ_max(∇²R(W)), together with a bound of the error.
 
     Arguments:
-        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar.
+        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
+            a PyTorch module a `TorchLoss`.
         network: a `Network` (its weights are the parameters, the read-out is fixed; a batch gives
-            arrays), or for a loss of your own any pytree of parameters.
+            arrays), or for a loss of your own any pytree of parameters, or a PyTorch module.
         method: `exact` (X-1: a small matrix, for linear networks at minimisers; the error says how
             far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
             differentiation, small networks), `power` (the papers' iteration of `steps` products,
@@ -131,11 +129,6 @@ class _Request:
     steps: int
     max_products: int
 
-    @cached_property
-    def surface(self) -> tuple[Callable, Any]:
-        """The risk function and its data, made when a method first needs them."""
-        return surface(self.problem, self.trees)
-
     @property
     def sign(self) -> int:
         """−1 where the smallest eigenvalue of H is found as the largest of −H."""
@@ -177,7 +170,7 @@ def _by_products(request: _Request, hessian: Hessian) -> Sharpness:
     found = lanczos.largest(
         lambda members, vectors: request.sign * hessian(members, vectors),
         hessian.shape,
-        request.dtype,
+        hessian.dtype,
         seed=request.seed,
         guess=request.start,
         tolerance=request.tolerance,
@@ -189,14 +182,9 @@ def _by_products(request: _Request, hessian: Hessian) -> Sharpness:
 
 
 def _dense(request: _Request) -> Sharpness:
-    matrices = dense(*request.surface, request.trees)
-    asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
-    values, vectors = (np.asarray(item) for item in jnp.linalg.eigh(matrices))
-    scale = np.abs(values).max(axis=1)
-    error = asymmetry + request.shape[1] * np.finfo(request.dtype).eps * scale
-    error = np.where(np.isnan(error), np.inf, error)
+    values, vectors, error = eigen(full_hessian(request.problem, request.trees).matrices())
     index = -1 if request.which == "largest" else 0
-    converged = error <= request.tolerance * scale
+    converged = error <= request.tolerance * np.abs(values).max(axis=1)
     count = request.shape[1]
     return Sharpness(values[:, index], error, "dense", converged, vectors[:, :, index], count)
 
@@ -211,10 +199,15 @@ def _power(request: _Request) -> Sharpness:
     if start is None:
         draw = np.random.default_rng(request.seed).standard_normal(request.shape[1])
         start = np.broadcast_to(draw.astype(request.dtype), request.shape)
-    outcome = power_iteration(
-        *request.surface, request.trees, jnp.asarray(start), jnp.asarray(request.steps)
-    )
-    value, residual, vector = (np.asarray(item) for item in outcome)
+    hessian = full_hessian(request.problem, request.trees)
+    everyone = np.arange(request.shape[0])
+    image = vector = start
+    for _ in range(request.steps):
+        length = np.linalg.norm(image, axis=1, keepdims=True)
+        vector = image / np.maximum(length, np.finfo(request.dtype).tiny)
+        image = hessian(everyone, vector)
+    value = np.sum(vector * image, axis=1)
+    residual = np.linalg.norm(image - value[:, None] * vector, axis=1)
     converged = residual <= request.tolerance * np.abs(value)
     return Sharpness(value, residual, "power", converged, vector, request.steps)
 

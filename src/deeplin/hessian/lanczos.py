@@ -64,7 +64,7 @@ def largest(
     larger than that and all else is smaller than rounding.
     """
     limit = min(shape[1], max_products)
-    state = _Recurrence(shape, limit, dtype, seed, guess)
+    state = Recurrence(shape, limit, dtype, seed, guess)
     members, check = np.arange(shape[0]), min(8, limit)
     unknown = np.full(shape[0], np.nan, dtype)
     vectors, products = np.full(shape, np.nan, dtype), np.zeros(shape[0], int)
@@ -86,10 +86,10 @@ def largest(
     return found
 
 
-class _Recurrence:
+class Recurrence:
     """The orthonormal basis so far, and the tridiagonal matrix of the operator in it."""
 
-    def __init__(self, shape, limit: int, dtype, seed: int, guess: np.ndarray | None):
+    def __init__(self, shape, limit: int, dtype, seed: int, guess: np.ndarray | None = None):
         batch, size = shape
         self.seed = seed
         self.basis = np.zeros((batch, min(limit, 64) + 1, size), dtype)
@@ -132,15 +132,22 @@ class _Recurrence:
             rest = np.where(self.broken[:, j, None], fresh, rest)
         self.basis[:, j + 1] = _unit(rest)
 
+    @property
+    def tridiagonal(self) -> tuple[np.ndarray, np.ndarray]:
+        """The diagonal of T (batch, k), and what stands beside it (batch, k − 1)."""
+        k = self.steps
+        coupling = np.where(self.broken, 0, self.beside)
+        return self.diagonal[:, :k], coupling[:, : k - 1]
+
     def extreme(self) -> Extreme:
         """The largest Ritz pair, and how far the largest eigenvalue can be above it."""
         k, size = self.steps, self.basis.shape[2]
-        coupling = np.where(self.broken, 0, self.beside)
-        top, mixing = _top_of_tridiagonal(self.diagonal[:, :k], coupling[:, : k - 1])
+        top, mixing = _top_of_tridiagonal(*self.tridiagonal)
         scale = np.maximum(np.abs(top), self._scale())
         complete = k == size  # the basis spans everything: nothing is left to be found
         above = 0 if complete else self._excess(top, scale)
-        residual = coupling[:, k - 1] * np.abs(mixing[:, -1])
+        last = np.where(self.broken[:, k - 1], 0, self.beside[:, k - 1])
+        residual = last * np.abs(mixing[:, -1])
         error = np.where(scale == 0, 0, np.maximum(residual, above) + self.rounding(scale))
         vector = _combination(self.basis[:, :k], mixing)
         error = np.where(np.isnan(error), np.inf, error)

@@ -16,8 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, PyTree
+from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError
+from deeplin.hessian.torch_loss import TorchHessian, TorchLoss, is_module
 from deeplin.networks import (
     Loss,
     Network,
@@ -27,7 +29,7 @@ from deeplin.networks import (
     linear_risk,
     risk_and_data,
 )
-from deeplin.networks.products import backward_products, forward_products, slope
+from deeplin.networks.products import backward_products, forward_products
 from deeplin.networks.trees import no_parameters
 from deeplin.problems import Problem
 
@@ -50,9 +52,11 @@ def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
             raise InputError(
                 f"the sharpness of a Problem needs a Network; received {type(tree).__name__}. Pass "
                 "a Network (deeplin.from_torch makes one of a PyTorch module), or a loss function "
-                "with its own parameters."
+                "with its own parameters (for a PyTorch module a deeplin.TorchLoss)."
             )
         check_fits(problem, tree)
+    elif isinstance(problem, TorchLoss) and not is_module(tree):
+        raise InputError(f"a TorchLoss needs a torch.nn.Module; received {type(tree).__name__}.")
     elif not callable(problem):
         raise InputError(
             f"received {type(problem).__name__}; pass a Problem, or a function from the "
@@ -70,11 +74,11 @@ def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
 def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
     """What is trained in a pytree, and the function that puts it back.
 
-    Of a Network the weights are trained and the read-out is fixed; of any other pytree every
-    floating array is trained.
+    Of a Network the weights (and biases) are trained and the read-out is fixed; of any other pytree
+    every floating array is trained.
     """
     if isinstance(tree, Network):
-        return tree.weights, lambda weights: Network(weights, tree.readout, tree.activation)
+        return tree.parameters, tree.with_parameters
     trained, fixed = eqx.partition(tree, eqx.is_inexact_array)
     return trained, lambda arrays: eqx.combine(arrays, fixed)
 
@@ -88,6 +92,9 @@ def as_batch(tree: PyTree) -> PyTree:
 
 def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     """Trees in a batch and parameters of each, and the precision of their vectors."""
+    if is_module(trees):
+        module = TorchHessian(None, trees)
+        return module.shape, module.precision
     leaves = jax.tree.leaves(parameters(trees)[0])
     if not leaves:
         raise no_parameters(trees)
@@ -96,11 +103,43 @@ def extent(trees: PyTree) -> tuple[tuple[int, int], np.dtype]:
     return (batch, size), np.result_type(*{leaf.dtype for leaf in leaves})
 
 
+def unflatten(network: PyTree, vectors: ArrayLike) -> Any:
+    """Return vectors over the flattened parameters in the shape of the parameters.
+
+    Arguments:
+        network: one `Network` (the result is a tuple like its weights), a PyTorch module (a
+            dictionary of tensors by name) or any other pytree (one like it).
+        vectors: one vector, such as `sharpness(...).vector`, or several with leading axes, such as
+            `hessian_spectrum(...).vectors`: the arrays then have these axes first.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 4, 1), scale=0.35)
+    first, last = dl.unflatten(net, dl.hessian_spectrum(problem, net, count=2).vectors)
+    assert first.shape == (2, 4, 5)
+    ```
+    """
+    rows = np.asarray(vectors)
+    size = extent(network if is_module(network) else as_batch(network))[0][1]
+    if rows.ndim == 0 or rows.shape[-1] != size:
+        raise InputError(f"vectors has shape {rows.shape}; pass {size} numbers in the last axis.")
+    if is_module(network):
+        return TorchHessian(None, network).named(rows)
+    trained, _ = parameters(network)
+    arrays, structure = jax.tree.flatten(trained)
+    cuts = np.cumsum([array.size for array in arrays])[:-1]
+    parts = zip(np.split(rows, cuts, axis=-1), arrays, strict=True)
+    shaped = [part.reshape(*rows.shape[:-1], *array.shape) for part, array in parts]
+    return jax.tree.unflatten(structure, shaped)
+
+
 def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array], Array], Array]:
     """∇R as a function of the flattened parameters, and those of `tree`."""
     trained, rebuild = parameters(tree)
     vector, unravel = ravel_pytree(trained)
-    if risk is linear_risk:  # the closed form is cheaper than reverse mode
+    if risk is linear_risk and tree.biased is None:  # cheaper than reverse mode
         return lambda x: ravel_pytree(linear_gradient(data, rebuild(unravel(x))))[0], vector
     return jax.grad(lambda x: risk(data, rebuild(unravel(x)))), vector
 
@@ -137,6 +176,19 @@ class AutodiffHessian:
 
     project = expand
 
+    def matrices(self) -> np.ndarray:
+        """The matrices themselves, (batch, N, N)."""
+        return np.asarray(dense(self.risk, self.data, self.trees))
+
+    def gradients(self) -> np.ndarray:
+        """∇R as a flat vector for each tree, (batch, N)."""
+        return np.asarray(gradients(self.risk, self.data, self.trees))
+
+    @property
+    def sizes(self) -> list[int]:
+        """Parameters of each array."""
+        return [leaf[0].size for leaf in jax.tree.leaves(parameters(self.trees)[0])]
+
 
 class ReducedHessian:
     """The Hessians of linear networks with one output in the coordinates of their range.
@@ -158,9 +210,8 @@ class ReducedHessian:
         readout = networks.readout
         readout = None if readout is None else np.asarray(readout, self.dtype)
         backward = backward_products(self.weights, readout)
-        covariance = problem.covariance.astype(self.dtype)
-        self.curvature = 2 * covariance
-        start = slope(covariance, backward[0] - problem.optimum.reshape(-1, 1).astype(self.dtype))
+        self.curvature = (2 * problem.covariance).astype(self.dtype)
+        start = problem.value_and_gradient(backward[0])[1].astype(self.dtype)
         self.left = [_normalized(v[..., 0]) for v in backward[1:]]
         self.right = [_normalized(u[..., 0]) for u in forward_products(self.weights, start)]
         sizes = [size for weight in weights for size in weight.shape[-2:]]
@@ -231,14 +282,23 @@ def _times(matrices: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return (matrices @ vectors[:, :, None])[:, :, 0]
 
 
-Hessian = AutodiffHessian | ReducedHessian
+FullHessian = AutodiffHessian | TorchHessian
+Hessian = FullHessian | ReducedHessian
+
+
+def full_hessian(problem: Problem | Loss, trees: PyTree) -> FullHessian:
+    """The Hessian of each tree of a batch (leading axes), or of a module, over all parameters."""
+    if is_module(trees):
+        assert not isinstance(problem, Problem)
+        return TorchHessian(problem, trees)
+    return AutodiffHessian(problem, trees)
 
 
 def hessian_of(problem: Problem | Loss, trees: PyTree) -> Hessian:
-    """The Hessian of each tree of a batch (leading axes), in the form that is cheapest to apply."""
+    """The Hessian in the form that is cheapest to apply."""
     if has_reduced_hessian(problem, trees):
         return ReducedHessian(problem, trees)
-    return AutodiffHessian(problem, trees)
+    return full_hessian(problem, trees)
 
 
 def narrow_hessian(
@@ -278,7 +338,9 @@ def autodiff_hessian(data: tuple[Callable, Any, PyTree], arrays: PyTree) -> Call
 def is_linear(problem: Problem | Loss, tree: PyTree) -> TypeGuard[Problem]:
     """Whether these are linear networks on a Problem with the squared loss: closed forms apply."""
     known = isinstance(problem, Problem) and isinstance(tree, Network)
-    return known and tree.activation == "linear" and problem.loss == "squared"
+    return (
+        known and tree.activation == "linear" and tree.biased is None and problem.loss == "squared"
+    )
 
 
 def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[Problem]:
@@ -323,3 +385,17 @@ def dense(risk: Callable, data: Any, trees: PyTree) -> Array:
 def over_batch(function: Callable) -> Callable:
     """`function` mapped over the leading axis of every array in its arguments."""
     return eqx.filter_vmap(function, in_axes=eqx.if_array(0))
+
+
+def eigen(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Eigenvalues (ascending), vectors (columns) and an error bound for each nearly symmetric one.
+
+    NaN, with an infinite error, for a matrix that is not finite.
+    """
+    lost = np.asarray(~np.isfinite(matrices).all(axis=(1, 2), keepdims=True))
+    matrices = np.where(lost, 0, matrices)
+    asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
+    values, vectors = np.linalg.eigh((matrices + matrices.mT) / 2)
+    rounding = matrices.shape[1] * np.finfo(matrices.dtype).eps * np.abs(values).max(axis=1)
+    error = np.where(lost[:, 0, 0], np.inf, asymmetry + rounding)
+    return np.where(lost[:, 0], np.nan, values), np.where(lost, np.nan, vectors), error

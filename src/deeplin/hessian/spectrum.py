@@ -18,17 +18,15 @@ from deeplin.hessian.operators import (
     ReducedHessian,
     as_batch,
     check_subject,
-    dense,
+    eigen,
     extent,
-    gradients,
+    full_hessian,
     has_reduced_hessian,
     hessian_of,
     is_linear,
-    parameters,
-    surface,
 )
 from deeplin.hessian.result import HessianSpectrum
-from deeplin.networks import Loss, Network, explain_loss_errors, host_arrays, products
+from deeplin.networks import Loss, Network, explain_loss_errors, gap_and_gradient, host_arrays
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -54,8 +52,10 @@ def hessian_spectrum(
     Lanczos finds one eigenvalue after another, each certified.
 
     Arguments:
-        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar.
-        network: a `Network` or a batch of them, or for a loss of your own any pytree.
+        problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
+            a PyTorch module a `TorchLoss`.
+        network: a `Network` or a batch of them, or for a loss of your own any pytree, or a PyTorch
+            module.
         count: how many eigenvalues, largest first.
         tolerance: error wanted, relative to the norm of the Hessian.
 
@@ -145,23 +145,25 @@ def _of_matrix(problem, trees, count: int):
     if has_reduced_hessian(problem, trees):
         hessian = ReducedHessian(problem, trees)
         n = hessian.shape[1]
-        if n > DENSE or count > n:
+        if n > DENSE:
             return None
         rows = hessian(np.repeat(np.arange(batch), n), np.tile(np.eye(n, dtype=dtype), (batch, 1)))
         matrices = rows.reshape(batch, n, n)
     elif size <= DENSE:
-        matrices = np.asarray(dense(*surface(problem, trees), trees))
+        matrices = full_hessian(problem, trees).matrices()
     else:
         return None
-    lost = np.asarray(~np.isfinite(matrices).all(axis=(1, 2), keepdims=True))
-    matrices = np.where(lost, 0, matrices)
-    asymmetry = np.linalg.norm(matrices - matrices.mT, axis=(1, 2))
-    values, vectors = np.linalg.eigh((matrices + matrices.mT) / 2)
-    scale = np.abs(values).max(axis=1)
-    error = asymmetry + matrices.shape[1] * np.finfo(dtype).eps * scale
-    values = np.where(lost[:, 0], np.nan, values[:, : -count - 1 : -1])
-    vectors = np.where(lost, np.nan, vectors.mT[:, : -count - 1 : -1])
-    errors = np.where(lost[:, 0], np.inf, np.repeat(error[:, None], count, axis=1))
+    values, vectors, error = eigen(matrices)
+    vectors = vectors.mT
+    missing = min(size - matrices.shape[1], count)
+    if missing > 0:  # eigenvalues zero that the coordinates do not have
+        values = np.pad(values, ((0, 0), (0, missing)))
+        order = np.argsort(values, axis=1)
+        values = np.take_along_axis(values, order, axis=1)
+        vectors = np.pad(vectors, ((0, 0), (0, missing), (0, 0)), constant_values=np.nan)
+        vectors = np.take_along_axis(vectors, order[:, :, None], axis=1)
+    values, vectors = values[:, : -count - 1 : -1], vectors[:, : -count - 1 : -1]
+    errors = np.repeat(error[:, None], count, axis=1)
     return values, errors, _expanded(hessian, vectors), "dense"
 
 
@@ -171,6 +173,8 @@ def _deflated(problem, trees, count: int, tolerance: float):
     The shift s is the norm of the Hessian, so that what was found is out of the way.
     """
     hessian = hessian_of(problem, trees)
+    if count > hessian.shape[1]:
+        hessian = full_hessian(problem, trees)
     batch, size = hessian.shape
     known = np.zeros((batch, 0, size), hessian.dtype)
     values, errors = np.zeros((2, batch, 0), hessian.dtype)
@@ -212,12 +216,8 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
     """∇R as a flat vector, for each tree."""
     if not is_linear(problem, trees):
-        return np.asarray(gradients(*surface(problem, trees), trees))
-    weights, readout = host_arrays(trees)
-    backward = products.backward_products(weights, readout)
-    optimum = problem.optimum.reshape(problem.dimension, -1)
-    slope = products.slope(problem.covariance, backward[0] - optimum)
-    layers = products.layer_gradients(backward, products.forward_products(weights, slope))
+        return full_hessian(problem, trees).gradients()
+    _, layers = gap_and_gradient(problem, jax.tree.map(np.asarray, trees))
     return np.concatenate([layer.reshape(len(layer), -1) for layer in layers], axis=1)
 
 
@@ -236,9 +236,8 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
         return np.sum(squares, axis=0), np.stack(tops, axis=-1)
     if extent(trees)[0][1] > DENSE:
         return None, None
-    matrices = np.asarray(dense(*surface(problem, trees), trees))
-    sizes = [leaf[0].size for leaf in jax.tree.leaves(parameters(trees)[0])]
-    cuts = np.cumsum([0, *sizes])
+    hessian = full_hessian(problem, trees)
+    matrices, cuts = hessian.matrices(), np.cumsum([0, *hessian.sizes])
     blocks = [matrices[:, a:b, a:b] for a, b in pairwise(cuts)]
     tops = [np.linalg.eigvalsh(block)[:, -1] for block in blocks]
     return np.trace(matrices, axis1=1, axis2=2), np.stack(tops, axis=-1)

@@ -1,4 +1,4 @@
-"""A feed-forward network without biases: weights, an optional fixed read-out, an activation."""
+"""A feed-forward network: weights, an optional fixed read-out, an activation."""
 
 from __future__ import annotations
 
@@ -51,9 +51,15 @@ class Network(eqx.Module):
     weights: tuple[Array, ...]
     readout: Array | None = None
     activation: str = eqx.field(static=True, default="linear")
+    biased: tuple[bool, ...] | None = eqx.field(static=True, default=None)
+    """Which layers have biases, in a network with a constant unit (`from_arrays`); else None."""
 
     def __init__(
-        self, weights: Sequence[Any], readout: ArrayLike | None = None, activation: str = "linear"
+        self,
+        weights: Sequence[Any],
+        readout: ArrayLike | None = None,
+        activation: str = "linear",
+        biased: tuple[bool, ...] | None = None,
     ):
         if not isinstance(weights, Iterable) or getattr(weights, "ndim", 1) == 0:
             came = shown(weights)
@@ -61,10 +67,40 @@ class Network(eqx.Module):
         self.weights = tuple(map(_on_device, weights))
         self.readout = None if readout is None else _on_device(readout)
         self.activation = activation
+        self.biased = biased
 
     def __check_init__(self):
         _check_shapes(self.weights, self.readout)
         check_activation(self.activation)
+
+    @property
+    def parameters(self) -> tuple[Array, ...]:
+        """What is trained: the weights; with a constant unit W_1, b_1, W_2, … without its own.
+
+        A network with biases (`from_arrays`) is x ↦ (x, 1) ↦ …, with layers [[W_k b_k], [0 c]] up
+        to the last bias, whose layer has no row for the constant. There W_k and b_k are parameters,
+        and what keeps the unit constant, or stands for a bias that is not there, is none.
+        """
+        if self.biased is None:
+            return self.weights
+        last = _last(self.biased)
+        parts = []
+        for k, weight in enumerate(self.weights):
+            rows = slice(None, -1 if k < last else None)
+            parts.append(weight[..., rows, : -1 if k <= last else None])
+            parts += [weight[..., rows, -1]] if self.biased[k] else []
+        return tuple(parts)
+
+    def with_parameters(self, parameters: Sequence[Any]) -> Network:
+        """The same network with other `parameters`."""
+        if self.biased is None:
+            return Network(parameters, self.readout, self.activation)
+        last, source, weights = _last(self.biased), iter(parameters), []
+        for k, weight in enumerate(map(jnp.asarray, self.weights)):
+            rows = slice(None, -1 if k < last else None)
+            weight = weight.at[..., rows, : -1 if k <= last else None].set(next(source))
+            weights.append(weight.at[..., rows, -1].set(next(source)) if self.biased[k] else weight)
+        return Network(weights, self.readout, self.activation, self.biased)
 
     @property
     def depth(self) -> int:
@@ -99,8 +135,12 @@ class Network(eqx.Module):
     def __call__(self, inputs: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n q"]:
         """Outputs on the rows of `inputs`, (n, q)."""
         activation = ACTIVATIONS[self.activation]
-        hidden = jnp.asarray(inputs) @ self.weights[0].T
-        for weight in self.weights[1:]:
+        weights = self.weights
+        if self.biased is not None:  # what is no parameter is not trained
+            fixed = jax.tree.map(jax.lax.stop_gradient, self)
+            weights = fixed.with_parameters(self.parameters).weights
+        hidden = jnp.asarray(inputs) @ weights[0].T
+        for weight in weights[1:]:
             hidden = activation(hidden) @ weight.T
         return hidden if self.readout is None else (hidden @ self.readout)[:, None]
 
@@ -111,7 +151,12 @@ class Network(eqx.Module):
         if self.readout is None or self.readout.ndim == 2:
             return self
         shared = jnp.broadcast_to(self.readout, (self.batch, *self.readout.shape))
-        return Network(self.weights, shared, self.activation)
+        return Network(self.weights, shared, self.activation, self.biased)
+
+
+def _last(biased: tuple[bool, ...]) -> int:
+    """The number of the last layer with a bias."""
+    return max(k for k, here in enumerate(biased) if here)
 
 
 def check_activation(name: Any) -> None:

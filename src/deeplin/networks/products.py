@@ -44,20 +44,6 @@ def forward_products(weights: Sequence[A], columns: A) -> list[A]:
     return products
 
 
-def slope(covariance: A, difference: A) -> A:
-    """g = ∇R¹(Θ) = 2Σ̂Δ, (…, d, q) (FM-grad).
-
-    Σ̂ is a matrix; or the vector of its eigenvalues, where Δ is given in their eigenbasis.
-    """
-    curvature = 2 * covariance
-    return curvature @ difference if curvature.ndim == 2 else curvature[:, None] * difference
-
-
-def gap(covariance: A, difference: A) -> Any:
-    """R − R_min = Tr(ΔᵀΣ̂Δ) = ½⟨Δ, g⟩ (FM-L8); Σ̂ as for `slope`."""
-    return 0.5 * (difference * slope(covariance, difference)).sum(axis=(-2, -1))
-
-
 def squared_distance(difference: A) -> Any:
     """‖Δ‖_F², squared as everywhere in the papers."""
     return (difference**2).sum(axis=(-2, -1))

@@ -45,8 +45,11 @@ def linear_risk(objective: Objective, network: Network) -> Array:
     return objective.minimal_risk + objective.value_and_gradient(theta)[0]
 
 
-def gap_and_gradient(objective: Objective, network: Network) -> tuple[Array, tuple[Array, ...]]:
-    """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad)."""
+def gap_and_gradient(objective: Any, network: Network) -> tuple[Array, tuple[Array, ...]]:
+    """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad).
+
+    `objective` has `value_and_gradient(Θ)`.
+    """
     backward = products.backward_products(network.weights, network.readout)
     gap, slope = objective.value_and_gradient(backward[0])
     forward = products.forward_products(network.weights, slope)
@@ -56,11 +59,6 @@ def gap_and_gradient(objective: Objective, network: Network) -> tuple[Array, tup
 def linear_gradient(objective: Objective, network: Network) -> tuple[Array, ...]:
     """∇_k R for every layer of a linear network (FM-grad)."""
     return gap_and_gradient(objective, network)[1]
-
-
-def gap_of_map(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """R − R_min of linear maps Θ (…, d, q): small ones stay exact."""
-    return problem.gap(theta)
 
 
 def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:

@@ -5,7 +5,6 @@ PyTorch is never imported here: its layers are recognized by what they carry.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -24,8 +23,8 @@ HINTS = {
     "GELU": 'Its approximate is neither "none" nor "tanh"',
 }
 ELSE = (
-    "Of any other model the sharpness comes from deeplin.sharpness(loss, parameters), with a loss "
-    "written in jax.numpy (docs/how-to/pytorch.md)"
+    "Of any other module the sharpness comes from deeplin.sharpness(deeplin.TorchLoss(loss, data), "
+    "module) (docs/how-to/pytorch.md)"
 )
 
 
@@ -43,12 +42,12 @@ def from_arrays(
     outputs), as Flax and Keras do, need `inputs_first=True`.
 
     Biases (one vector or None for each layer) become weights of a constant: the network gets one
-    more input, the last, which has to be 1 (append a column of ones to the data). That is all if
-    only the first layer has a bias. If later ones have, a constant unit with output 1 carries the
-    constant through the layers, and a warning says what it changes: the network is the same
-    function and its Hessian contains that of the original, but the weights that keep the unit
-    constant count as parameters too, so the sharpness here is at least that of the original
-    (equal to it with tanh, whose constant unit is saturated and never moves).
+    more input, the last, which has to be 1 (append a column of ones to the data). If other layers
+    than the first have biases, a constant unit with output 1 carries it through the layers. The
+    weights that keep the unit constant are no parameters: `network.parameters` are the given
+    weights and biases, sharpness and spectra are over them, and networks with an activation are
+    trained in them. The closed forms for linear networks (descent without activation, theory,
+    certificates) count the constant unit's weights too.
 
     Args:
         weights: One matrix for each layer.
@@ -74,9 +73,10 @@ def from_arrays(
     matrices = [_matrix(f"layer {k}", weight) for k, weight in enumerate(weights, start=1)]
     if inputs_first:
         matrices = [matrix.T for matrix in matrices]
+    biased = None
     if biases is not None:
-        matrices = _with_constant(matrices, list(biases), activation)
-    return Network(matrices, None if readout is None else _plain(readout), activation)
+        matrices, biased = _with_constant(matrices, list(biases), activation)
+    return Network(matrices, None if readout is None else _plain(readout), activation, biased)
 
 
 def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
@@ -86,8 +86,8 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
     between every two: `ReLU`, `Tanh`, or `GELU` (exact, or with `approximate="tanh"`). Nested
     `Sequential`s, `Identity`, and `Dropout` in evaluation mode are looked through; anything else
     is refused by name, with what to do instead. With biases the network has one more input, the
-    last, which has to be 1 (append a column of ones to the data); what this means for the
-    sharpness is said under `from_arrays`.
+    last, which has to be 1 (append a column of ones to the data); its parameters, over which the
+    sharpness is taken, are those of the module. `TorchLoss` measures any other module as it is.
 
     ```python
     import deeplin as dl, torch
@@ -123,10 +123,11 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
 
 def _with_constant(
     weights: list[np.ndarray], biases: Sequence[Any], activation: str
-) -> list[np.ndarray]:
+) -> tuple[list[np.ndarray], tuple[bool, ...] | None]:
     """The layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
 
     The last row keeps a unit at 1 for the biases that follow; the layer of the last bias has none.
+    Then also which layers have biases, unless all weights are parameters.
     """
     check_activation(activation)
     if len(biases) != len(weights):
@@ -134,14 +135,8 @@ def _with_constant(
             f"biases has {len(biases)} entries for {len(weights)} layers; pass one for each, "
             "None where there is none."
         )
-    last = max((k for k, bias in enumerate(biases) if bias is not None), default=-1)
-    if last > 0:
-        warnings.warn(
-            "biases after the first layer become weights of a constant unit: the same outputs, "
-            "but the weights that keep it constant count in sharpness and training too"
-            + (" (with tanh they never move)." if activation == "tanh" else "."),
-            stacklevel=3,
-        )
+    biased = tuple(bias is not None for bias in biases)
+    last = max((k for k, here in enumerate(biased) if here), default=-1)
     wider = list(weights)
     for k in range(last + 1):
         wider[k] = np.hstack([weights[k], _bias(k + 1, biases[k], weights[k])])
@@ -149,7 +144,7 @@ def _with_constant(
             one = np.zeros_like(wider[k][:1])
             one[0, -1] = GIVES_ONE[activation]
             wider[k] = np.vstack([wider[k], one])
-    return wider
+    return wider, biased if last > 0 else None
 
 
 def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:

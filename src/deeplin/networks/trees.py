@@ -22,8 +22,8 @@ TRAINED, FIXED, STATIC = range(3)
 
 TORCH = (
     "of PyTorch, through which JAX cannot differentiate; pass a Problem with "
-    "deeplin.from_torch(module), or arrays with a loss written in jax.numpy "
-    "(docs/how-to/pytorch.md)."
+    "deeplin.from_torch(module), arrays with a loss written in jax.numpy, or for the sharpness the "
+    "module itself with a deeplin.TorchLoss (docs/how-to/pytorch.md)."
 )
 
 
@@ -152,8 +152,9 @@ class Trajectory(eqx.Module):
         if not isinstance(index, (int, np.integer)):
             return part
         tree = part.stacked
-        is_network = isinstance(tree, Network)
-        return Network(tree.weights, tree.readout, tree.activation) if is_network else tree
+        if isinstance(tree, Network):
+            return Network(tree.weights, tree.readout, tree.activation, tree.biased)
+        return tree
 
     def __iter__(self) -> Iterator[Any]:
         """The records one by one."""
@@ -162,6 +163,7 @@ class Trajectory(eqx.Module):
     weights = _of_networks("weights", "W_1 … W_L at every record.")
     readout = _of_networks("readout", "The read-out at every record (it is never trained).")
     activation = _of_networks("activation", "Name of the activation.")
+    biased = _of_networks("biased", "Which layers have biases, with a constant unit; else None.")
     widths = _of_networks("widths", "d_0, …, d_L.")
     depth = _of_networks("depth", "Number of layers L.")
     outputs = _of_networks("outputs", "Number of outputs.")

@@ -162,10 +162,9 @@ def log_questions(config: WideSweep, table: Table, *, figure: str) -> list[Quest
             "Are our runs distributed as the authors' logged ones?",
             f"In {len(stable)} cells with a stable step the means differ by z of mean "
             f"{number(stable['distance'].mean())} and sd {number(stable['distance'].std())} for "
-            "the "
-            f"squared distance, {number(stable['risk'].mean())} and {number(stable['risk'].std())} "
-            "for the risk (0 and 1 for runs of the same law; cells share draws, so their z are "
-            "related).",
+            f"the squared distance, {number(stable['risk'].mean())} and "
+            f"{number(stable['risk'].std())} for the risk (0 and 1 for runs of the same law; cells "
+            "share draws, so their z are related).",
         ),
         Question(
             "law",
@@ -398,8 +397,7 @@ BO_3 = Figure(
         Panel(
             "BO-3-distance",
             "Squared distance to the minimum-norm interpolant. Dotted: the law (X-29). What is "
-            "left at "
-            "α = 0 is what the loss target leaves untrained.",
+            "left at α = 0 is what the loss target leaves untrained.",
             DIMENSION,
             plot_distance_against_dimension,
             partial(log_questions, figure="BO-3"),

@@ -230,7 +230,7 @@ BO_2 = Figure(
     ),
     printed="Layers 10-50-50-3 with ReLU, identity in the middle, n = 500, x ~ N(0, I), noise "
     "N(0, 1), one-hidden-layer ReLU teacher (caption: width 50; text: width 10, LeCun "
-    "initialisation); step 1e-4 on the squared loss until it is below 1e-7; mean of 20 runs.",
+    "initialization); step 1e-4 on the squared loss until it is below 1e-7; mean of 20 runs.",
     as_run="The authors stopped at 10⁵ steps with a training loss of 2.1 to 3.3, with a teacher of "
     "width 10 and entries uniform in ±1/√10 (E-10). Here the same, in float32, on 20 fresh data "
     "sets, each with the same draws for every scale. The quick preset takes ten times larger "

@@ -19,7 +19,7 @@ from matplotlib.axes import Axes
 from scipy import linalg
 
 from deeplin.networks import Network, initialize
-from deeplin.papers.figures import Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, number
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import mean_interval
@@ -205,7 +205,7 @@ STUDY = Study(
     paper=Interpolating((1e-4, 1e-3), repetitions=10),
     quick=Interpolating((1e-4, 1e-3), repetitions=4, samples=100),
 )
-PANEL = Panel(
+PANEL = our_panel(
     "BO-2-printed",
     "As printed: trained until the loss is below 1e-7, by Levenberg-Marquardt (quick preset: "
     "n = 100).",
@@ -213,5 +213,4 @@ PANEL = Panel(
     plot,
     questions,
     size=(5.8, 3.5),
-    ours=True,
 )

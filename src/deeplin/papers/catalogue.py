@@ -13,11 +13,11 @@ from deeplin.papers.eos_flow import EOS_FLOW
 from deeplin.papers.eos_life import EOS_LIFE
 from deeplin.papers.eos_orbits import EOS_ORBITS
 from deeplin.papers.figures import PRESETS, Figure, FigureResult, Panel, Study, reproduce, select
-from deeplin.papers.flow_and_descent import FM_FLOW
 from deeplin.papers.fm_1 import FM_1, FM_3, FM_4, FM_5
 from deeplin.papers.fm_2 import FM_2
 from deeplin.papers.fm_6 import FM_6
 from deeplin.papers.fm_7 import FM_7, FM_7_NOISY
+from deeplin.papers.fm_flow import FM_FLOW
 from deeplin.papers.fm_residual import FM_RESIDUAL
 from deeplin.papers.fm_small import FM_SMALL
 from deeplin.papers.quote import LeftOut, Quote

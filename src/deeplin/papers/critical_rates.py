@@ -11,14 +11,14 @@ from matplotlib.axes import Axes
 from deeplin.papers.figures import Table, grid_experiment
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, Setting
-from deeplin.papers.statistics import mean_interval
+from deeplin.papers.statistics import power_interval
 from deeplin.papers.style import INK, QUIET, legend_below, look
 from deeplin.sweep import run_key
 from deeplin.training import empirical_critical_rate
 
 STARTS = {
-    "residual": "from residual initialisations",
-    "flattest": "from next to the flattest minimiser",
+    "residual": "from residual initializations",
+    "flattest": "from next to the flattest minimizer",
 }
 
 
@@ -118,11 +118,7 @@ def threshold_questions(config: CriticalRates, table: Table) -> list[Question]:
         [table["steps"], table["start"], table["depth"]]
     )
     means = ratio.mean()
-    slopes = [
-        np.polyfit(np.log(rows["depth"]), np.log(rows["measured"]), 1)[0]
-        for _, rows in table.groupby("data_seed")
-    ]
-    slope, half = mean_interval(slopes)
+    slope, half = power_interval(table, "depth", "measured", "data_seed")
     sets = table["data_seed"].nunique()
     printed = (table["printed"] / table["exact"]).groupby(table["depth"]).max() - 1
     return [
@@ -184,11 +180,7 @@ def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
 
 
 SCALE_CRITICAL = grid_experiment(
-    "scale-critical",
-    ScaleCritical,
-    run_scale,
-    {"scale": "scales"},
-    runs="starts",
+    "scale-critical", ScaleCritical, run_scale, {"scale": "scales"}, runs="starts"
 )
 
 

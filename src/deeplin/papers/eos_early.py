@@ -1,4 +1,4 @@
-"""early sharpening, and what of it the smallest layers explain."""
+"""EOS-early: early sharpening, and what of it the smallest layers explain."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers import eos_white
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting, data_name
-from deeplin.papers.style import QUIET, legend_beside, look
+from deeplin.papers.style import COLOURS, QUIET, legend_beside, look, reference_line
 from deeplin.problems import Problem
 from deeplin.sweep import run_key
+from deeplin.theory import balanced_mode
+from deeplin.theory.minimizers import balanced_factors
 
 FACTOR, STEPS = 0.02, 6000
 """Learning rate, in units of the critical one: close to the flow; and steps of descent."""
@@ -50,7 +51,7 @@ def run_cell(
     runs = [{"scale": scale, "spread": spread, "repetition": int(k)} for k in members]
     start = _spread(config, setting.networks(config.seed, runs, scale), spread)
     rate = np.full(len(runs), FACTOR * setting.flattest.critical_learning_rate())
-    run = gradient_descent(problem, start, rate, STEPS, record_every=10, record=("gap",))
+    run = gradient_descent(problem, start, rate, STEPS, record_every=11, record=("gap",))
     gaps = run.records["gap"]
     reached = gaps <= HALF * gaps[0]
     late = np.where(reached.any(axis=0), reached.argmax(axis=0), len(gaps) - 1)
@@ -185,17 +186,76 @@ AXES = {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"}
 EARLY = grid_experiment("early-sharpening", EarlySharpening, run_cell, AXES, runs="repetitions")
 SETTING = Setting(depth=4)
 STUDY = Study(
-    "edge-early",
+    "eos-early",
     EARLY,
     paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, (AUTHORS, *DATA_SEEDS)),
     quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, (AUTHORS, *DATA_SEEDS[:2])),
 )
 
+SIZE = 2.0
+"""Target of the white problem."""
+
+
+@dataclass(frozen=True)
+class White:
+    """Descent from balanced weights whose product has some share of the target."""
+
+    depth: int
+    shares: tuple[float, ...] = (0.3, 0.03)
+    seed: int = 0
+
+
+def white_problem(dimension: int = 5) -> Problem:
+    """Σ̂ = I and a target of norm SIZE without noise."""
+    inputs = np.sqrt(dimension) * np.eye(dimension)
+    return Problem.from_data(inputs, inputs @ np.full(dimension, SIZE / np.sqrt(dimension)))
+
+
+def run_white(config: White, share: float, problem: Problem | None = None) -> dict[str, np.ndarray]:
+    """Sharpness along descent from balanced weights on white inputs, and on the exact path.
+
+    A rotation and a change of units carry every such problem with one output into every other, so
+    `sharpness / exact` is the same on all.
+    """
+    problem, depth = problem or white_problem(), config.depth
+    size = problem.optimum_norm
+    direction = np.asarray(problem.optimum).reshape(-1, 1) / size
+    rate = 0.01 / (2 * depth * size ** (2 - 2 / depth))
+    start = balanced_factors(share * size * direction, depth, width=len(direction))
+    run = gradient_descent(problem, start, rate, 3000, record_every=100, record=("risk",))
+    assert run.trajectory is not None  # recorded
+    times = rate * run.records["step"]
+    path = balanced_mode(times, target=size, start=share * size, depth=depth)
+    ideal = [balanced_factors(s * direction, depth, width=len(direction)) for s in path]
+    layers: Any = zip(*(net.weights for net in ideal), strict=True)
+    # each by itself: followed along the run, the eigenvector of a symmetric start is kept where
+    # one of another symmetry overtakes
+    return {
+        "time": times,
+        "sharpness": np.asarray(sharpness(problem, Network(run.trajectory.weights)).value),
+        "exact": np.asarray(sharpness(problem, Network([np.stack(w) for w in layers])).value),
+    }
+
+
+def plot_white(config: White, white: Table, ax: Axes) -> None:
+    """Sharpness of descent (marks) and of the exact path (lines)."""
+    for index, (share, rows) in enumerate(white.groupby("share")):
+        label = f"from {number(float(share))} of the target"  # pyright: ignore
+        ax.plot(rows["time"], rows["exact"], color=COLOURS[index], linewidth=1)
+        ax.plot(rows["time"], rows["sharpness"], label=label, **look(index, linestyle="none"))
+    reference_line(ax, 2 * config.depth * SIZE ** (2 - 2 / config.depth), r"$S_{\mathrm{bal}}$")
+    ax.set(xlabel="Time ηk", ylabel="Sharpness")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+
+
+WHITE = grid_experiment("white-sharpness", White, run_white, {"share": "shares"})
+WHITE_STUDY = Study("eos-white", WHITE, paper=White(depth=4), quick=White(depth=4))
+
 EOS_EARLY = Figure(
     "EOS-early",
-    "early sharpening and the smallest layers",
+    "Early sharpening and the smallest layers",
     (
-        Panel(
+        our_panel(
             "EOS-early",
             "Growth of the sharpness while the gap halves, and what is left of it when only half "
             "of the layers are as trained and the others as at the start; on one data set.",
@@ -203,35 +263,31 @@ EOS_EARLY = Figure(
             plot_shares,
             questions,
             size=(6.8, 3.5),
-            beside=eos_white.STUDY,
-            ours=True,
+            beside=WHITE_STUDY,
         ),
-        Panel(
+        our_panel(
             "EOS-early-data-sets",
             "On how many of the starts the sharpness grows while the gap halves, on every data set "
             "(eleven, three in the quick preset).",
             STUDY,
             plot_growing,
             size=(6.8, 3.0),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "EOS-early-halves",
             "Median share of that growth with only the smaller half of the layers as trained "
             "(filled) and with only the larger half (open), on every data set.",
             STUDY,
             plot_halves,
             size=(6.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "EOS-early-white",
             "Sharpness along descent from balanced weights on white inputs (marks) and along the "
             "exact solution (lines).",
-            eos_white.STUDY,
-            eos_white.plot,
+            WHITE_STUDY,
+            plot_white,
             size=(4.8, 3.6),
-            ours=True,
         ),
     ),
     printed="An open question of the talk: why the sharpness grows early in training.",

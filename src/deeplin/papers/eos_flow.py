@@ -1,4 +1,4 @@
-"""Where the gradient flow from each iterate of descent would end.
+"""EOS-flow: where the gradient flow from each iterate of descent would end.
 
 That its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks.
 """
@@ -12,11 +12,11 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, QUIET, reference_line
+from deeplin.papers.style import COLOURS, QUIET, plain_numbers, reference_line
 
 LEAST = 1e-7
 """Relative change that counts: a hundred times what the flows are exact to."""
@@ -122,7 +122,8 @@ def plot(config: FlowEnds, table: Table, ax: Axes) -> None:
     ax.set_yscale("log")
     ax.set_xscale("symlog", linthresh=10)
     ax.set_xlim(0, config.steps)
-    ax.set(xlabel="Step of descent", ylabel="Sharpness at the end of the flow, over 2/η")
+    ax.set(xlabel="Step of descent", ylabel="Sharpness at the end\nof the flow, over 2/η")
+    plain_numbers(ax.yaxis)
     ax.legend(loc="center left", bbox_to_anchor=(1.04, 0.8), title="median of the runs")
 
 
@@ -132,17 +133,17 @@ FLOW_ENDS = grid_experiment(
 )
 SETTING = Setting(depth=5)
 STUDY = Study(
-    "edge-flow",
+    "eos-flow",
     FLOW_ENDS,
-    paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 300, 100, (AUTHORS, *DATA_SEEDS)),
-    quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 120, 24, (AUTHORS, *DATA_SEEDS[:2])),
+    paper=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 200, 40, (AUTHORS, *DATA_SEEDS)),
+    quick=FlowEnds(SETTING, 0.4, (0.3, 0.6, 0.9), 60, 8, (AUTHORS, *DATA_SEEDS[:2])),
 )
 
 EOS_FLOW = Figure(
     "EOS-flow",
-    "where the flow from each iterate of descent would end",
+    "Where the flow from each iterate of descent would end",
     (
-        Panel(
+        our_panel(
             "EOS-flow",
             "Sharpness at which the gradient flow from each iterate of descent ends (thin: single "
             "runs on one data set; dashed: medians on the other ten, two in the quick preset).",
@@ -150,12 +151,11 @@ EOS_FLOW = Figure(
             plot,
             questions,
             size=(6.2, 3.5),
-            ours=True,
         ),
     ),
     printed="Not drawn in the papers. For scalar networks descent is known to lower the sharpness "
     "of the gradient-flow solution at every step.",
     as_run="n = 50, d = 5, depth 5, Gaussian starts of scale 0.4; from every iterate the gradient "
-    "flow is integrated to its minimiser, whose sharpness is exact (X-1). Asked of eleven "
+    "flow is integrated to its minimizer, whose sharpness is exact (X-1). Asked of eleven "
     "data sets (three in the quick preset), from the same starts.",
 )

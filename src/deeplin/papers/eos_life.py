@@ -1,4 +1,4 @@
-"""the life of one run below, at and above the critical learning rate."""
+"""EOS-life: one run below, at and above the critical learning rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, reference_line
@@ -118,7 +118,8 @@ def questions(config: Life, table: Table) -> list[Question]:
             "central flow",
             "How well does the central flow follow the sharpness averaged over two steps?",
             f"Within {each(rate, by_place(_central_error))} in the median of its steps from step "
-            f"{SETTLING} on: above the critical rate descent swings too widely for it.",
+            f"{SETTLING} on: above the critical rate descent swings too widely for it, and "
+            "below it the first steps, from above 2/η, land beside the path of any flow.",
         ),
         Question(
             "orbit",
@@ -161,7 +162,7 @@ def plot(factor: float, config: Life, table: Table, ax: Axes) -> None:
 AXES = {"factor": tuple(PLACES), "data_seed": "data_seeds"}
 LIFE = grid_experiment("life", Life, run_cell, AXES, steps="steps")
 STUDY = Study(
-    "edge-life",
+    "eos-life",
     LIFE,
     paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, (AUTHORS, *DATA_SEEDS)),
     quick=Life(Setting(depth=3), 0.3, 3, 300, 30, (AUTHORS, *DATA_SEEDS[:2])),
@@ -171,7 +172,7 @@ EOS_LIFE = Figure(
     "EOS-life",
     "A run below, at and above the critical rate",
     tuple(
-        Panel(
+        our_panel(
             f"EOS-life-{place}",
             f"One run at {'' if factor == 1 else f'{factor} times '}the critical rate: sharpness, "
             "the next four eigenvalues, where the flow would end, central flow"
@@ -181,7 +182,6 @@ EOS_LIFE = Figure(
             partial(plot, factor),
             questions if place == "below" else lambda config, table: (),
             size=(4.8, 4.2),
-            ours=True,
         )
         for factor, place in PLACES.items()
     ),

@@ -1,4 +1,4 @@
-"""how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other."""
+"""EOS-orbits: how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside, look, reference_line
 from deeplin.problems import Problem
@@ -142,7 +142,7 @@ MODE_ORBITS = grid_experiment(
 )
 GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
 STUDY = Study(
-    "edge-orbits",
+    "eos-orbits",
     MODE_ORBITS,
     paper=ModeOrbits((10.0, 9.5, 9.0), 3, GRID, steps=20_000),
     quick=ModeOrbits((10.0, 9.5, 9.0), 3, GRID),
@@ -150,24 +150,22 @@ STUDY = Study(
 
 EOS_ORBITS = Figure(
     "EOS-orbits",
-    "period-two orbits above the critical rate",
+    "Period-two orbits above the critical rate",
     (
-        Panel(
+        our_panel(
             "EOS-orbits",
             "Amplitude of each mode on the orbit of the network (marks) and by X-12 (lines).",
             STUDY,
             plot_amplitudes,
             questions,
             size=(6.0, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "EOS-orbits-stability",
             "What the slowest error beside the orbit is multiplied by in two steps.",
             STUDY,
             plot_multipliers,
             size=(5.2, 3.8),
-            ours=True,
         ),
     ),
     printed="Not drawn in the papers: target diag(10, 9.5, 9), depth 3, loss ½‖·‖², a published "

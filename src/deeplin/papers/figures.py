@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -15,6 +17,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.errors import InputError, seed_number, whole_number
+from deeplin.papers import recorded
 from deeplin.papers.question import Question
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
@@ -48,6 +51,23 @@ class Study:
         """Config by preset."""
         return {preset: getattr(self, preset) for preset in PRESETS}
 
+    def work(self, preset: str) -> float:
+        """Steps of all its runs, or its runs where it has no steps: what its time grows with."""
+        units = self.experiment.units(self.presets[preset])
+        return float(sum(unit.steps for unit in units) or sum(unit.runs for unit in units))
+
+    def expected_seconds(self, preset: str) -> tuple[float, bool]:
+        """Seconds on one core as recorded, or of the quick preset times the ratio of `work`.
+
+        The second says whether they were measured; without a record the time is NaN. A quick
+        preset compiles as long as the full one, so its multiple is more than it will take.
+        """
+        known = recorded.read(preset, "seconds").get(self.name)
+        if known is not None:
+            return known, True
+        quick = recorded.read("quick", "seconds").get(self.name, math.nan)
+        return quick * self.work(preset) / self.work("quick"), False
+
 
 @dataclass(frozen=True, eq=False)
 class Panel:
@@ -68,6 +88,10 @@ class Panel:
     """Not a panel of a paper."""
     theorems: Callable[[Any, Table], dict[str, int]] | None = None
     """Counts the statements that the table's certificates checked."""
+
+
+our_panel = partial(Panel, ours=True)
+"""A panel of no paper."""
 
 
 @dataclass(frozen=True, eq=False)

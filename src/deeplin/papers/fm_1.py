@@ -9,7 +9,7 @@ from functools import partial
 
 from deeplin.papers import critical_rates, scale_sweep, trajectories
 from deeplin.papers.critical_rates import ScaleCritical
-from deeplin.papers.figures import Figure, Panel, Study
+from deeplin.papers.figures import Figure, Panel, Study, our_panel
 from deeplin.papers.marion_chizat_starts import RATES, SWEEPS
 from deeplin.papers.scale_sweep import DataSets, scale_study
 from deeplin.papers.setting import DATA_SEEDS, Setting
@@ -77,16 +77,15 @@ def scale_panels(
         Panel(f"{name}b", b, sweep, sharpness),
         Panel(f"{name}c", c, training, partial(along, **STABLE), partial(stable, **STABLE)),
         Panel(f"{name}d", d, training, partial(along, **EDGE, subsample=5), partial(edge, **EDGE)),
-        Panel(
+        our_panel(
             f"{name}a-critical",
             "The critical rate from three scales, by bisection for every start, relative to the "
             "exact 2/S_min.",
             critical,
             critical_rates.plot_critical,
             critical_rates.critical_questions,
-            ours=True,
         ),
-        Panel(
+        our_panel(
             f"{name}-data-sets",
             "Robustness: other data sets of the same recipe. Dashed: 2/η of each rate; dotted: "
             "S_min.",
@@ -94,7 +93,6 @@ def scale_panels(
             scale_sweep.plot_data_sets,
             scale_sweep.data_set_questions,
             size=(5.8, 3.9),
-            ours=True,
         ),
     )
 
@@ -111,12 +109,11 @@ def divergence_figure(
             scale_sweep.plot_divergence,
             scale_sweep.divergence_questions,
         ),
-        Panel(
+        our_panel(
             f"{name}-data-sets",
             "Robustness: the same on other data sets, each a line.",
             everywhere,
             scale_sweep.plot_divergence_on_data_sets,
-            ours=True,
         ),
     )
     return Figure(
@@ -162,21 +159,19 @@ FM_1 = Figure(
             (SWEEP, TRAINING, CRITICAL, EVERYWHERE),
             upper_bound=True,
         ),
-        Panel(
+        our_panel(
             "FM-1-conservation",
             "What gradient flow conserves (FM-L1), along 1c, 1d and a run with η = 0.002.",
             TRAINING,
             trajectories.plot_conservation,
             trajectories.conservation_questions,
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-1-alignment",
-            "Alignment of neighbouring layers (FM-L2) along the same runs.",
+            "Alignment of neighboring layers (FM-L2) along the same runs.",
             TRAINING,
             trajectories.plot_alignment,
             trajectories.alignment_questions,
-            ours=True,
         ),
     ),
     printed="n = 50, d = 5, L = 10; weights d×d, the last 1×d; the scale is the standard deviation "

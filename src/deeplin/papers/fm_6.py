@@ -1,4 +1,4 @@
-"""FM-6: fewer samples than dimensions, and the link of sharpness to generalisation."""
+"""FM-6: fewer samples than dimensions, and the link of sharpness to generalization."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import stats
 
-from deeplin.papers.figures import Figure, Panel, Study, Table
+from deeplin.papers.figures import Figure, Panel, Study, Table, our_panel
 from deeplin.papers.marion_chizat_starts import SWEEPS
 from deeplin.papers.question import Question, each
 from deeplin.papers.scale_sweep import DATA_SETS, DataSets, ScaleSweep, plot_sharpness, scale_study
@@ -39,7 +39,7 @@ PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
 
 
 def fit(runs: Table) -> tuple[Table, Any]:
-    """log10 of the generalisation gap and of the sharpness, with their regression line."""
+    """log10 of the generalization gap and of the sharpness, with their regression line."""
     points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
     points = np.log10(points[(points > 0).all(axis=1)])
     return points, stats.linregress(points["sharpness"], points["gap"]) if len(points) > 2 else None
@@ -108,22 +108,22 @@ def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
 
 FM_6 = Figure(
     "FM-6",
-    "Underdetermined regression: sharpness and generalisation",
+    "Underdetermined regression: sharpness and generalization",
     (
         Panel(
             "FM-6a",
-            "Sharpness at initialisation and after training, n = 15 and d = 20. Dashed: 2/η. "
+            "Sharpness at initialization and after training, n = 15 and d = 20. Dashed: 2/η. "
             "Dotted: the exact S_min with the printed lower bound just below it.",
             SWEEP,
             plot_sharpness,
         ),
         Panel(
             "FM-6b",
-            "Generalisation gap against sharpness after training, η = 0.001, one dot for each run.",
+            "Generalization gap against sharpness after training, η = 0.001, one dot for each run.",
             SWEEP,
             plot_generalization,
         ),
-        Panel(
+        our_panel(
             "FM-6-data-sets",
             "Robustness: the regression line on ten other data sets (quick: three), "
             "η = 0.05 · 2/S_min.",
@@ -131,14 +131,11 @@ FM_6 = Figure(
             plot_relation,
             relation_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
     ),
-    printed="n = 15, d = 20, L = 5, scale from 0.1 to 0.36 (9 values). Steps × repetitions: "
-    "40 000×100 (η = 0.001), 10 000×20 (0.004), 4 000×20 (0.01). 6b: regression of the log10 of "
-    "the generalisation gap on the log10 of the sharpness, slope 0.42 ± 0.01, intercept "
-    "−0.96 ± 0.03.",
-    as_run="As for FM-1, with the authors' own data and starts; the test set has n fresh "
-    "points, scaled by the same factor as the "
-    "training set.",
+    printed="n = 15, d = 20, L = 5, scale from 0.1 to 0.36 (9 values). Steps × repetitions: 40 "
+    "000×100 (η = 0.001), 10 000×20 (0.004), 4 000×20 (0.01). 6b: regression of the log10 of the "
+    "generalization gap on the log10 of the sharpness, slope 0.42 ± 0.01, intercept −0.96 ± 0.03.",
+    as_run="As for FM-1, with the authors' own data and starts; the test set has n fresh points, "
+    "scaled by the same factor as the training set.",
 )

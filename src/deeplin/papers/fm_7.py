@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
-from deeplin.papers.figures import Figure, Panel, Table
+from deeplin.papers.figures import Figure, Panel, Table, our_panel
 from deeplin.papers.question import Question, each, number
 from deeplin.papers.scale_sweep import ScaleSweep, plot_sharpness, scale_study
 from deeplin.papers.setting import Setting
@@ -45,9 +45,8 @@ PRINTED = (
     "values), 20 repetitions. Steps: 160 000 (η = 0.005), 40 000 (0.02), 16 000 (0.07). "
 )
 AS_RUN = (
-    "The authors' own data and starts, in float64. GELU in its tanh approximation. The bounds "
-    "are those of the linear network on the same data. "
-    "The quick preset leaves out η = 0.005. "
+    "The authors' own data and starts, in float64. GELU in its tanh approximation. The bounds are "
+    "those of the linear network on the same data. The quick preset leaves out η = 0.005. "
 )
 
 FM_7 = Figure(
@@ -56,7 +55,7 @@ FM_7 = Figure(
     (
         Panel(
             "FM-7",
-            "Sharpness at initialisation and after training. Dashed: 2/η. Dotted: S_min and 8LΛ of "
+            "Sharpness at initialization and after training. Dashed: 2/η. Dotted: S_min and 8LΛ of "
             "the linear network.",
             NOISELESS,
             PLOT,
@@ -71,12 +70,11 @@ FM_7_NOISY = Figure(
     "FM-7-noisy",
     "A nonlinear network (GELU) on noisy data",
     (
-        Panel(
+        our_panel(
             "FM-7-noisy",
             "The variant that the paper mentions without a plot.",
             NOISY,
             PLOT,
-            ours=True,
         ),
     ),
     printed=PRINTED + "Noisy variant: y_0 = Xw_true + ζ, no plot reported.",

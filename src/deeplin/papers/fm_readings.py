@@ -16,8 +16,8 @@ import pandas as pd
 
 from deeplin.papers import fm_1, fm_6
 from deeplin.papers.figures import Table
-from deeplin.papers.flow_and_descent import same_trajectory  # noqa: F401 (a reading, too)
 from deeplin.papers.fm_2 import DepthSweep
+from deeplin.papers.fm_flow import same_trajectory  # noqa: F401 (a reading, too)
 from deeplin.papers.question import number
 from deeplin.papers.quote import Part, exactly, mean_of, share_of
 from deeplin.papers.scale_sweep import LEARNED, ScaleSweep
@@ -29,7 +29,12 @@ AROUND = {"lower": 0.9, "upper": 1.1}
 MOST = 0.95
 """*Succeeds*, *fails*: nineteen of twenty, the printed repetitions of a cell."""
 LAST_ITERATE = 1.01
-"""Up to which a last iterate at the edge, which still oscillates, is not above 2/η."""
+"""Up to which a last iterate at the edge, which still oscillates, is not above 2/η.
+
+A miss by the last iterate is no difference, and a hundredth is what we allow it. This is the one
+limit that was not there before a result: it was 1 + 10⁻⁶ when a quick run first came out above it,
+a margin for rounding alone, which a last iterate does not obey. The value is shown beside it.
+"""
 FEW = 3
 """A mean of fewer surviving runs is not judged."""
 
@@ -151,15 +156,18 @@ def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def grows_with_scale(table: Table) -> list[Part]:
-    """Mean log of the sharpness after training: largest scale less the smallest, at each rate."""
+    """Relative growth of the mean sharpness from the smallest to the largest scale, at each rate.
+
+    Of the mean itself, not of logarithms: where all units of a network are off its sharpness is 0,
+    and one such run would decide alone.
+    """
     found = []
     for name, group in cells(kept(shown(table)), "learning_rate"):
-        ends = [
-            np.log(end["sharpness"].clip(lower=1e-12)) for end in (smallest(group), largest(group))
-        ]
-        (low, a), (high, b) = (mean_interval(end) for end in ends)
-        half = math.hypot(a, b)
-        found.append(Part(f"growth, {name}", high - low, high - low - half, high - low + half, 0.0))
+        (low, a), (high, b) = (
+            mean_interval(end["sharpness"]) for end in (smallest(group), largest(group))
+        )
+        growth, half = high / low - 1, math.hypot(a, b) / low
+        found.append(Part(f"growth, {name}", growth, growth - half, growth + half, 0.0))
     return found
 
 
@@ -176,16 +184,21 @@ def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
     return grows_with_scale(table) + plateau(table)
 
 
+def interplay(config: ScaleSweep, table: Table) -> list[Part]:
+    """Grows with the scale at every rate, and at the largest scale falls with the rate."""
+    tops = largest(kept(shown(table))).groupby("learning_rate")["sharpness"].mean().sort_index()
+    steps = np.diff(tops.to_numpy())
+    order = exactly("sharpest at the slowest rate: largest step", steps.max(), upper=0.0)
+    return [*grows_with_scale(table), order]
+
+
 def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
-    """The order of Figure 1b: grows with the scale, never far above 2/η, less at a larger rate."""
+    """The order of Figure 1b: `interplay`, and never far above 2/η."""
     means = [
         mean_of(f"over 2/η, {name}", group["height"], upper=1.1)
         for name, group in cells(kept(shown(table)), "learning_rate", "scale")
     ]
-    tops = largest(kept(shown(table))).groupby("learning_rate")["sharpness"].mean().sort_index()
-    falls = np.diff(tops.to_numpy())
-    order = exactly("sharpest at the slowest rate: largest step", falls.max(), upper=0.0)
-    return [*grows_with_scale(table), *means, order]
+    return [*interplay(config, table), *means]
 
 
 def between_lines(config: ScaleSweep, table: Table) -> list[Part]:

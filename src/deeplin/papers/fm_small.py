@@ -13,12 +13,12 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import initialize
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.flow_and_descent import lowering
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
+from deeplin.papers.fm_flow import lowering
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import mean_interval, slope_interval
-from deeplin.papers.style import INK, legend_beside, look
+from deeplin.papers.style import INK, legend_beside, look, plain_numbers
 from deeplin.problems.synthetic import flat_minima
 from deeplin.sweep import run_key
 from deeplin.theory import (
@@ -177,12 +177,13 @@ def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
     for index, (depth, rows) in enumerate(limits.groupby("depth")):
         L, style = int(depth), look(index)  # pyright: ignore
-        ax.plot(rows["spread"], rows["ratio"], ".", color=style["color"], alpha=0.5, markersize=3)
+        ax.plot(rows["spread"], rows["ratio"], ".", color=style["color"], alpha=0.6)
         ax.plot(grid, worst_sharpness_ratio(L, grid), color=style["color"], label=f"depth {L}")
     ax.plot(flows["spread"], flows["ratio"], "k+", label="flows, depth 3,\nseveral widths")
     ax.plot([], [], color=INK, label="worst ratio (X-18)")
     ax.plot([], [], ".", color=INK, label=r"$S_{\mathrm{bal}}/S_{\min}$, data sets")
     ax.loglog()
+    plain_numbers(ax.yaxis)
     ax.set(xlabel=r"$\Lambda/a$", ylabel=r"Sharpness over $S_{\min}$")
     legend_beside(ax)
 
@@ -202,7 +203,7 @@ FM_SMALL = Figure(
     "FM-small",
     "Small initialization: its limit, and how sharp it ends",
     (
-        Panel(
+        our_panel(
             "FM-small",
             "How the layers and the sharpness end, against the size ε of the start (medians over "
             "the data sets). The sharpness levels off at what the last gap of the flow leaves.",
@@ -210,9 +211,8 @@ FM_SMALL = Figure(
             plot_structure,
             questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "FM-ratio",
             "Sharpness at the end of small initialization over S_min, against Λ/a, for several "
             "depths, with the exact worst ratio; crosses: flows of networks of several widths.",
@@ -220,7 +220,6 @@ FM_SMALL = Figure(
             plot_ratio,
             ratio_questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
     ),
     printed="Not drawn in the paper: Lemma 2, Corollaries 1 and 2. The abstract says that the "

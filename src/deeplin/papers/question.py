@@ -23,7 +23,7 @@ class Question(NamedTuple):
 def number(value: Any) -> str:
     """Write a number for people: four significant digits, powers of ten as ×10ⁿ."""
     if not math.isfinite(value):
-        return "not a number" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+        return "none" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if value == 0:
         return "0"  # also for −0
     if 1e-3 <= abs(value) < 1e6:
@@ -37,7 +37,7 @@ def extent(values: Iterable[Any]) -> str:
     """Write the smallest and the largest of some numbers: `0.97 to 1.03`."""
     found = [float(value) for value in values if not math.isnan(value)]
     if not found:
-        return "not a number"
+        return "none"
     low, high = number(min(found)), number(max(found))
     return low if low == high else f"{low} to {high}"
 
@@ -53,5 +53,7 @@ def each(text: str, values: Mapping[Any, float] | Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage, with a digit more where it is small."""
-    return f"{share:.1%}" if 0 < share < 0.1 else f"{share:.0%}"
+    """Write a share as a percentage, with more digits close to none and to all."""
+    digits = 0 if share in (0, 1) or 0.1 <= share <= 0.9 else 1
+    text = f"{share:.{digits}%}"
+    return {"100.0%": "almost all", "0.0%": "almost none"}.get(text, text)

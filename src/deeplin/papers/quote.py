@@ -146,7 +146,7 @@ class Quote:
             "verdict": found,
             "value": _value(parts, found),
             "parts": [part.text for part in parts],
-            "runs": max(decided, default=0),
+            "runs": max(decided, default=0) if found == UNDECIDED else 0,
             "full": known,
             "why": self.why if DIFFERS in (found, known) else "",
         }

@@ -1,8 +1,9 @@
 """Verdicts and answers as they were last recorded, and the three lines that summarize them.
 
-`recorded.json` holds, for each preset at seed 0, the verdict and value of every quote, the answer
-to every question, the count of theorems and the seconds of every study. `docs/record.py` writes it
-from a finished report; `deeplin reproduce` compares with it.
+`recorded.json` holds, for each preset at seed 0, the figures that were run, the verdict and value
+of every quote, the answer to every question, the count of theorems and the seconds of every study.
+`docs/record.py` writes it from finished reports; `deeplin reproduce` compares with it. A figure
+whose full protocol has not been run is known by its quick preset alone (`latest`, `provenance`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 VERDICTS = ("reproduced", "differs", "undecided")
+KINDS = ("figures", "quotes", "questions", "panels", "theorems", "seconds")
 SOURCE = "recorded.json"
 
 
@@ -35,8 +37,13 @@ def everything() -> dict[str, dict[str, Any]]:
 
 
 def read(preset: str, kind: str) -> dict[str, Any]:
-    """What is recorded of `quotes`, `questions`, `panels`, `theorems` or `seconds`."""
+    """What is recorded of one of `KINDS`."""
     return everything().get(preset, {}).get(kind, {})
+
+
+def latest() -> dict[str, dict[str, Any]]:
+    """What is recorded of each figure: of the full protocol, or of the quick preset alone."""
+    return {kind: read("quick", kind) | read("paper", kind) for kind in KINDS}
 
 
 def quote(name: str, preset: str = "") -> dict[str, str]:
@@ -47,10 +54,9 @@ def quote(name: str, preset: str = "") -> dict[str, str]:
 
 def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
     """What the outcomes of figures say, in the form in which it is recorded."""
-    found: dict[str, dict[str, Any]] = {
-        kind: {} for kind in ("quotes", "questions", "panels", "theorems", "seconds")
-    }
+    found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for outcome in outcomes:
+        found["figures"][outcome["name"]] = outcome["preset"]
         for quote in outcome["quotes"]:
             found["quotes"][quote["name"]] = {k: quote[k] for k in ("verdict", "value")}
         for panel in outcome["panels"]:
@@ -69,20 +75,39 @@ def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     """The three lines that README, report, documentation and command print.
 
-    `found` is what `collect` returns, or what is recorded of a preset.
+    `found` is what `collect` or `latest` returns, or what is recorded of a preset.
     """
     panels = Counter(found.get("panels", {}).values())
-    different = [name for name, verdict in found.get("panels", {}).items() if verdict == "differs"]
+    different = sorted(name for name, v in found.get("panels", {}).items() if v == "differs")
     told = f" (differs: {', '.join(different)})" if different else ""
     quotes = Counter(entry["verdict"] for entry in found.get("quotes", {}).values())
     theorems = found.get("theorems", {})
     checked = theorem_count(theorems) if theorems else "none checked here"
     return (
-        f"Panels: {panels['reproduced']} of {panels.total()} reproduced{told}.",
+        f"Panels: {panels['reproduced']} of {panels.total()} reproduced{told}."
+        if panels
+        else "Panels: none of a paper here.",
         f"Quotes: {quotes['reproduced']} reproduced, {quotes['differs']} "
-        f"{'differs' if quotes['differs'] == 1 else 'differ'}, {quotes['undecided']} undecided.",
+        f"{'differs' if quotes['differs'] == 1 else 'differ'}, {quotes['undecided']} undecided."
+        if quotes
+        else "Quotes: none here.",
         f"Theorems: {checked}.",
     )
+
+
+def provenance(figures: Mapping[str, str]) -> str:
+    """Which figures were run with the papers' full protocol, and which with the quick preset.
+
+    `figures` has the preset of each, as in `latest()["figures"]`.
+    """
+    full, few = ([f for f, preset in figures.items() if preset == p] for p in ("paper", "quick"))
+    if not few:
+        return "Full protocol of the papers."
+    if not full:
+        return "Quick preset (few runs)."
+    if len(few) <= len(full):
+        return f"Full protocol; quick preset (few runs) for {', '.join(few)}."
+    return f"Quick preset (few runs); full protocol for {', '.join(full)}."
 
 
 def theorem_count(theorems: Mapping[str, int]) -> str:
@@ -92,14 +117,20 @@ def theorem_count(theorems: Mapping[str, int]) -> str:
     return f"{where}, {violated} violated"
 
 
-def changes(quotes: Mapping[str, Mapping[str, str]], preset: str) -> list[Change]:
-    """Quotes that were recorded as reproduced and differ now, or the other way round.
+def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
+    """Quotes that their preset has on record as reproduced and that differ now, or the other way.
 
-    Undecided is no contradiction: an interval may touch its limit on another processor.
+    Undecided is no contradiction: an interval may touch its limit on another processor. Seed 0 is
+    recorded; other seeds contradict nothing.
     """
-    known = read(preset, "quotes")
-    pairs = ((name, known.get(name, {}).get("verdict"), q["verdict"]) for name, q in quotes.items())
-    return [Change(*pair) for pair in pairs if {*pair[1:]} == {"reproduced", "differs"}]
+    found = []
+    for outcome in (outcome for outcome in outcomes if outcome["seed"] == 0):
+        known = read(outcome["preset"], "quotes")
+        for quote in outcome["quotes"]:
+            before = known.get(quote["name"], {}).get("verdict")
+            if {before, quote["verdict"]} == {"reproduced", "differs"}:
+                found.append(Change(quote["name"], before, quote["verdict"]))
+    return found
 
 
 def record(preset: str, found: Mapping[str, Mapping[str, Any]], path: Path) -> None:

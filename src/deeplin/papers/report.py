@@ -14,6 +14,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from deeplin.environment import environment
 from deeplin.errors import InputError
 from deeplin.files import whole_file
 from deeplin.papers import recorded
@@ -23,7 +24,6 @@ from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
 from deeplin.sweep.config import to_plain
-from deeplin.sweep.session import environment
 
 OUTCOME = "outcome.json"
 RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
@@ -135,6 +135,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
     templates.filters |= {"duration": duration, "reference": reference}
     quotes = [quote for outcome in outcomes for quote in outcome["quotes"]]
     panels = {p["name"]: p | {"figure": o["name"]} for o in outcomes for p in o["panels"]}
+    found = recorded.collect(outcomes)
     return templates.get_template("report.html").render(
         figures=outcomes,
         quotes=quotes,
@@ -142,25 +143,17 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         left_out=left_out,
         errata=ERRATA,
         notes=NOTES,
-        summary=recorded.summary(recorded.collect(outcomes)),
-        changed=_changes(outcomes),
+        summary=recorded.summary(found),
+        provenance=recorded.provenance(found["figures"]) if outcomes else "",
+        changed=recorded.changes(outcomes),
         curves=dict(enumerate(COLOURS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
         full=recorded.summary(recorded.everything()["paper"])
-        if "paper" in recorded.everything() and any(o["preset"] == "quick" for o in outcomes)
+        if "paper" in recorded.everything() and "quick" in found["figures"].values()
         else None,
     )
-
-
-def _changes(outcomes: Sequence[dict[str, Any]]) -> list[recorded.Change]:
-    """Verdicts that contradict the recorded ones of their preset."""
-    found = []
-    for preset in {outcome["preset"] for outcome in outcomes}:
-        mine = recorded.collect(o for o in outcomes if o["preset"] == preset and o["seed"] == 0)
-        found += recorded.changes(mine["quotes"], preset)
-    return found
 
 
 def inline_svg(svg: str, name: str, description: str) -> str:
@@ -203,6 +196,11 @@ def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
     text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
     answers = sum(len(panel["questions"]) for panel in outcome["panels"])
     theorems = outcome["theorems"]
+    full = [quote["full"] for quote in outcome["quotes"] if quote["verdict"] == "undecided"]
+    if outcome["preset"] == "quick" and any(full):
+        decided = {verdict: full.count(verdict) for verdict in recorded.VERDICTS}
+        told = ", ".join(f"{count} {verdict}" for verdict, count in decided.items() if count)
+        text += f" (of these the full protocol has {told})"
     parts = [
         f"quotes: {text}" if text else "",
         recorded.theorem_count(theorems) if theorems else "",
@@ -219,15 +217,10 @@ def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
     return "\n".join(lines)
 
 
-def ending(
-    outcomes: Sequence[Mapping[str, Any]],
-    changes: Sequence[recorded.Change],
-    page: Path,
-    width: int,
-) -> str:
+def ending(outcomes: Sequence[Mapping[str, Any]], page: Path, width: int) -> str:
     """The three summary lines, what contradicts the record, and what to open."""
     lines = [*recorded.summary(recorded.collect(outcomes))]
-    for change in changes:
+    for change in recorded.changes(outcomes):
         text = f"“{change.quote}” was recorded as {change.recorded} and {change.found} here."
         lines.append(_item(text.replace("and reproduced", "and is reproduced"), width))
     return "\n".join([*lines, f"Everything with its pictures: open {page}"])

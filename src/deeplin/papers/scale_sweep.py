@@ -1,4 +1,4 @@
-"""Training from many scales of initialisation with several learning rates.
+"""Training from many scales of initialization with several learning rates.
 
 One experiment for FM-1, FM-3, FM-4, FM-5, FM-6, FM-7 and its noisy variant, and a small one of the
 same on many data sets, for the sentences about regression in general.
@@ -216,7 +216,7 @@ def plot_sharpness(
     upper_bound: bool = False,
     linear: bool = True,
 ) -> None:
-    """Sharpness at initialisation and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
+    """Sharpness at initialization and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
 
     Only learning rates `below` a limit are drawn, as in the paper.
     """
@@ -305,7 +305,7 @@ def plot_divergence_on_data_sets(config: DataSets, table: Table, ax: Axes) -> No
         )
     ax.axvline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$")
     ax.set(xlabel=r"Learning rate over $2/S_{\min}$", ylabel="Share of runs that diverge")
-    ax.set_xscale("log")
+    ax.set(xscale="log", ylim=(-0.03, 1.03))
     plain_numbers(ax.xaxis)
     legend_below(ax)
 
@@ -325,10 +325,11 @@ def data_set_questions(config: DataSets, table: Table) -> list[Question]:
         Question(
             "other data sets",
             "Do these sentences depend on the data set?",
-            f"On {len(learned)} data sets of the same recipe {extent(learned)} of the runs that do "
-            f"not diverge below 2/S_min end at w*; above it {percent(settled.mean())} of "
-            f"{len(settled)} runs settle. The largest final sharpness of a run is "
-            f"{extent(height.max())} times 2/η: at the last step some oscillate above it.",
+            f"On {len(learned)} data sets of the same recipe {percent(learned.min())} or more of "
+            "the runs that do not diverge below 2/S_min end at w*; above it "
+            f"{percent(settled.mean())} of {len(settled)} runs settle. The largest final sharpness "
+            f"of a run is {extent(height.max())} times 2/η: at the last step some oscillate above "
+            "it.",
         )
     ]
 
@@ -338,12 +339,12 @@ def divergence_questions(config: ScaleSweep, table: Table) -> list[Question]:
     gone = (table["status"] == "diverged").groupby([table["learning_rate"], table["scale"]])
     shares = gone.mean().unstack("scale")
     first = {rate: row.index[row > 0].min() for rate, row in shares.iterrows()}
+    last = {rate: row.index[row < 1].max() for rate, row in shares.iterrows()}
     return [
         Question(
             "where it begins",
             "From which scale on do runs diverge?",
-            f"The smallest scale of a run that diverges: {each('η = {}', first)}. From there on "
-            "the probability grows with the scale; below it is 0, and where it has reached 1 it "
-            "stays there, so a trend at every rate and scale would be too much to ask.",
+            f"The smallest scale at which a run diverges: {each('η = {}', first)}; the largest at "
+            f"which one does not: {each('η = {}', last)}.",
         )
     ]

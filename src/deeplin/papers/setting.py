@@ -81,7 +81,7 @@ class Setting:
 
     @property
     def upper_bound(self) -> float:
-        """8LΛ‖w*‖^{2−2/L}: where flow from a small initialisation can end (FM-C2)."""
+        """8LΛ‖w*‖^{2−2/L}: where flow from a small initialization can end (FM-C2)."""
         problem = self.data.problem
         factor = problem.optimum_norm ** (2 - 2 / self.depth)
         return 8 * self.depth * problem.largest_eigenvalue * factor

@@ -1,8 +1,7 @@
-"""Means with 95% intervals over the runs that did not diverge, trend and equivalence tests."""
+"""Means, slopes, exponents and shares with 95% intervals; curves over the runs that settled."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -31,6 +30,15 @@ def slope_interval(x: Any, y: Any) -> tuple[float, float]:
         return 0.0, 0.0  # SciPy has no error for a line that fits exactly
     line: Any = stats.linregress(x, y)
     return float(line.slope), float(stats.t.ppf((1 + LEVEL) / 2, len(y) - 2) * line.stderr)
+
+
+def power_interval(table: Table, x: str, y: str, by: str) -> tuple[float, float]:
+    """The exponent p of y ∝ x^p: its mean over the groups of `by`, and half-width of the interval.
+
+    Each group has a regression line of its own, on logarithms.
+    """
+    groups = np.log(table[[x, y]]).groupby(table[by])
+    return mean_interval([np.polyfit(rows[x], rows[y], 1)[0] for _, rows in groups])
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
@@ -62,41 +70,3 @@ def curve(table: Table, by: str, column: str) -> Table:
             | {"diverged_low": low, "diverged_high": high}
         )
     return pd.DataFrame(rows)
-
-
-TREND_LEVEL = 0.05
-"""Level of the trend tests of one claim, shared by its parts (Bonferroni)."""
-
-
-def trend(values: np.ndarray, by: np.ndarray) -> float:
-    """One-sided p-value of Kendall's test that `values` grow with `by`; 1 for a flat curve."""
-    if len(values) < 2 or np.ptp(values) == 0:
-        return 1.0
-    found: Any = stats.kendalltau(by, values, alternative="greater")
-    return float(found.pvalue)
-
-
-def largest_difference(table: Table) -> float:
-    """Bound on the relative difference of the columns' means, paired over the rows.
-
-    The largest |mean| + half-width of the 95% interval of a difference of two columns, over the
-    mean of all: below a margin, the columns are equivalent at level 0.05 (two one-sided tests).
-    """
-    rows = table.dropna().to_numpy()
-    if not len(rows):
-        return np.nan
-    found = (mean_interval(first - second) for first, second in combinations(rows.T, 2))
-    return float(max((abs(mean) + half for mean, half in found), default=np.nan) / rows.mean())
-
-
-def standard_errors_apart(values: Any, published: float, *, runs: int, rounding: float) -> float:
-    """|mean − published| in standard errors of the difference.
-
-    The published mean is of `runs` runs of the same spread as ours, and is known up to `rounding`
-    (half of its last digit, uniformly distributed).
-    """
-    values = np.asarray(values, dtype=float)
-    if len(values) < 2:
-        return np.nan
-    variance = values.var(ddof=1) * (1 / len(values) + 1 / runs) + rounding**2 / 3
-    return float(abs(values.mean() - published) / np.sqrt(variance))

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, extent, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import INK, look
@@ -98,9 +98,8 @@ def questions(config: Contrast, table: Table) -> list[Question]:
             f"No (Wu et al. 2024): at up to {number(max(config.relative_rates))} times "
             f"2/smoothness the loss ends at {extent(best[best.index > 1])} of its start or lower, "
             f"the lower the larger the rate. Regression ends at {number(below)} of its gap or "
-            "lower "
-            f"below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} runs "
-            "above it settle.",
+            f"lower below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} "
+            "runs above it settle.",
         )
     ]
 
@@ -115,7 +114,7 @@ TALK_LOG = Figure(
     "Talk-log",
     "Classification has no critical learning rate",
     (
-        Panel(
+        our_panel(
             "Talk-log",
             "Final loss against the learning rate: logistic loss on separable data beside "
             "regression. The threshold is 2/smoothness, or 2/S_min for depth 10. Crosses above the "
@@ -129,7 +128,6 @@ TALK_LOG = Figure(
             plot,
             questions,
             size=(4.8, 4.2),
-            ours=True,
         ),
     ),
     printed="Stated, not drawn: for classification with linearly separable data and logistic loss, "

@@ -18,8 +18,8 @@ from deeplin.certificates.certificate import HOLDS, VIOLATED, certify
 from deeplin.dynamics import gradient_descent, gradient_flow, simulate_wide
 from deeplin.networks import Network, initialize
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
-from deeplin.papers.flow_and_descent import lowering
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
+from deeplin.papers.fm_flow import lowering
 from deeplin.papers.marion_chizat_starts import training_start
 from deeplin.papers.question import Question, number
 from deeplin.papers.setting import AUTHORS, Setting
@@ -126,9 +126,8 @@ def questions(config: Certified, table: Table) -> list[Question]:
             "looseness",
             "How tight are the bounds on these runs?",
             f"Of {len(ratio)} statements with two positive sides {len(tight)} are tight to a tenth "
-            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, "
-            "leaves a "
-            f"factor {number(ratio.iloc[-1])}.",
+            f"on some run ({', '.join(tight.index[:12])}); the loosest, {ratio.index[-1]}, leaves "
+            f"a factor {number(ratio.iloc[-1])}.",
         )
     ]
 
@@ -145,7 +144,7 @@ def plot(config: Certified, table: Table, ax: Axes) -> None:
         ax.plot(values, places, label=str(run), **look(index, linestyle="", alpha=0.8))
     ax.axvline(1, color=INK, linestyle=":", linewidth=1)
     ax.set_yticks([*order.values()], [*order], fontsize=6.5)
-    ax.set(xscale="log", xlabel="Right side over left side of the bound (1 is tight)")
+    ax.set(xscale="log", xlabel="Right side over left side of the bound (1: tight, 10⁶: or more)")
     ax.invert_yaxis()
     ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.08), ncols=2, frameon=False)
 
@@ -154,16 +153,13 @@ CERTIFIED = grid_experiment(
     "theorems", Certified, run_certificate, {"run": (*RUNS, WIDE), "data_seed": "data_seeds"}
 )
 STUDY = Study(
-    "theorems",
-    CERTIFIED,
-    paper=Certified((AUTHORS, 10, 11, 12)),
-    quick=Certified((AUTHORS,)),
+    "theorems", CERTIFIED, paper=Certified((AUTHORS, 10, 11, 12)), quick=Certified((AUTHORS,))
 )
 THEOREMS = Figure(
     "Theorems",
     "The theorems of both papers on runs",
     (
-        Panel(
+        our_panel(
             "Theorems",
             "How far the right side of each certified bound is above the left one on a run, at its "
             "tightest claim.",
@@ -171,7 +167,6 @@ THEOREMS = Figure(
             plot,
             questions,
             size=(5.8, 7.5),
-            ours=True,
             theorems=count,
         ),
     ),

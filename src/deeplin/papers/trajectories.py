@@ -193,7 +193,7 @@ def plot_conservation(config: Trajectories, table: Table, ax: Axes) -> None:
 
 
 def plot_alignment(config: Trajectories, table: Table, ax: Axes) -> None:
-    """⟨v_{k+1}, u_k⟩², averaged over neighbouring layers, against time ηt (FM-L2 c)."""
+    """⟨v_{k+1}, u_k⟩², averaged over neighboring layers, against time ηt (FM-L2 c)."""
     _against_time(config, table, ax, "alignment")
     ax.set(ylim=(0, 1.02), ylabel=r"mean over $k$ of $\langle v_{k+1}, u_k\rangle^2$")
 
@@ -287,7 +287,7 @@ def conservation_questions(config: Trajectories, table: Table) -> list[Question]
 
 
 def alignment_questions(config: Trajectories, table: Table) -> list[Question]:
-    """Whether neighbouring layers align far from small initialization."""
+    """Whether neighboring layers align far from small initialization."""
     slow, *_ = sorted(rate.learning_rate for rate in config.rates)
     runs = own_starts(table, slow).set_index("repetition")
     first, last = (runs.loc[runs["step"] == s, "alignment"] for s in (0, runs["step"].max()))

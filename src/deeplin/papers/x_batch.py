@@ -1,4 +1,4 @@
-"""the critical learning rate against the batch size (X-10)."""
+"""X-batch: the critical learning rate against the batch size (X-10)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.setting import DATA_SEEDS, Setting
 from deeplin.papers.style import INK, legend_below, look, plain_numbers
@@ -24,7 +24,7 @@ from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stoc
 from deeplin.training.critical_rate import perturbed
 
 CLOSE = 1e-6
-"""Size of the first deviation from the minimiser: small enough for the linear theory."""
+"""Size of the first deviation from the minimizer: small enough for the linear theory."""
 DATA_SETS = DATA_SEEDS
 """Of fewer samples and dimensions than the authors', so none is theirs."""
 SEARCHED = (0.05, 1.0)
@@ -44,7 +44,7 @@ class BatchSizes:
     steps: int
     """With a selection after each."""
     minimizers: int
-    """Random minimisers that are compared with the flattest one."""
+    """Random minimizers that are compared with the flattest one."""
     depth: int = 3
     samples: int = 20
     dimension: int = 4
@@ -59,7 +59,7 @@ def _data(config: BatchSizes, data_seed: int) -> Problem:
 
 
 def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[str, float]]:
-    """The certified rate, the two simulated ones, and the best rate of random minimisers."""
+    """The certified rate, the two simulated ones, and the best rate of random minimizers."""
     problem = _data(config, data_seed)
     full = minimal_sharpness(problem, config.depth)
     exact = minimal_stochastic_sharpness(problem, config.depth, batch_size)
@@ -81,7 +81,7 @@ def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[s
 
 @dataclass(frozen=True)
 class Cloud:
-    """Networks beside one minimiser, trained on batches by the library's own descent.
+    """Networks beside one minimizer, trained on batches by the library's own descent.
 
     The second moment of the error is carried by rare excursions, which a plain average over runs
     misses: where one sample is far larger than the others they are the runs that meet it again and
@@ -169,8 +169,7 @@ def questions(config: BatchSizes, table: Table) -> list[Question]:
             f"within {number((table['highest'] / table['exact'] - 1).max())}, and at B = n it is "
             f"X-2 within {number((full['exact'] / full['full'] - 1).abs().max())}; the best of "
             f"{config.minimizers} random minimizers bears "
-            f"{extent(table['others'] / table['highest'])} "
-            "of the rate.",
+            f"{extent(table['others'] / table['highest'])} of the rate.",
         ),
         Question(
             "single runs",
@@ -197,12 +196,12 @@ def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
 
 
 def _plot_one(ax: Axes, rows: Table, style: dict[str, Any], labelled: bool) -> None:
-    """One data set; only a labelled one has the best random minimiser, too."""
+    """One data set; only a labelled one has the best random minimizer, too."""
     curves = (
         ("exact", r"exact, $2/S_{\min}(B)$", {"color": INK, "zorder": 1}),
         ("mean_square", "simulated: mean square", look(0, linestyle="")),
         ("median", "simulated: median run", look(1, linestyle="")),
-        ("others", "best random minimiser", look(2, linestyle=":")),
+        ("others", "best random minimizer", look(2, linestyle=":")),
     )
     for column, label, own in curves if labelled else curves[:3]:
         ax.plot(
@@ -214,16 +213,16 @@ AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
 BATCH_SIZES = grid_experiment("batch-sizes", BatchSizes, run_cell, AXES)
 X_BATCH = Figure(
     "X-batch",
-    "the critical learning rate against the batch size",
+    "The critical learning rate against the batch size",
     (
-        Panel(
+        our_panel(
             "X-batch",
             "Critical learning rate of mini-batch descent against the batch size, n = 20: exact "
             "(X-10), by simulation of the mean square and of the median run, and the best of "
-            "random minimisers, on ten data sets (quick: three); one is drawn in full, the "
+            "random minimizers, on ten data sets (quick: three); one is drawn in full, the "
             "others lightly.",
             Study(
-                "users-batch",
+                "x-batch",
                 BATCH_SIZES,
                 paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
                 quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),
@@ -231,13 +230,11 @@ X_BATCH = Figure(
             plot,
             questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, which train on the full batch.",
     as_run="Noiseless data sets of the recipe of FM-1 (n = 20, d = 4), depth 3. Networks start "
-    "within 1e-6 of the minimiser that attains S_min(B) and are trained on batches drawn afresh at "
-    "every step; after each they are drawn again in proportion to their squared error and "
-    "brought back to the first distance. A search in the rate finds where the mean square stops "
-    "shrinking.",
+    "within 1e-6 of the minimizer that attains S_min(B) and are trained on batches drawn afresh at "
+    "every step; after each they are drawn again in proportion to their squared error and brought "
+    "back to the first distance. A search in the rate finds where the mean square stops shrinking.",
 )

@@ -1,4 +1,4 @@
-"""the critical learning rate against weight decay, with its jump (X-9)."""
+"""X-decay: the critical learning rate against weight decay, with its jump (X-9)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, MARKERS, legend_below
@@ -99,9 +99,8 @@ def questions(config: Decays, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with weight decay (X-9)?",
-            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest "
-            "λ up "
-            f"to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
+            f"Up to {extent(table['measured'] / table['exact'])} of 2/S_λ, and at the smallest λ "
+            f"up to {extent(least['measured'] / least['balanced'])} of 2/S_bal.",
         ),
         Question(
             "jump",
@@ -155,15 +154,15 @@ FEW = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
 MANY = (1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98, 1.02, 1.1, 1.4, 2.0, 4.0)
 X_DECAY = Figure(
     "X-decay",
-    "the critical learning rate against weight decay",
+    "The critical learning rate against weight decay",
     (
-        Panel(
+        our_panel(
             "X-decay",
             "Critical learning rate with weight decay: exact (lines, X-9) and measured (points). "
             "At λ_c the best network becomes the zero network; from depth 3 on this is a jump. "
             "On ten data sets (quick: three); one is drawn in full, the others lightly.",
             Study(
-                "users-decay",
+                "x-decay",
                 DECAYS,
                 paper=Decays((2, 3, 4, 10), MANY, steps=10_000),
                 quick=Decays((2, 3, 4), FEW, steps=2_000, data_seeds=DATA_SETS[:3]),
@@ -171,12 +170,11 @@ X_DECAY = Figure(
             plot,
             questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, which train without weight decay.",
     as_run="The FM data set and others of its recipe (n = 50, d = 5). Descent on R + λΣ‖W‖² "
-    "from within 1e-4 of the global minimiser, at eight rates at a time; a rate settles when the "
+    "from within 1e-4 of the global minimizer, at eight rates at a time; a rate settles when the "
     "objective ends nearer to its minimum than it began. λ_c again by training from w*: where the "
     "minimum reached stops being better than the zero network.",
 )

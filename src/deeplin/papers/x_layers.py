@@ -1,4 +1,4 @@
-"""of layer-wise learning rates only the geometric mean decides (X-11)."""
+"""X-layers: of layer-wise learning rates only the geometric mean decides (X-11)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number, percent
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, legend_below, look, plain_numbers
@@ -40,7 +40,7 @@ class RatePairs:
 
 
 def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
-    """Whether descent settles beside the minimiser that is the flattest for its two rates.
+    """Whether descent settles beside the minimizer that is the flattest for its two rates.
 
     That is the flattest one with its layers multiplied by (η_1/η_2)^{±1/4} (X-11).
     """
@@ -73,11 +73,9 @@ def pair_questions(config: RatePairs, table: Table) -> list[Question]:
             "border",
             "Which pairs of rates settle (X-11)?",
             f"{percent(below.mean())} of {len(below)} pairs with a geometric mean below 2/S_min "
-            "and "
-            f"{int(above.sum())} of {len(above)} above it (pairs within 2% of it left out; a run "
-            "that wanders may pass by at the last step). The largest rate of a layer in a pair "
-            "that "
-            f"settles is {number(largest)} times 2/S_min.",
+            f"and {int(above.sum())} of {len(above)} above it (pairs within 2% of it left out; a "
+            "run that wanders may pass by at the last step). The largest rate of a layer in a pair "
+            f"that settles is {number(largest)} times 2/S_min.",
         )
     ]
 
@@ -187,15 +185,15 @@ AXES = {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"}
 RATE_SPREADS = grid_experiment("rate-spreads", RateSpreads, run_spread, AXES)
 X_LAYERS = Figure(
     "X-layers",
-    "layer-wise learning rates, of which only the geometric mean decides",
+    "Layer-wise learning rates, of which only the geometric mean decides",
     (
-        Panel(
+        our_panel(
             "X-layers",
-            "Descent with one rate for each of two layers, beside the minimiser that is the "
+            "Descent with one rate for each of two layers, beside the minimizer that is the "
             "flattest for them, on ten data sets (quick: three): it settles exactly below the line "
             "on which the geometric mean is 2/S_min.",
             Study(
-                "users-layers",
+                "x-layers",
                 RATE_PAIRS,
                 paper=RatePairs(61, steps=20_000),
                 quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
@@ -203,16 +201,15 @@ X_LAYERS = Figure(
             plot_pairs,
             pair_questions,
             size=(4.6, 4.8),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "X-layers-spread",
             "Random rates for four layers, all multiplied until descent no longer settles: the "
             "geometric mean at which that happens does not depend on how different they are; the "
             "arithmetic mean and the largest rate do. On ten data sets (quick: three); one "
             "is drawn in full, the others lightly.",
             Study(
-                "users-layers-spread",
+                "x-layers-spread",
                 RATE_SPREADS,
                 paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
                 quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),
@@ -220,11 +217,10 @@ X_LAYERS = Figure(
             plot_spread,
             spread_questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, which have one rate for all layers.",
     as_run="The FM data set and others of its recipe (n = 50, d = 5). Each run starts within "
-    "1e-4 of the minimiser whose Hessian, preconditioned by its rates, has the smallest largest "
+    "1e-4 of the minimizer whose Hessian, preconditioned by its rates, has the smallest largest "
     "eigenvalue; it settles when the gap ends smaller than it began.",
 )

@@ -1,4 +1,4 @@
-"""The critical learning rate of a classifier against depth, beside that of regression (X-14)."""
+"""X-losses: the critical learning rate of a classifier and of regression, against depth (X-14)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.setting import Setting
 from deeplin.papers.statistics import mean_interval
@@ -124,9 +124,9 @@ AXES = {"depth": "depths", "loss": tuple(LABELS), "data_seed": "data_seeds"}
 LOSSES = grid_experiment("losses", Losses, run_cell, AXES, runs="starts", bucket="depth")
 X_LOSSES = Figure(
     "X-losses",
-    "the critical learning rate of a deep classifier",
+    "The critical learning rate of a deep classifier",
     (
-        Panel(
+        our_panel(
             "X-losses",
             "Critical learning rate against depth with logistic and with squared loss on the same "
             "inputs: predicted by X-14 and X-2, and measured by bisection beside the flattest "
@@ -141,7 +141,6 @@ X_LOSSES = Figure(
             plot,
             questions,
             size=(5.2, 4.4),
-            ours=True,
         ),
     ),
     printed="Not in the papers, whose exact results are for squared loss.",

@@ -1,4 +1,4 @@
-"""the critical learning rate for 1 to 10 outputs on a real table (X-7)."""
+"""X-outputs: the critical learning rate for 1 to 10 outputs on a real table (X-7)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, extent, number
 from deeplin.papers.style import INK, legend_below, look
 from deeplin.papers.x_search import other_minimizers, rate_beside
@@ -30,14 +30,14 @@ class Outputs:
     outputs: tuple[int, ...]
     steps: int
     minimizers: int
-    """Random minimisers that are compared with the flattest one."""
+    """Random minimizers that are compared with the flattest one."""
     depth: int = 3
     seed: int = 0
 
 
 @cache
 def digits(outputs: int) -> Problem:
-    """The digits of scikit-learn, columns standardised; targets: is it a 0, a 1, … (centred)."""
+    """The digits of scikit-learn, columns standardized; targets: is it a 0, a 1, … (centered)."""
     from sklearn.datasets import load_digits
 
     X, labels = load_digits(return_X_y=True)
@@ -78,19 +78,17 @@ def questions(config: Outputs, table: Table) -> list[Question]:
         Question(
             "rate",
             "Up to which rate does descent settle with several outputs (X-7)?",
-            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining "
-            "network has "
-            f"S_min within {number((rows['attained'] / least - 1).abs().max())}; the flattest of "
-            f"{config.minimizers} random minimizers has {extent(rows['flattest_other'] / least)} "
-            "of it.",
+            f"Up to {extent(rows['measured'] / rows['exact'])} of 2/S_min. The attaining network "
+            f"has S_min within {number((rows['attained'] / least - 1).abs().max())}; the flattest "
+            f"of {config.minimizers} random minimizers has "
+            f"{extent(rows['flattest_other'] / least)} of it.",
         ),
         Question(
             "more outputs",
             "What do more outputs cost?",
             f"The exact rate falls from {number(exact[0])} to {number(exact[-1])}; all targets "
-            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the "
-            "last one "
-            "alone.",
+            f"together bear {extent(rows['exact'] / rows['last_alone'])} of the rate of the last "
+            "one alone.",
         ),
     ]
 
@@ -114,14 +112,14 @@ def plot(config: Outputs, table: Table, ax: Axes) -> None:
 OUTPUTS = grid_experiment("outputs", Outputs, run_cell, {"outputs": "outputs"})
 X_OUTPUTS = Figure(
     "X-outputs",
-    "the critical learning rate for 1 to 10 outputs on a real table",
+    "The critical learning rate for 1 to 10 outputs on a real table",
     (
-        Panel(
+        our_panel(
             "X-outputs",
             "Critical learning rate at depth 3 against the number of outputs, on the digits of "
             "scikit-learn (1797 images of 64 pixels): exact (X-7) and measured.",
             Study(
-                "users-outputs",
+                "x-outputs",
                 OUTPUTS,
                 paper=Outputs(tuple(range(1, 11)), steps=5_000, minimizers=20),
                 quick=Outputs((1, 3, 10), steps=1_000, minimizers=2),
@@ -129,11 +127,10 @@ X_OUTPUTS = Figure(
             plot,
             questions,
             size=(5.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not in the papers, whose minimal sharpness is for one output.",
-    as_run="Standardised pixels (constant ones left out), targets 'is it a 0', 'is it a 1', …, "
-    "centred; depth 3, hidden layers of width 10. Descent from within 1e-4 of the network of X-7; "
+    as_run="Standardized pixels (constant ones left out), targets 'is it a 0', 'is it a 1', …, "
+    "centered; depth 3, hidden layers of width 10. Descent from within 1e-4 of the network of X-7; "
     "a rate settles when the gap ends smaller than it began.",
 )

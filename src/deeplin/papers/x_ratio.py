@@ -1,4 +1,4 @@
-"""How much sharper than the flattest minimizer the balanced one is, at worst (X-18)."""
+"""X-ratio: how much sharper than the flattest minimizer the balanced one is, at worst (X-18)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.setting import Setting
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside
@@ -141,9 +141,9 @@ AXES = {"depth": "depths", "kind": tuple(KINDS)}
 RATIOS = grid_experiment("sharpness-ratios", Ratios, run_cell, AXES)
 X_RATIO = Figure(
     "X-ratio",
-    "how sharp small initialization can end",
+    "How sharp small initialization can end",
     (
-        Panel(
+        our_panel(
             "X-ratio",
             "Sharpness of the balanced minimizer, where small initialization ends, over the "
             "minimal one, against Λ/a. Curves: the largest ratio that any data with this Λ/a can "
@@ -158,7 +158,6 @@ X_RATIO = Figure(
             plot,
             questions,
             size=(6.2, 4.0),
-            ours=True,
         ),
     ),
     printed="Not drawn; FM's Corollary 2 bounds the ratio by 4Λ/λ.",

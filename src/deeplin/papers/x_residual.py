@@ -1,4 +1,4 @@
-"""How deep a residual network must be for its products to stay conditioned (X-21)."""
+"""X-residual: how deep a residual network must be for its products to stay conditioned (X-21)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.networks import initialize
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
+from deeplin.papers.fm_residual import PRINTED_SCALES
 from deeplin.papers.question import Question, each, extent, number, percent
-from deeplin.papers.residual_products import PRINTED_SCALES
 from deeplin.papers.statistics import share_interval
 from deeplin.papers.style import COLOURS, INK, legend_beside
 from deeplin.sweep import run_key
@@ -124,9 +124,9 @@ COARSE = (0.05, *PRINTED_SCALES)
 FINE = tuple(sorted({*COARSE, 0.07, 0.15, 0.2, 0.35, 0.7, 1.3}))
 X_RESIDUAL = Figure(
     "X-residual",
-    "how deep a residual network must be",
+    "How deep a residual network must be",
     (
-        Panel(
+        our_panel(
             "X-residual",
             "The smallest depth at which the products of random residual layers are known to stay "
             "conditioned, against the scale s: Lemma 3 of FM as printed and with its tails "
@@ -141,7 +141,6 @@ X_RESIDUAL = Figure(
             plot,
             questions,
             size=(6.6, 4.0),
-            ours=True,
         ),
     ),
     printed="Not drawn: Lemma 3 of FM, with open constants; here they are the smallest admissible.",

@@ -1,4 +1,4 @@
-"""The measured half of the users' figures: up to which rate descent settles beside a minimiser."""
+"""The measured half of the users' figures: up to which rate descent settles beside a minimizer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.dynamics import gradient_descent
-from deeplin.networks import Network, gap_of_map
+from deeplin.networks import Network
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words
@@ -21,7 +21,7 @@ DATA_SETS = (AUTHORS, *DATA_SEEDS[:9])
 """The FM authors' own, which is drawn in full, and nine others of its recipe, drawn lightly."""
 LIGHT = {"alpha": 0.25, "linewidth": 0.8, "markersize": 2.5, "zorder": 0}
 CLOSE = 1e-4
-"""Size of the deviation from the minimiser: its square is far above rounding in the objective."""
+"""Size of the deviation from the minimizer: its square is far above rounding in the objective."""
 RESOLUTION = 0.005
 """Relative width of the interval in which a measured rate is known."""
 
@@ -29,7 +29,7 @@ RESOLUTION = 0.005
 def gaps(problem: Problem, networks: Network) -> np.ndarray:
     """R − R_min of each network of a batch."""
     products = np.asarray(networks.product).reshape(-1, problem.dimension, problem.outputs)
-    return gap_of_map(problem, products)
+    return problem.gap(products)
 
 
 def measured_rate(

@@ -1,4 +1,4 @@
-"""What a wide network keeps beside the data: as β → 0, and with growing depth (X-25 to X-30)."""
+"""X-wide: what a wide network keeps beside the data, as β → 0 and with depth (X-25 to X-30)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import simulate_wide
 from deeplin.papers.bo_logs import DEPTH, compared, expected_law
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, extent, number
 from deeplin.papers.statistics import mean_interval
 from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside, look, plain_numbers
@@ -216,9 +216,9 @@ GAINED = grid_experiment(
 )
 X_WIDE = Figure(
     "X-wide",
-    "what a wide network keeps beside the data",
+    "What a wide network keeps beside the data",
     (
-        Panel(
+        our_panel(
             "X-wide-last-layer",
             "Mean squared distance to the minimum-norm interpolant after training, α = 1, against "
             "β: the law (X-27 at β = 0, X-29 beside it), simulated gradient flow, and the BO "
@@ -232,9 +232,8 @@ X_WIDE = Figure(
             plot_last_layer,
             last_layer_questions,
             size=(6.2, 3.8),
-            ours=True,
         ),
-        Panel(
+        our_panel(
             "X-wide-depth",
             "What Θ_⊥ gains in training, against the depth, with its law and its shape scaled to "
             "the law at L = 3; a = 0.05, b² = 504.49.",
@@ -247,7 +246,6 @@ X_WIDE = Figure(
             plot_gained,
             gained_questions,
             size=(6.2, 3.8),
-            ours=True,
         ),
     ),
     printed="BO's Figure 1 has the excess risk; what β → 0 leaves is called open in its text.",

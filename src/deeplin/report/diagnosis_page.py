@@ -68,7 +68,7 @@ def _draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
     if len(diagnosis.targets) == 1 and diagnosis.optimizer == type(diagnosis.optimizer)():
         ax.fill_between(depth, *bracket, alpha=0.2, color="C0", lw=0, label="FM-T2")
     ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
-    ax.set_title("Above the critical rate descent cannot settle")
+    ax.set_title("Above the critical rate almost no start settles")
     ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
     ax.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
     ax.xaxis.set_minor_formatter(NullFormatter())

@@ -119,7 +119,9 @@ def _figures(it: Diagnosis) -> list[tuple[str, ...]]:
     if len(columns) > 1:
         rows.append(("", "as it is", "standardized"))
     certain = it.advice[0].certain
-    beyond = "above it no run settles" if certain else "above it the mean square error grows"
+    beyond = (
+        "above it almost no start settles" if certain else "above it the mean square error grows"
+    )
     if it.optimizer.adaptive:
         beyond = "above it the last steps do not settle, however close they come"
     for k, end in enumerate(_ends(it.advice)):

@@ -1,18 +1,21 @@
 """Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
 
+from deeplin.compatibility import moved
 from deeplin.interrupt import prompt_interrupt
 from deeplin.sweep.config import coordinate_words, from_json, run_key, run_keys, to_json
 from deeplin.sweep.engine import Outcome, UnitsFailed, run
 from deeplin.sweep.executors import Cluster, Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import Experiment, Unit, find_experiment, read_sweep
 from deeplin.sweep.functions import grid
-from deeplin.sweep.progress import Bar, Board, Lines, Progress, show_progress
+from deeplin.sweep.progress import Board, Progress, show_progress
 from deeplin.sweep.session import Shard, StoreError
 from deeplin.sweep.store import Status, Store, read_table, status
 
 __all__ = [
-    "Bar", "Board", "Cluster", "Executor", "ExecutorError", "Experiment", "InProcess", "Lines",
-    "Outcome", "Processes", "Progress", "Shard", "Status", "Store", "StoreError", "Unit",
-    "UnitsFailed", "coordinate_words", "find_experiment", "from_json", "grid", "prompt_interrupt",
-    "read_sweep", "read_table", "run", "run_key", "run_keys", "show_progress", "status", "to_json",
+    "Board", "Cluster", "Executor", "ExecutorError", "Experiment", "InProcess", "Outcome",
+    "Processes", "Progress", "Shard", "Status", "Store", "StoreError", "Unit", "UnitsFailed",
+    "coordinate_words", "find_experiment", "from_json", "grid", "prompt_interrupt", "read_sweep",
+    "read_table", "run", "run_key", "run_keys", "show_progress", "status", "to_json",
 ]  # fmt: skip
+
+__getattr__ = moved(__name__)

@@ -14,13 +14,13 @@ import pandas as pd
 
 from deeplin.errors import InputError
 from deeplin.interrupt import check_interrupt, interruptible
-from deeplin.sweep.config import portable_json, precision
+from deeplin.sweep.config import precision
 from deeplin.sweep.executors import Executor, InProcess
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.progress import Progress
 from deeplin.sweep.session import Shard, open_session
 from deeplin.sweep.store import Store
-from deeplin.sweep.tasks import make_task
+from deeplin.sweep.tasks import Task
 
 WORTH_REHEARSING = 1_000_000
 """Network-steps from which on the running time is measured in advance."""
@@ -97,21 +97,16 @@ def run(
         )
     started = time.perf_counter()
     executor, shard, progress = executor or InProcess(), shard or Shard(), progress or Progress()
-    dtype = precision()
+    dtype, failed = precision(), {}
     units = experiment.identify(config, experiment.units(config), dtype)
     chosen = shard.select(units)
-    reference, text = experiment.reference, portable_json(experiment.config, config)
-    failed: dict[str, str] = {}
     with open_session(folder, experiment, config, units, shard) as session:
         missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
-        tasks = [make_task(name, reference, text, unit, dtype) for name, unit in missing.items()]
+        reused = len(chosen) - len(missing)
+        tasks = [Task(name, experiment, config, unit, dtype) for name, unit in missing.items()]
+        expected = _expected_seconds(experiment, config, missing)
         with (
-            progress.over(
-                missing,
-                reused=len(chosen) - len(missing),
-                aside=session.set_aside,
-                expected=_expected_seconds(experiment, config, missing),
-            ),
+            progress.over(missing, reused=reused, aside=session.set_aside, expected=expected),
             closing(executor.execute(tasks)) as results,
         ):
             for result in results:
@@ -123,21 +118,17 @@ def run(
     outcome = Outcome(
         session.store,
         list(units),
-        reused=len(chosen) - len(missing),
+        reused=reused,
         computed=len(missing) - len(failed),
         failed=failed,
         set_aside=session.set_aside,
         seconds=time.perf_counter() - started,
     )
-    if _fail_alike(outcome):
+    # Numbers aside, is there one error for all, and was nothing ever finished?
+    kinds = {re.sub(r"[\d.e+-]+", "", error) for error in failed.values()}
+    if not reused and len(missing) == len(failed) > 1 == len(kinds):
         raise UnitsFailed(outcome)
     return outcome
-
-
-def _fail_alike(outcome: Outcome) -> bool:
-    """Whether nothing was ever finished and several units failed for one reason."""
-    kinds = {re.sub(r"[\d.e+-]+", "", error) for error in outcome.failed.values()}
-    return not outcome.reused and not outcome.computed and len(outcome.failed) > 1 == len(kinds)
 
 
 def _expected_seconds(experiment: Experiment, config: Any, units: Mapping[str, Unit]) -> float:

@@ -8,7 +8,7 @@ import signal
 import threading
 import uuid
 import warnings
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from deeplin.errors import whole_number
 from deeplin.interrupt import check_interrupt
-from deeplin.sweep.tasks import Result, Task, execute, execute_in_worker, failure
+from deeplin.sweep.tasks import Result, Task, compute, compute_in_worker, failure
 from deeplin.tables.gathering import dask_client
 
 TRIES = 2
@@ -53,8 +53,8 @@ class InProcess:
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield the results, one bucket after the other so that each shape compiles once."""
-        for task in sorted(tasks, key=lambda task: task.bucket):
-            yield execute(task)
+        for task in sorted(tasks, key=lambda task: task.unit.bucket):
+            yield compute(task)
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,13 @@ class Processes:
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield results as they arrive; a worker stays in its bucket while it can."""
-        waiting, deaths = Waiting(tasks), Counter[str]()
+        waiting, deaths = list(tasks), Counter[str]()
         any_started, failed_starts = False, 0
         threads = max(1, (os.cpu_count() or 1) // self.workers)
         workers: dict[Future, _Worker] = {}
         try:
-            for _ in range(min(self.workers, len(tasks))):
+            for task in tasks[: self.workers]:
+                task.pack()  # an InputError before any worker is started
                 worker = _Worker(threads)
                 workers[worker.started] = worker
             while workers:
@@ -85,14 +86,14 @@ class Processes:
                 for future in done:
                     worker, result = workers.pop(future), None
                     if future.exception() is None:
-                        any_started, failed_starts, result = True, 0, future.result()
+                        any_started, failed_starts = True, 0
+                        result = future.result() if worker.task else None
+                    elif worker.task is None:
+                        failed_starts += 1
+                        _check_starts(worker.stop(), any_started, failed_starts)
                     else:
                         worker.stop()
-                        if worker.task is None:
-                            failed_starts += 1
-                            _check_starts(worker.exit_code, any_started, failed_starts)
-                        else:
-                            result = _try_again(worker.task, waiting, deaths)
+                        result = _try_again(worker.task, waiting, deaths)
                     if waiting:
                         future = worker.submit(waiting)
                         if future is None:  # it is dead
@@ -108,13 +109,14 @@ class Processes:
                 worker.stop()
 
 
-def _try_again(task: Task, waiting: Waiting, deaths: Counter[str]) -> Result | None:
+def _try_again(task: Task, waiting: list[Task], deaths: Counter[str]) -> Result | None:
     """Give the unit of a dead worker another try, or give it up."""
     deaths[task.identifier] += 1
-    if deaths[task.identifier] == TRIES:
-        return failure(task, f"its worker process died {TRIES} times (killed, or out of memory)")
-    waiting.add(task)
-    return None
+    if deaths[task.identifier] < TRIES:
+        waiting.append(task)
+        return None
+    why = f"its worker process died {TRIES} times (killed, or out of memory)"
+    return failure(task.identifier, why)
 
 
 def _check_starts(code: int, any_started: bool, failures: int) -> None:
@@ -134,27 +136,6 @@ def _check_starts(code: int, any_started: bool, failures: int) -> None:
             f"{FAILED_STARTS} worker processes in a row died while starting, the last one {end}; "
             "if memory is short, use fewer of them"
         )
-
-
-class Waiting(dict[str, deque[Task]]):
-    """Tasks that wait, by bucket; no bucket is empty."""
-
-    def __init__(self, tasks: Sequence[Task]):
-        for task in tasks:
-            self.add(task)
-
-    def add(self, task: Task) -> None:
-        """Put a task at the end of its bucket."""
-        self.setdefault(task.bucket, deque()).append(task)
-
-    def take(self, preferred: str | None) -> Task:
-        """Take a task of the bucket a worker has compiled, else of the one with most left."""
-        fullest = max(self, key=lambda name: len(self[name]))
-        bucket = preferred if preferred is not None and preferred in self else fullest
-        task = self[bucket].popleft()
-        if not self[bucket]:
-            del self[bucket]
-        return task
 
 
 class _Context(SpawnContext):
@@ -178,7 +159,7 @@ class _Worker:
         self._pool = ProcessPoolExecutor(1, self._context, _prepare_worker)
         try:
             with _threads_for_children(threads):
-                self.started = self._pool.submit(_prepared)
+                self.started = self._pool.submit(bool)  # its answer shows that it has started
         except OSError as error:
             raise ExecutorError(
                 f"the system starts no worker process ({error.strerror}); use fewer of them"
@@ -187,26 +168,23 @@ class _Worker:
         # a killed worker would be waited for without end.
         self._context.results._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
-    @property
-    def exit_code(self) -> int:
-        """Of a stopped worker; negative for the signal that killed it."""
-        return self._context.process.exitcode or 0
-
-    def submit(self, waiting: Waiting) -> Future | None:
+    def submit(self, waiting: list[Task]) -> Future | None:
         """Take a task, of the same bucket as the last if there is one; None if this is dead."""
-        task = waiting.take(self.task.bucket if self.task else None)
+        bucket = self.task.unit.bucket if self.task else None
+        task = next((task for task in waiting if task.unit.bucket == bucket), waiting[0])
         try:
-            future = self._pool.submit(execute_in_worker, task)
+            future = self._pool.submit(compute_in_worker, *task.pack())
         except RuntimeError:  # broken, or stopped
-            waiting.add(task)
             return None
+        waiting.remove(task)
         self.task = task
         return future
 
-    def stop(self) -> None:
-        """End the process at once: it keeps nothing."""
+    def stop(self) -> int:
+        """End the process at once, as it keeps nothing; return its exit code."""
         self._context.process.kill()
         self._pool.shutdown(cancel_futures=True)
+        return self._context.process.exitcode or 0
 
 
 @contextmanager
@@ -235,10 +213,6 @@ def _prepare_worker() -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _prepared() -> None:
-    """The first call of a worker, which shows that it has started."""
-
-
 @dataclass(frozen=True)
 class Cluster:
     """A dask.distributed scheduler at `address`; its workers need deeplin, but not the folder.
@@ -250,18 +224,17 @@ class Cluster:
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
         """Yield results as they arrive; dask gives the units of a lost worker to another one."""
-        if not tasks:
-            return
-        with dask_client(self.address) as client:
-            yield from self._collect(client, tasks)
+        if tasks:
+            with dask_client(self.address) as client:
+                yield from self._collect(client, tasks)
 
-    def _collect(self, client, tasks: Sequence[Task]) -> Generator[Result]:
+    def _collect(self, client: Any, tasks: Sequence[Task]) -> Generator[Result]:
         arrived, waiting = SimpleQueue(), {}
 
         def submit(task: Task) -> None:
             # A key of its own for each try: dask would answer a repeated one from its memory.
             key = f"deeplin-{uuid.uuid4().hex}-{task.identifier}"
-            future = client.submit(execute_in_worker, tuple(task), key=key, pure=False)
+            future = client.submit(compute_in_worker, *task.pack(), key=key, pure=False)
             waiting[future] = task
             future.add_done_callback(arrived.put)
 
@@ -274,7 +247,7 @@ class Cluster:
                 if future.status == "finished":
                     yield future.result()
                 elif future.status == "error":
-                    yield failure(task, f"on the cluster: {future.exception()!r}")
+                    yield failure(task.identifier, f"on the cluster: {future.exception()!r}")
                 elif future.status in ("lost", "pending"):
                     submit(task)  # it was finished, but is gone with the worker that held it
                 else:
@@ -284,8 +257,8 @@ class Cluster:
         finally:
             client.cancel(list(waiting))
 
-    def _next(self, client, arrived: SimpleQueue, waiting: int):
-        """The next future that is done; warns once if there is no worker."""
+    def _next(self, client: Any, arrived: SimpleQueue, waiting: int) -> Any:
+        """Return the next future that is done; warn once if there is no worker."""
         warned = False
         while True:
             try:

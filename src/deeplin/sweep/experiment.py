@@ -80,7 +80,6 @@ class Experiment:
     rehearse: Callable[[Any, Unit], float] | None = None
     """Seconds that a unit will take, measured on a few of its steps: where units take minutes, the
     running time is known before the first of them is finished."""
-
     subsets: bool = False
     """Whether fewer values of the `grid` fields than the folder holds may be requested."""
 
@@ -102,8 +101,12 @@ class Experiment:
             f"workers cannot find experiment {self.name}: assign it to a name in module {module}."
         )
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the reference alone, so that units may be computed by any function."""
+        return find_experiment, (self.reference,)
+
     def identify(self, config: Any, units: Sequence[Unit], precision: str) -> dict[str, Unit]:
-        """The units by id: a hash of name, schema, precision, config (but `grid`), coordinates."""
+        """Return units by id, a hash of name, schema, precision, config but `grid`, coordinates."""
         shared = {
             "experiment": self.name,
             "schema": self.schema,
@@ -122,7 +125,7 @@ class Experiment:
 
 
 def find_experiment(reference: str) -> Experiment:
-    """The experiment with a built-in name, or at `module:attribute`."""
+    """Return the experiment with a built-in name, or at `module:attribute`."""
     module, _, attribute = BUILT_IN.get(reference, reference).partition(":")
     if not attribute:
         raise InputError(
@@ -138,7 +141,7 @@ def find_experiment(reference: str) -> Experiment:
 
 
 def read_sweep(path: Path) -> tuple[Experiment, Any]:
-    """The experiment and the config of a file; `experiment` is one of its fields.
+    """Return the experiment and the config of a file; `experiment` is one of its fields.
 
     Without it the built-in `descent` is meant; `module:attribute` names one of your own, which is
     looked for beside the file too.

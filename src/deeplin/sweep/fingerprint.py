@@ -2,8 +2,8 @@
 
 The user's own code (the function and what it reaches outside installed packages) is hashed as
 bytecode, with default arguments, closures and the values of the globals it reads, recursively;
-packages count by their version. Files that a function reads are not seen: pass something that
-changes with their content as an argument.
+packages count by their version. Values are hashed as their pickles. Files that a function reads
+are not seen: pass something that changes with their content as an argument.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import functools
 import hashlib
 import importlib
 import inspect
+import io
+import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
@@ -28,7 +30,7 @@ import numpy as np
 
 from deeplin.errors import InputError
 
-PLAIN = (type(None), bool, int, float, complex, str, bytes, range, type(...), type(NotImplemented))
+PLAIN = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray}
 UNSEEN = {"eval", "exec", "globals", "__import__"}
 """Builtins with which a function reads what its code does not name."""
 GENERATED = {
@@ -37,9 +39,6 @@ GENERATED = {
     *("__slotnames__", "__static_attributes__", "_abc_impl"),
 }
 """Attributes of a class that change no result, or that follow from the others."""
-HOLDERS = (property, functools.cached_property, classmethod, staticmethod, types.MethodType)
-HOLDS_FUNCTIONS = ("fget", "fset", "fdel", "func", "__func__", "__self__", "__wrapped__")
-"""Attributes of methods, properties and compiled functions in which their functions are."""
 
 
 def dependencies(function: Callable[..., Any]) -> dict[str, str]:
@@ -60,7 +59,7 @@ def dependencies(function: Callable[..., Any]) -> dict[str, str]:
     ```
     """
     found = _Dependencies(getattr(function, "__module__", ""))
-    found.describe(function)
+    found.digest(getattr(function, "__name__", "it"), function)
     return dict(sorted(found.hashes.items()))
 
 
@@ -70,138 +69,134 @@ class _Dependencies:
     def __init__(self, home: str):
         self.hashes: dict[str, str] = {}
         self._home = home
-        self._described: dict[int, tuple[Any, list]] = {}
-        """Descriptions by id; the objects are kept so that no id is given to a second one."""
+        self._labels: dict[int, tuple[Any, str]] = {}
+        """Functions and classes with their labels, by id; kept so that no id is used twice."""
         self._read: set[tuple[int, str]] = set()
-        """Globals that were looked at: the id of their namespace, and their name."""
-        self._open: list[int] = []
-        """Ids of the objects that are being described: a cycle refers back to one of them."""
+        """Globals that were read: the id of their namespace, and their name."""
 
-    def describe(self, value: Any) -> list:
-        """Return a short list of text; equal lists mean equal behavior."""
-        if isinstance(value, PLAIN):
-            return [type(value).__name__, repr(value)]
-        if isinstance(value, types.ModuleType):
-            return self._module(value.__name__)
-        if id(value) in self._described:
-            return self._described[id(value)][1]
-        if id(value) in self._open:
-            return ["cycle", self._open.index(id(value))]
-        self._open.append(id(value))
-        description = self._parts(value)
-        self._open.pop()
-        self._described[id(value)] = value, description
-        return description
-
-    def _parts(self, value: Any) -> list:
-        module, name = (getattr(value, key, None) for key in ("__module__", "__qualname__"))
-        module, name = str(module), str(name)
-        foreign = not _is_own(module)
-        if foreign and (isinstance(value, type) or _resolve(module, name) is value):
-            return [name, self._module(module)]
-        if isinstance(value, types.FunctionType):
-            if foreign:  # made by a function of a package, for example optax.sgd
-                return [name, self._module(module), _digest(self._captured(value))]
-            return self._entry(value, self._function)
-        if isinstance(value, type):
-            return self._entry(value, self._class)
-        return [self.describe(type(value)), _digest(self._content(value))]
-
-    def _label(self, module: str, name: str) -> str:
-        return name if module == self._home else f"{module}.{name}"
-
-    def _free(self, label: str) -> str:
-        """A label that nothing has yet: two things may have one name."""
-        return self._free(f"{label}'") if label in self.hashes else label
-
-    def _entry(self, value: Any, describe: Callable[[Any], Any]) -> list:
-        """Describe a function or class under its name, which a refusal can then mention."""
-        label = self._free(self._label(value.__module__, value.__qualname__))
-        self.hashes[label] = ""
-        self._described[id(value)] = value, ["entry", label]
-        self.hashes[label] = _digest(describe(value))
-        return ["entry", label]
-
-    def _function(self, function: types.FunctionType) -> list:
-        for name, variables in _globals_read(function.__code__, function.__globals__):
-            if variables is None:
-                self._module(name)
-            elif (id(variables), name) not in self._read:
-                self._read.add((id(variables), name))
-                label = self._label(str(variables.get("__name__")), name)
-                described = self._named(name, variables[name])
-                if described != ["entry", label]:
-                    self.hashes[self._free(label)] = _digest(described)
-        return [_code(function.__code__), self._captured(function)]
-
-    def _captured(self, function: types.FunctionType) -> list:
-        """Default arguments and closure."""
-        names = function.__code__.co_freevars
-        cells = dict(zip(names, map(_contents, function.__closure__ or ()), strict=True))
-        defaults = [self.describe(value) for value in function.__defaults__ or ()]
-        return [defaults, self._items(function.__kwdefaults__ or {}), self._items(cells)]
-
-    def _class(self, kind: type) -> list:
-        members = {name: value for name, value in vars(kind).items() if name not in GENERATED}
-        if issubclass(kind, enum.Enum):
-            members = {name: member.value for name, member in kind.__members__.items()}
-        if dataclasses.is_dataclass(kind):
-            members["factories"] = [field.default_factory for field in dataclasses.fields(kind)]
-        described = {
-            name: value
-            for name, value in members.items()
-            if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
-        }
-        return [[self.describe(base) for base in kind.__bases__], self._items(described)]
-
-    def _content(self, value: Any) -> Any:
-        """Describe an object by its parts."""
-        if isinstance(value, jax.Array) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
-            return self.describe(jax.random.key_data(value))
-        if isinstance(value, np.ndarray | np.generic | jax.Array) and value.dtype != object:
-            array = np.asarray(value)
-            content = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16)
-            return [str(array.dtype), array.shape, content.hexdigest()]
-        if isinstance(value, enum.Enum):
-            return value.name
-        if isinstance(value, set | frozenset):
-            return sorted(_digest(self.describe(entry)) for entry in value)
-        if (
-            isinstance(value, dict | types.MappingProxyType)
-            and type(value).__module__ == "builtins"
-        ):
-            return self._items(value)
-        if isinstance(value, list | tuple) and type(value) in (list, tuple):
-            return [self.describe(part) for part in value]
-        if isinstance(value, HOLDERS) or hasattr(value, "__wrapped__"):
-            names = [name for name in HOLDS_FUNCTIONS if hasattr(value, name)]
-            return [self.describe(getattr(value, name)) for name in names]
-        if dataclasses.is_dataclass(value):
-            fields = [field.name for field in dataclasses.fields(value)]
-            return self._items({name: getattr(value, name) for name in fields})
-        return [self.describe(part) for part in _reduced(value)]
-
-    def _items(self, mapping: Mapping[Any, Any]) -> list:
-        return [[self.describe(k), self._named(str(k), value)] for k, value in mapping.items()]
-
-    def _named(self, name: str, value: Any) -> list:
-        """Describe a value; one that cannot be is an error that mentions its name."""
+    def digest(self, name: str, value: Any) -> str:
+        """Return a hash of `value`, which an error calls `name`."""
+        pickled = io.BytesIO()
         try:
-            return self.describe(value)
+            _Pickler(self, pickled).dump(value)
         except InputError:
             raise
-        except Exception as error:  # whatever an object raises that cannot be taken apart
+        except Exception as error:  # whatever an object raises that cannot be pickled
             raise InputError(
                 f"the function depends on {name}, a {type(value).__name__}, which cannot be "
                 f"compared with that of an earlier call ({error}); pass what it needs of it as an "
                 "argument, or make it inside the function."
             ) from error
+        return hashlib.blake2b(pickled.getvalue(), digest_size=8).hexdigest()
 
-    def _module(self, name: str) -> list:
-        package = name.partition(".")[0]
-        if not _is_own(name) and package not in sys.stdlib_module_names:
+    def label(self, value: Any, parts: Callable[[Any], Any]) -> str:
+        """Return the name under which a function or class of the user's is hashed by its parts."""
+        if id(value) not in self._labels:
+            label = self._free(value.__module__, value.__qualname__)
+            self.hashes[label] = ""
+            self._labels[id(value)] = value, label
+            self.hashes[label] = self.digest(label, parts(value))
+        return self._labels[id(value)][1]
+
+    def function(self, function: types.FunctionType) -> Any:
+        """Hash the globals that a function reads, and return its other parts."""
+        for name, variables in _globals_read(function.__code__, function.__globals__):
+            if variables is None:
+                self.count_version(name)
+            elif (id(variables), name) not in self._read:
+                self._read.add((id(variables), name))
+                value, module = variables[name], str(variables.get("__name__"))
+                hashed = self.digest(name, value)
+                if self._labels.get(id(value), (None, ""))[1] != self._label(module, name):
+                    self.hashes[self._free(module, name)] = hashed
+        return _code(function.__code__), self.captured(function)
+
+    def captured(self, function: types.FunctionType) -> Any:
+        """Return default arguments, and hashes of the variables of a closure."""
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        closure = {name: self.digest(name, _contents(cell)) for name, cell in cells}
+        return function.__defaults__, function.__kwdefaults__, closure
+
+    def count_version(self, module: str) -> None:
+        """Hash the version of a module's package, unless it is the user's or Python's."""
+        package = module.partition(".")[0]
+        if not _is_own(module) and package not in sys.stdlib_module_names:
             self.hashes[f"version of {package}"] = _version(package)
-        return ["module", name]
+
+    def _label(self, module: str, name: str) -> str:
+        return name if module == self._home else f"{module}.{name}"
+
+    def _free(self, module: str, name: str) -> str:
+        """Return a label that nothing has yet: two things may have one name."""
+        taken = self._label(module, name) in self.hashes
+        return self._free(module, f"{name}'") if taken else self._label(module, name)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles what can be compared as it is; `persistent_id` replaces the rest by its parts."""
+
+    def __init__(self, dependencies: _Dependencies, file: io.BytesIO):
+        super().__init__(file, protocol=4)
+        self.fast = True  # without memory of objects met before: equal values have equal pickles
+        self._dependencies = dependencies
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) in PLAIN:
+            return None
+        found, module = self._dependencies, str(getattr(value, "__module__", ""))
+        name = str(getattr(value, "__qualname__", None))
+        if isinstance(value, types.ModuleType):
+            found.count_version(value.__name__)
+            return "module", value.__name__
+        named = isinstance(value, type) or _resolve(module, name) is value
+        if named and not _is_own(module):
+            found.count_version(module)
+            return module, name
+        if isinstance(value, type):
+            return "class", found.label(value, _class)
+        if isinstance(value, types.FunctionType):
+            if _is_own(module):
+                return "function", found.label(value, found.function)
+            return module, name, found.captured(value)  # made by a package, such as optax.sgd
+        if isinstance(value, jax.Array):
+            is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+            return "array", np.asarray(jax.random.key_data(value) if is_key else value)
+        if isinstance(value, set | frozenset):
+            return "set", sorted(found.digest("a set", entry) for entry in value)
+        if isinstance(value, property | functools.cached_property) or hasattr(value, "__wrapped__"):
+            names = ("fget", "fset", "fdel", "func", "__wrapped__")
+            return type(value).__name__, [getattr(value, name, None) for name in names]
+        return _without_caches(value)
+
+
+def _class(kind: type) -> Any:
+    """Return what tells a class from another."""
+    if issubclass(kind, enum.Enum):
+        members = {name: member.value for name, member in kind.__members__.items()}
+    else:
+        members = {name: value for name, value in vars(kind).items() if name not in GENERATED}
+    if dataclasses.is_dataclass(kind):
+        factories = [field.default_factory for field in dataclasses.fields(kind)]
+        members["factories"] = [None if it is dataclasses.MISSING else it for it in factories]
+    described = {
+        name: value
+        for name, value in members.items()
+        if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+    }
+    return kind.__bases__, described
+
+
+def _without_caches(value: Any) -> Any:
+    """Return class and attributes of an object that keeps what it has computed, else None."""
+    kind = type(value)
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return kind, {name: getattr(value, name, None) for name in names}
+    members = [item for base in kind.__mro__ for item in vars(base).items()]
+    cached = {name for name, member in members if isinstance(member, functools.cached_property)}
+    if not cached:
+        return None
+    return kind, {name: part for name, part in vars(value).items() if name not in cached}
 
 
 def _globals_read(
@@ -215,9 +210,7 @@ def _globals_read(
             if module is not None:
                 yield module.__name__, None
                 yield from _attributes(module, code, set())
-        elif instruction.opname.startswith("LOAD_") and instruction.opname.endswith(
-            ("GLOBAL", "GLOBALS", "NAME")
-        ):
+        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             if name in variables:
                 yield name, variables
                 yield from _attributes(variables[name], code, set())
@@ -243,7 +236,7 @@ def _attributes(value: Any, code: types.CodeType, seen: set[int]) -> Iterator[tu
 
 
 def _imported(name: str, variables: Mapping[str, Any]) -> types.ModuleType | None:
-    """The module that an import inside a function names; None if there is none."""
+    """Return the module that an import inside a function names; None if there is none."""
     for full in (name, f"{variables.get('__package__') or ''}.{name}"):
         try:
             return importlib.import_module(full)
@@ -252,37 +245,12 @@ def _imported(name: str, variables: Mapping[str, Any]) -> types.ModuleType | Non
     return None
 
 
-def _reduced(value: Any) -> list:
-    """What `pickle` would keep of an object, without cached properties."""
-    reduced = value.__reduce_ex__(4)
-    if isinstance(reduced, str):
-        return [reduced]
-    make, arguments, state, *entries = (*reduced, None, None, None)[:5]
-    if isinstance(state, dict):
-        kinds = type(value).__mro__
-        members = {name: member for kind in kinds for name, member in vars(kind).items()}
-        state = {
-            name: part
-            for name, part in state.items()
-            if not isinstance(members.get(name), functools.cached_property)
-        }
-    return [make, arguments, state, *(None if part is None else list(part) for part in entries)]
-
-
-def _code(code: types.CodeType) -> list:
-    """Bytecode with its names and constants, without lines and layout."""
-    constants = [
-        _code(constant) if isinstance(constant, types.CodeType) else _constant(constant)
-        for constant in code.co_consts
-    ]
-    numbers = [code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags]
-    names = [code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars]
-    return [code.co_code.hex(), numbers, names, constants]
-
-
-def _constant(value: Any) -> list[str]:
-    entries = sorted(map(repr, value)) if isinstance(value, frozenset) else value
-    return [type(value).__name__, repr(entries)]
+def _code(code: types.CodeType) -> Any:
+    """Return bytecode with its names and constants, without lines and layout."""
+    constants = [_code(it) if isinstance(it, types.CodeType) else it for it in code.co_consts]
+    numbers = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code, numbers, names, constants
 
 
 def _contents(cell: types.CellType) -> Any:
@@ -292,12 +260,8 @@ def _contents(cell: types.CellType) -> Any:
         return None
 
 
-def _digest(description: Any) -> str:
-    return hashlib.blake2b(repr(description).encode(), digest_size=8).hexdigest()
-
-
 def _resolve(module: str, name: str) -> Any:
-    """The object of that name in a loaded module, or None."""
+    """Return the object of that name in a loaded module, or None."""
     value = sys.modules.get(module)
     for part in name.split("."):
         value = None if value is None else inspect.getattr_static(value, part, None)

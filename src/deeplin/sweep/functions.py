@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import os
+import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ import pandas as pd
 from deeplin.errors import InputError, whole_number
 from deeplin.sweep.config import coordinate_words, run_key
 from deeplin.sweep.engine import Outcome, run
-from deeplin.sweep.executors import Executor, InProcess, Processes
+from deeplin.sweep.executors import Cluster, Executor
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.sweep.fingerprint import dependencies
 from deeplin.sweep.progress import Progress
@@ -33,10 +33,9 @@ OWN: dict[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True)
 class Grid:
-    """What to sweep: a function, by name, over all combinations of `values`."""
+    """What to sweep: a function over all combinations of `values`."""
 
-    function: str
-    """`module:name`, where workers import it from."""
+    function: Callable[..., Any]
     code: Any
     """What it depends on: hashes by name (see `fingerprint.py`)."""
     values: Any
@@ -83,9 +82,15 @@ def grid(
     outcome.table()
     ```
     """
-    executor = executor or InProcess()
+    if not isinstance(function, types.FunctionType) or function.__name__ == "<lambda>":
+        raise InputError(f"function is {function!r}; pass a function defined by `def`.")
+    if function.__module__ == "__main__" and isinstance(executor, Cluster):
+        raise InputError(
+            f"workers cannot import {function.__name__} from __main__; define it at the top level "
+            "of a module that they can import."
+        )
     config = Grid(
-        _reference(function, executor),
+        function,
         dependencies(function),
         _checked(function, values),
         whole_number("repetitions", repetitions),
@@ -104,9 +109,8 @@ def units(config: Grid) -> list[Unit]:
 
 def run_unit(config: Grid, unit: Unit) -> pd.DataFrame:
     """Call the function once."""
-    function = _HERE.get(config.function)
-    if function is None:
-        function = _import_same(config.function, tuple(sorted(config.code.items())))
+    function = config.function
+    _check_same(function, tuple(config.code.items()))
     point, repetition = unit.coordinates["point"], unit.coordinates["repetition"]
     wanted = OWN.keys() & inspect.signature(function).parameters.keys()
     own = {name: OWN[name](config.seed, **point, repetition=repetition) for name in wanted}
@@ -137,49 +141,15 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
     return pd.DataFrame({**run, **spread}, index=range(rows))
 
 
-def _reference(function: Callable[..., Any], executor: Executor) -> str:
-    """`module:name` of a function, where whoever computes finds it."""
-    module, name = getattr(function, "__module__", None), getattr(function, "__qualname__", "")
-    if not callable(function) or not name.replace(".<locals>", "").replace(".", "").isidentifier():
-        raise InputError(f"function is {function!r}; pass a function defined by `def`.")
-    reference = f"{module}:{name}"
-    if isinstance(executor, InProcess):
-        _HERE[reference] = function
-        return reference
-    local = module == "__main__" and not isinstance(executor, Processes)
-    if local or _import(reference) is not function:
-        raise InputError(
-            f"workers cannot import {name} from {module}; define it at the top level of a module "
-            f"that they can import{'' if local else ', or of the script'}."
-        )
-    return reference
-
-
-_HERE: dict[str, Callable[..., Any]] = {}
-"""Functions that this process was given: they need not be importable."""
-
-
 @cache
-def _import_same(reference: str, code: tuple[tuple[str, str], ...]) -> Callable[..., Any]:
-    """The function as a worker imports it; an error if it is not what the sweep was begun with."""
-    function = _import(reference)
-    if function is None:
-        raise InputError(f"the function {reference} cannot be imported here.")
+def _check_same(function: Callable[..., Any], code: tuple[tuple[str, str], ...]) -> None:
+    """Raise unless a worker has imported what the sweep was begun with."""
     changed = sorted({name for name, _ in set(code) ^ set(dependencies(function).items())})
     if changed:
         raise InputError(
-            f"a worker that imports {reference} finds another {', '.join(changed)}; pass it as an "
-            "argument, or make it the same wherever the module is imported."
+            f"a worker that imports {function.__name__} finds another {', '.join(changed)}; "
+            "pass it as an argument, or make it the same wherever the module is imported."
         )
-    return function
-
-
-def _import(reference: str) -> Callable[..., Any] | None:
-    module, _, name = reference.partition(":")
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError):
-        return None
 
 
 def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) -> dict[str, list]:

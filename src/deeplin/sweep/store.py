@@ -2,7 +2,7 @@
 
 ```
 units/<unit>.<checksum>.parquet   the tidy table, in pieces
-_manifest.json                    experiment, config, seed, dtype, unit ids, summary of sessions
+_manifest.json                    experiment, config, seed, dtype, unit ids
 _sessions/<session>.jsonl         who computed what, where, with which versions, in what time
 _failed/<unit>.json               traceback of a unit that raised; gone once it succeeds
 _aside/                           files that were found here and not trusted
@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -35,24 +35,14 @@ from filelock import FileLock, Timeout
 from deeplin.errors import InputError
 
 FORMAT = 1
-NAMES = ("format", "experiment", "schema", "dtype", "config", "units")
-FIELDS = dict(zip(NAMES, (int, str, int, str, dict, list), strict=True))
+FIELDS = {
+    "format": int, "experiment": str, "schema": int, "dtype": str, "config": dict, "units": list
+}  # fmt: skip
 """What a manifest cannot do without."""
-OUTCOMES = ("finished", "failed")
 
 
 class DamagedManifest(InputError):
     """The manifest cannot be read; the unit files beside it can still be trusted."""
-
-
-class Failure(TypedDict):
-    """Why a unit failed, as it is recorded."""
-
-    unit: str
-    coordinates: dict[str, Any]
-    error: str
-    trace: str
-    session: str
 
 
 class Store:
@@ -60,16 +50,15 @@ class Store:
 
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
-        self.units = self.folder / "units"
+        self.units, self.manifest_path = self.folder / "units", self.folder / "_manifest.json"
+        names = ("failed", "aside", "sessions", "locks", "temporary")
         self.failed, self.aside, self.sessions, self.locks, self.temporary = (
-            self.folder / f"_{name}"
-            for name in ("failed", "aside", "sessions", "locks", "temporary")
+            self.folder / f"_{name}" for name in names
         )
-        self.manifest_path = self.folder / "_manifest.json"
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Experiment, config, precision, unit ids and sessions of the folder."""
+        """Experiment, config, precision and unit ids of the folder."""
         found = self.find_manifest()
         if found is None:
             raise InputError(
@@ -83,8 +72,6 @@ class Store:
             manifest = parse(self.manifest_path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
-        if manifest is None:
-            raise self._damaged("is not the manifest of a sweep")
         version = manifest.get("format")
         if isinstance(version, int) and version > FORMAT:
             raise InputError(
@@ -92,17 +79,13 @@ class Store:
                 f"{FORMAT}; use the version that wrote it, or remove this file if none did."
             )
         whole = all(isinstance(manifest.get(name), kind) for name, kind in FIELDS.items())
-        if not whole or not all(isinstance(unit, str) for unit in manifest["units"]):
-            raise self._damaged("lacks what the manifest of a sweep holds")
-        if manifest.pop("seal", None) not in (None, seal(manifest)):
-            raise self._damaged("was changed since it was written")
+        whole = whole and all(isinstance(unit, str) for unit in manifest["units"])
+        if not whole or manifest.pop("seal", None) not in (None, seal(manifest)):
+            raise DamagedManifest(
+                f"{self.manifest_path} is damaged, or was changed since it was written. The call "
+                "or command of the sweep makes it again; finished units are kept."
+            )
         return manifest
-
-    def _damaged(self, how: str) -> DamagedManifest:
-        return DamagedManifest(
-            f"{self.manifest_path} is damaged: it {how}. The call or command of the sweep makes it "
-            "again; finished units are kept."
-        )
 
     def inventory(
         self, known: frozenset[str] | None = None
@@ -142,9 +125,14 @@ class Store:
             return pd.DataFrame()
         return pa.concat_tables([table.replace_schema_metadata() for table in tables]).to_pandas()
 
-    def failures(self) -> list[Failure]:
-        """Return the recorded failures."""
-        return [_read_failure(path) for path in sorted(self.failed.glob("*.json"))]
+    def failures(self) -> list[dict[str, Any]]:
+        """Return unit, coordinates, error and trace of each recorded failure."""
+        damaged = {"coordinates": {}, "error": "the record of its failure is damaged", "trace": ""}
+        found = []
+        for path in sorted(self.failed.glob("*.json")):
+            with suppress(FileNotFoundError):  # it succeeds at this moment
+                found.append(damaged | parse(path.read_bytes()) | {"unit": path.stem})
+        return found
 
     def journal(self) -> Iterator[dict[str, Any]]:
         """Yield every line of every session: its header, then one line for each unit.
@@ -155,7 +143,7 @@ class Store:
         for path in sorted(self.sessions.glob("*.jsonl")):
             with suppress(OSError):
                 for line in map(parse, path.read_bytes().splitlines()):
-                    if line is not None and _is_whole(line):
+                    if line and ("outcome" not in line or _says_outcome(line)):
                         yield line | {"session": path.stem}
 
     def running(self) -> list[str]:
@@ -186,7 +174,7 @@ class Status:
     experiment: str
     units: int
     finished: int
-    failures: list[Failure]
+    failures: list[dict[str, Any]]
     """Of units that are not finished."""
     suspect: dict[str, str]
     """Files that the next call will set aside, with the reason."""
@@ -246,35 +234,20 @@ def seal(manifest: Mapping[str, Any]) -> str:
     return checksum("", json.dumps(manifest, sort_keys=True).encode())
 
 
-def parse(text: bytes) -> dict[str, Any] | None:
-    """Return the JSON object that `text` is, or None."""
+def parse(text: bytes) -> dict[str, Any]:
+    """Return the JSON object that `text` is; an empty one if it is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
-        return None
-    return value if isinstance(value, dict) else None
+        return {}
+    return value if isinstance(value, dict) else {}
 
 
-def _is_whole(line: dict[str, Any]) -> bool:
-    """Whether a line of the journal is a header, the end of a session, or that of a unit."""
-    if "outcome" not in line:
-        return True
+def _says_outcome(line: dict[str, Any]) -> bool:
+    """Whether a line of the journal says how a unit ended, and in what time."""
+    known = line["outcome"] in ("finished", "failed") and isinstance(line.get("unit"), str)
     seconds = line.get("seconds")
-    known = line["outcome"] in OUTCOMES and isinstance(line.get("unit"), str)
     return known and isinstance(seconds, int | float) and math.isfinite(seconds)
-
-
-def _read_failure(path: Path) -> Failure:
-    found: dict[str, Any] = {}
-    with suppress(OSError):
-        found = parse(path.read_bytes()) or {}
-    return Failure(
-        unit=path.stem,
-        coordinates=found.get("coordinates", {}),
-        error=found.get("error", "the record of its failure is damaged"),
-        trace=found.get("trace", ""),
-        session=found.get("session", ""),
-    )
 
 
 def _is_held(path: Path) -> bool:

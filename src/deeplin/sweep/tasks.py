@@ -1,17 +1,16 @@
-"""One unit as a worker sees it: plain text in, the bytes of a Parquet file out."""
+"""One unit as a worker computes it: a task in, the bytes of a Parquet file out."""
 
 from __future__ import annotations
 
 import io
-import json
+import pickle
 import platform
 import time
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
 from importlib import metadata
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -21,22 +20,30 @@ import pyarrow.parquet as pq
 
 from deeplin.compilation import share_compiled_code
 from deeplin.errors import InputError
-from deeplin.sweep.config import from_json
-from deeplin.sweep.experiment import Experiment, Unit, find_experiment
+from deeplin.sweep.experiment import Experiment, Unit
 
 VERSION = metadata.version("deeplin")
 
 
-class Task(NamedTuple):
-    """What a worker needs to compute a unit, as text: nothing is pickled but strings."""
+@dataclass(frozen=True)
+class Task:
+    """What a worker needs to compute a unit."""
 
     identifier: str
-    reference: str
-    config: str
-    unit: str
-    bucket: str
+    experiment: Experiment
+    config: Any
+    unit: Unit
     precision: str
-    version: str = VERSION
+
+    def pack(self) -> tuple[str, str, bytes]:
+        """Return the arguments of `compute_in_worker`; workers import experiment and functions."""
+        try:
+            return self.identifier, VERSION, pickle.dumps(self)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"workers cannot import what they are to compute ({error}); define it at the top "
+                "level of a module that they can import."
+            ) from error
 
 
 @dataclass(frozen=True)
@@ -44,56 +51,42 @@ class Result:
     """A computed unit (`payload`, `columns`) or a failed one (`error`, `trace`)."""
 
     identifier: str
-    seconds: float
-    machine: str
-    payload: bytes | None = None
+    seconds: float = 0.0
+    machine: str = ""
+    payload: bytes = b""
     columns: str = ""
     error: str = ""
     trace: str = ""
 
 
-def make_task(identifier: str, reference: str, config: str, unit: Unit, precision: str) -> Task:
-    """Make the task of one unit."""
-    fields = {"coordinates": unit.coordinates, "runs": unit.runs, "steps": unit.steps}
-    return Task(identifier, reference, config, json.dumps(fields), unit.bucket, precision)
-
-
-def execute(task: Task) -> Result:
+def compute(task: Task) -> Result:
     """Compute a unit; an exception becomes its result, so that one failure ends no sweep."""
-    started, machine = time.perf_counter(), platform.node()
+    started, unit = time.perf_counter(), task.identifier
     try:
-        experiment, config = _load(task.reference, task.config)
-        rows = experiment.run_unit(config, Unit(**json.loads(task.unit), bucket=task.bucket))
-        table = to_arrow(rows, task.identifier)
-        payload = to_parquet(table)
+        table = to_arrow(task.experiment.run_unit(task.config, task.unit), unit)
+        result = Result(unit, payload=to_parquet(table), columns=describe_columns(table.schema))
     except Exception as error:
-        seconds, text = time.perf_counter() - started, f"{type(error).__name__}: {error}"
         trace = traceback.format_exc()
-        return Result(task.identifier, seconds, machine, error=text, trace=trace)
-    seconds = time.perf_counter() - started
-    return Result(task.identifier, seconds, machine, payload, describe_columns(table.schema))
+        result = Result(unit, error=f"{type(error).__name__}: {error}", trace=trace)
+    return replace(result, seconds=time.perf_counter() - started, machine=platform.node())
 
 
-def execute_in_worker(task: Task) -> Result:
+def compute_in_worker(identifier: str, version: str, packed: bytes) -> Result:
     """Compute a unit in another process with the precision of the one that sweeps."""
-    task = Task(*task)
-    if task.version != VERSION:
-        why = f"the worker has deeplin {VERSION}, the sweep {task.version}; install one"
-        return failure(task, why)
+    if version != VERSION:
+        return failure(identifier, f"the worker has deeplin {VERSION}, the sweep {version}")
+    try:
+        task = pickle.loads(packed)
+    except Exception as error:  # whatever the modules of the experiment raise
+        return failure(identifier, f"the worker cannot import the unit's function: {error!r}")
     jax.config.update("jax_enable_x64", task.precision == "float64")
     share_compiled_code()
-    return execute(task)
+    return compute(task)
 
 
-def failure(task: Task, why: str) -> Result:
-    """Make the result of a unit that no worker could compute."""
-    return Result(task.identifier, 0.0, "", error=why, trace=f"{why}\n")
-
-
-@cache
-def _load(reference: str, config: str) -> tuple[Experiment, Any]:
-    experiment = find_experiment(reference)
-    return experiment, from_json(experiment.config, config)
+def failure(identifier: str, why: str) -> Result:
+    """Return the result of a unit that no worker could compute."""
+    return Result(identifier, error=why, trace=f"{why}\n")
 
 
 def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Table:

@@ -166,7 +166,7 @@ def _settled(context: Context) -> np.ndarray:
 @statement(
     "X-18",
     title="best possible brackets of S_min and S_bal from Λ, a and L; their worst ratio",
-    formula=r"NaG(c)\le S_{\min}\le NLac^{1/L},\ N\max(La,\Lambda)\le S_{\mathrm{bal}}\le"
+    formula=r"NaG(c)\le S_{\min}\le NLac^{1/L},\ N\max(La,\Lambda)\le S_{\mathrm{bal}}\le "
     r"N(\Lambda+(L-1)a),\ S_{\mathrm{bal}}/S_{\min}\le R(c,L),\ c=\Lambda/a",
 )
 def tight_brackets(context: Context) -> list[Check]:

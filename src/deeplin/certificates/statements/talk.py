@@ -89,7 +89,7 @@ STEPS, POINTS = 4, 3
     title="descent lemma: below 2/S one step lowers the risk",
     kind="lemma",
     reference="Talk, learning rate and sharpness",
-    formula=r"R(W-\eta\nabla R)\le R(W)-\eta(1-\tfrac{\eta S}2)\|\nabla R\|^2,\quad"
+    formula=r"R(W-\eta\nabla R)\le R(W)-\eta(1-\tfrac{\eta S}2)\|\nabla R\|^2,\quad "
     r"S=\max\text{ sharpness on the step}",
     hypotheses=Context.stays_finite,
 )

@@ -75,7 +75,7 @@ export function train(state, problem) {
   const model = modelOf(state, problem);
   const every = recordEvery(state, model.size);
   const result = {
-    steps: recordSteps(state, every), runs: [], separable: problem.separable ?? false, scaling: problem.scaling,
+    steps: recordSteps(state, every), runs: [], separable: problem.separable ?? false, targetDeviation: problem.targetDeviation,
     zeroRisk: problem.targetMoment, zeroDistance: problem.optimum ? dot(problem.optimum, problem.optimum) : NaN,
     minimalRisk: problem.minimalRisk, theory: theoryOf(state, problem), layers: null, flow: null,
     threshold: stabilityThreshold(state), linear: model.linear, widths: model.widths,

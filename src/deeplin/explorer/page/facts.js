@@ -7,12 +7,15 @@ const ROSE = 1.1; // factor above the start that counts as a jump of the risk
 
 const mean = (values) => values.reduce((sum, value) => sum + value, 0) / values.length;
 export const median = (values) => [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)];
-const lastThird = (values) => values.slice(-Math.max(1, Math.floor(values.length / 3)));
+
+/** The facts of every run of a training. */
+export const factsOfRuns = ({ runs, threshold, steps }) => runs.map((run) => factsOf(run, threshold, steps));
 
 /** The numbers of one run that the sentences below are about; ratios of sharpness are to 2/η. */
-export function factsOf(run, threshold) {
+function factsOf(run, threshold, steps) {
   const excess = run.gap?.length ? run.gap : run.risk;
   const { sharpness } = run;
+  const late = steps.findIndex((step) => 3 * step >= 2 * steps[sharpness.length - 1]); // the last third of the steps
   const facts = {
     status: run.status,
     rise: Math.max(...excess) / excess[0],
@@ -20,7 +23,7 @@ export function factsOf(run, threshold) {
     growth: sharpness.at(-1) / sharpness[0],
     start: sharpness[0] / threshold,
     highest: Math.max(...sharpness) / threshold,
-    edge: mean(lastThird(sharpness)) / threshold,
+    edge: mean(sharpness.slice(late)) / threshold,
     final: sharpness.at(-1),
   };
   const lost = run.status === "diverged";
@@ -120,14 +123,14 @@ export function checkClaim(name, state, result, before) {
   if (state.tab === "orbits") return ORBIT_CLAIMS[name]?.(result);
   if (state.tab === "double_descent") return DOUBLE_DESCENT_CLAIMS[name]?.(result);
   if (state.tab !== "training" || !TRAINING_CLAIMS[name]) return undefined;
-  const facts = result.runs.map((run) => factsOf(run, result.threshold));
+  const facts = factsOfRuns(result);
   const theory = result.theory ?? {};
   return TRAINING_CLAIMS[name](facts, { theory, before, threshold: result.threshold, times: state.learning_rate / theory.critical, moved: movedShare(result.layers.weights) });
 }
 
 /** What the next step of a guide may compare with. */
 export function summaryOf(state, result) {
-  return state.tab === "training" ? result.runs.map((run) => factsOf(run, result.threshold)) : null;
+  return state.tab === "training" ? factsOfRuns(result) : null;
 }
 
 /** ‖W − W(0)‖/‖W(0)‖ at the end of the first run. */

@@ -2,7 +2,7 @@
 
 export const HELP = {
   sharpness:
-    "The sharpness is the largest eigenvalue of the Hessian: how strongly the loss curves in its steepest direction. A step of size η can settle only where it is at most 2/η (purple; with momentum (2+2β)/η). Green is S_min, the least sharpness any minimizer has for these data and this depth; dotted is S_bal, where training from a vanishing start ends.",
+    "The sharpness is the largest eigenvalue of the Hessian: how strongly the loss curves in its steepest direction. A step of size η can settle only where it is at most 2/η (purple; with momentum (2+2β)/η). Green is S_min, the least sharpness any minimizer has for these data and this depth; dotted is S_bal, where training from a vanishing start ends; shaded are the bounds of S_min in the paper (FM-T2).",
   gap:
     "How far the risk is above the smallest possible one. A straight line on the logarithmic axis is exponential convergence; a jump up that comes down again is a catapult. The thick curve is the first run, thin ones are the others; the dashed curve is gradient flow from the start of the first run, the limit of very small steps. Dotted is what predicting zero costs; least squares (of minimal norm) is 0 here.",
   distance:
@@ -20,7 +20,7 @@ export const HELP = {
   wide_loss:
     "Mean squared error on the training data. The network has more units than samples, so it can reach zero: it interpolates, noise included.",
   wide_distance:
-    "Distance to the interpolant of least norm, and Θ_⊥, the part of the trained map that the data never touch. Training does not remove Θ_⊥: it is the memory of the start.",
+    "Squared distance to the interpolant of least norm, and the squared norm of Θ_⊥, the part of the trained map that the data never touch. Training does not remove Θ_⊥, so the distance cannot fall below it: it is what remains of the start.",
   wide_spectrum:
     "Eigenvalues of the population and the effective ranks r_j = s_j/λ_{j+1} of their tails. Overfitting is benign where the tail is long and flat: beyond k (dashed) it has more room than there are samples.",
   wide_parts:

@@ -19,7 +19,6 @@ import { settings } from "./settings.js";
 import { withLoss } from "./start.js";
 import { DATA, INPUTS, InputError, change, defaults, fromLink, keptLink, keptState, link, presetState } from "./state.js";
 import { TheoremsTab } from "./theorems_tab.js";
-import { minimalSharpness } from "./theory.js";
 import { TrainingTab } from "./training_tab.js";
 import { readFile } from "./upload.js";
 import { WideTab } from "./wide_tab.js";
@@ -38,7 +37,6 @@ const WORK = {
   training: "_training", phase: "_phase", orbits: "_orbits", wide: "_wide", double_descent: "_doubleDescent", theorems: "_theorems",
 };
 const OPENING = "sharpening";
-const FITTING = [1e-3, 1]; // critical rates that the sliders fit: a file's target then keeps its units
 const CHUNK = 6; // rates of the bifurcation diagram in one job
 const AT_ONCE = 3e7; // multiplications that fit into a frame; more of them go to a worker
 
@@ -96,7 +94,11 @@ class Page {
     if (state.tab !== tab) this._showTab();
     this.controls.show(state);
     this._adapt();
-    for (const button of byId("presets").children) button.setAttribute("aria-pressed", String(button.dataset.preset === state.story));
+    for (const button of byId("presets").children) {
+      const chosen = button.dataset.preset === state.story;
+      if (chosen && state.story !== this.guide.name) byId("presets").scrollLeft = button.offsetLeft - byId("presets").offsetLeft;
+      button.setAttribute("aria-pressed", String(chosen));
+    }
     this.guide.tell(state.story);
     this._request();
   }
@@ -381,8 +383,7 @@ class Page {
       const upload = await readFile(chosen);
       this.upload = upload;
       this.kept.clear();
-      const rate = 2 / minimalSharpness(upload.problems.own, this.state.depth).exact;
-      this.open({ data: "file", target_scale: rate >= FITTING[0] && rate <= FITTING[1] ? "own" : "unit" });
+      this.open({ data: "file" });
       this.say(upload.note);
     } catch (error) {
       if (!(error instanceof InputError)) throw error;
@@ -438,7 +439,7 @@ class Page {
     const shown = {
       width: state.architecture !== "residual",
       initialization: state.architecture === "linear",
-      nesterov: state.momentum > 0,
+      nesterov: state.momentum > 0, seeds: state.tab !== "phase",
       spikes: state.spectrum === "spike", epsilon: state.spectrum === "spike", exponent: state.spectrum === "power",
       target_scale: state.data === "file" && state.loss === "squared", outputs: state.data === "synthetic" && state.loss === "squared",
       ...Object.fromEntries(["samples", "dimension", "condition_number", "noise", "data_seed"].map((name) => [name, state.data === "synthetic"])),
@@ -498,7 +499,12 @@ class Page {
 
 /** The runs a page shows, in the library's terms. */
 function runsOf(tab, result) {
-  if (tab === "training") return result.runs.map(({ risk, sharpness, distance, status }) => ({ risk, sharpness, distance, status }));
+  if (tab === "training") return result.runs.map(({ risk, sharpness, distance, status }) => ({ step: result.steps.slice(0, risk.length), risk, sharpness, distance, status }));
+  if (tab === "orbits") {
+    const { mode, network } = result.chosen;
+    return [["mode", mode], ["network", network?.map((row) => row[0])]].map(([name, product]) => ({ name, product: product ?? [], status: product ? "bounded" : "diverged" }));
+  }
+  if (tab === "double_descent") return result.draws.map((risks) => ({ dimension: result.dimensions, excess_risk: Array.from(risks), zero_risk: result.zero }));
   if (tab !== "wide") return [];
   const { records, status, risk, zeroRisk, interpolantRisk, bias, noise, xi, cross } = result;
   return [{

@@ -17,7 +17,7 @@ const SHOWN = 48; // steps of an orbit that are kept
 const START = 0.01; // how far from balanced the network starts
 const BOUND = 1e6; // a mode beyond this has diverged
 
-/** The rate above which a mode cannot settle, 2/(Lσ^{2−2/L}). */
+/** The rate above which the rest of a mode is unstable, 2/(Lσ^{2−2/L}). */
 export const modeThreshold = (target, depth) => 2 / (depth * target ** (2 - 2 / depth));
 
 /** {low, high, multiplier, balance} of the orbit of period two, or null where the mode settles. */

@@ -53,7 +53,7 @@ export class OrbitsTab {
     const width = rows.length > 1 ? rows[1].rate - rows[0].rate : 0;
     this.diagram.show(
       {
-        x: { values: rows.map((row) => row.rate), label: "learning rate η for the loss ½‖Θ − S‖² (half as large without the ½)", log: false },
+        x: { values: rows.map((row) => row.rate), label: "η for the loss ½‖Θ − S‖² (half of it without the ½)", log: false },
         y: { log: false },
         curves: [{ ...MODE, ...dots((row) => row.mode), dots: 1.2 }, ...halves, { ...NETWORK, ...dots((row) => row.network?.map((values) => values[0])), dots: 1.6 }],
         columns: rows.filter((row) => !row.network).map((row) => ({ from: row.rate - width / 2, to: row.rate + width / 2, color: "red" })),

@@ -2,7 +2,7 @@
 
 const REFERENCES = {
   marion: ["P. Marion and L. Chizat (2024), Deep linear networks for regression are implicitly regularized towards flat minima", "https://arxiv.org/abs/2405.13456"],
-  chatterji: ["N. S. Chatterji and P. M. Long (2022), Deep linear networks can benignly overfit when shallow ones do", "https://arxiv.org/abs/2209.09315"],
+  chatterji: ["N. S. Chatterji and P. M. Long (2023), Deep linear networks can benignly overfit when shallow ones do", "https://arxiv.org/abs/2209.09315"],
   cohen: ["J. Cohen et al. (2021), Gradient descent on neural networks typically occurs at the edge of stability", "https://arxiv.org/abs/2103.00065"],
   lewkowycz: ["A. Lewkowycz et al. (2020), The large learning rate phase of deep learning: the catapult mechanism", "https://arxiv.org/abs/2003.02218"],
   ghosh: ["A. Ghosh et al. (2025), Learning dynamics of deep linear networks beyond the edge of stability", "https://arxiv.org/abs/2502.20531"],
@@ -11,7 +11,7 @@ const REFERENCES = {
   sharpness: ["Sharpness and the learning rate", "concepts/sharpness.html"],
   edge: ["The edge of stability in ten lines", "concepts/edge-of-stability.html"],
   flat: ["Flat minima", "concepts/flat-minima.html"],
-  initializations: ["The two initializations", "concepts/initialisations.html"],
+  initializations: ["The two initializations", "concepts/initializations.html"],
   benign: ["Benign overfitting", "concepts/benign-overfitting.html"],
   exact: ["Exact results with proofs", "exact-results.html"],
   errata: ["Errata", "errata.html"],

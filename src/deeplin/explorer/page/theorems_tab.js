@@ -3,7 +3,7 @@ import { byId, make } from "./dom.js";
 import { dot } from "./linear_algebra.js";
 import { format } from "./scales.js";
 import { certify } from "./server.js";
-import { settings } from "./settings.js";
+import { certificatesOfPresets, settings, statements } from "./settings.js";
 import { readoutOf, weightsOf, widthsOf } from "./start.js";
 import { TRAINING, defaults } from "./state.js";
 
@@ -24,7 +24,7 @@ export class TheoremsTab {
   async compute(state, problem) {
     if (settings.server) return certify(request(state, problem));
     const found = Object.entries(settings.presets).find(([, preset]) => sameTraining(preset.state, state));
-    return (found && settings.certificates[found[0]]?.[state.theorems_of]) ?? null;
+    return (found && (await certificatesOfPresets())[found[0]]?.[state.theorems_of]) ?? null;
   }
 
   show(state, rows) {
@@ -32,7 +32,7 @@ export class TheoremsTab {
     const place = byId("certificate");
     if (!rows) {
       place.replaceChildren();
-      const kept = Object.keys(settings.certificates).length
+      const kept = settings.packed
         ? "This page is a file: it holds the certificates of the presets, computed when it was exported. Choose a preset;"
         : "This page is a file without certificates.";
       return {
@@ -60,7 +60,7 @@ export class TheoremsTab {
 }
 
 function line(row) {
-  const known = settings.statements[row.id] ?? { title: "", formula: "" };
+  const known = statements[row.id] ?? { title: "", formula: "" };
   const formula = make("div", { className: "formula" });
   formula.innerHTML = known.formula; // MathML the library wrote when the page was built
   const cell = make("td", {}, make("b", {}, row.id), ` ${known.title}${row.part ? ` (${row.part})` : ""}`, formula, make("small", {}, row.verdict));

@@ -97,7 +97,7 @@ export function balancedSharpness(problem, depth, readoutNorm = 1) {
   return factor * symmetricEigen(M, rank).values[0];
 }
 
-/** Sharpness above which a step of size η cannot settle: 2/η, with momentum (2 + 2β)/η. */
+/** Sharpness above which a minimum is unstable for steps of size η: 2/η, with momentum (2 + 2β)/η. */
 export function stabilityThreshold({ learning_rate, momentum = 0, nesterov = false }) {
   const top = 2 + 2 * momentum;
   return (nesterov ? top / (1 + 2 * momentum) : top) / learning_rate;

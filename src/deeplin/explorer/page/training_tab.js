@@ -144,8 +144,8 @@ export class TrainingTab {
       return;
     }
     if (theory.lower) {
-      picture.ranges.push({ name: "bracket", color: "green", low: theory.lower, high: theory.upper });
-      legend.push({ name: "bracket", color: "green", band: true });
+      picture.ranges.push({ name: "bounds of S_min", color: "green", low: theory.lower, high: theory.upper });
+      legend.push({ name: "bounds of S_min", color: "green", band: true });
     }
     picture.levels.push({ name: "S_min", color: "green", value: theory.exact });
     legend.push({ name: "S_min", color: "green" });

@@ -10,7 +10,7 @@ const MOST_INPUTS = 50;
 const MOST_ROWS = 20_000;
 const MISSING = new Set(["", "na", "nan", "null", "none", "?"]);
 
-/** {problems: {own, unit}, note} of a file: inputs standardized, target centered, as it is or with ‖w*‖ = 1. */
+/** {problems: {standardized, own}, note} of a file: inputs standardized, the target too or only centered. */
 export async function readFile(file) {
   if (file.size <= MOST_BYTES) return fromText(file.name, await file.text());
   if (!settings.server) {
@@ -26,7 +26,9 @@ export async function readFile(file) {
 
 /** The same of the text of a CSV file: a line of names, inputs first, the target last. */
 export function fromText(name, text) {
-  const { header, rows } = parse(name, text);
+  let { header, rows } = parse(name, text);
+  const counted = header.length > 2 && countsRows(rows.map((row) => row[0])) ? header[0] : null;
+  if (counted !== null) [header, rows] = [header.slice(1), rows.map((row) => row.slice(1))];
   const d = header.length - 1;
   if (d > MOST_INPUTS || rows.length > MOST_ROWS) {
     throw new InputError(`${name} has ${rows.length} rows and ${d} inputs; at most ${MOST_ROWS} and ${MOST_INPUTS} fit here. Use \`deeplin diagnose\` for larger ones.`);
@@ -39,16 +41,25 @@ export function fromText(name, text) {
   const n = rows.length;
   const X = new Float64Array(n * d);
   for (let i = 0; i < n; i++) for (let j = 0; j < d; j++) X[i * d + j] = columns[j][i];
-  return finish(fromData(X, Float64Array.from(columns[d]), n, d, 1), name, n, d, header[d], "");
+  return finish(fromData(X, Float64Array.from(columns[d]), n, d, 1), name, n, d, header[d], counted === null ? "" : `; “${counted}” numbers the rows and was left out`);
 }
 
 function finish(problem, name, n, d, target, how) {
-  const size = norm(problem.optimum);
-  if (!(size > 1e-12)) throw new InputError(`The target “${target}” of ${name} does not depend on the inputs linearly; there is nothing to learn.`);
+  const deviation = Math.sqrt(problem.targetMoment); // the target is centered
+  if (!(norm(problem.optimum) > 1e-12 * deviation)) throw new InputError(`The target “${target}” of ${name} does not depend on the inputs linearly; there is nothing to learn.`);
   return {
-    problems: { own: { ...problem, scaling: { size: 1 } }, unit: { ...scaled(problem, size), scaling: { size } } },
+    problems: {
+      standardized: { ...scaled(problem, deviation), targetDeviation: deviation },
+      own: { ...problem, targetDeviation: 1 },
+    },
     note: `${name}: ${n} rows, ${d} inputs, target “${target}”; inputs standardized${how}.`,
   };
+}
+
+/** Whether a column holds 0 … n−1 or 1 … n in some order; the library leaves such a first column out too. */
+function countsRows(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted.length >= 10 && [0, 1].includes(sorted[0]) && sorted.every((value, i) => value === sorted[0] + i);
 }
 
 /** A column without its mean, inputs also divided by their deviation; null where it is constant. */

@@ -1,11 +1,11 @@
 // What a page shows, in a sentence computed from its numbers.
-import { atInterpolant, factsOf, median, range } from "./facts.js";
+import { atInterpolant, factsOfRuns, median, range } from "./facts.js";
 import { format } from "./scales.js";
 
 /** {level, headline, text} of a training. */
 export function describe(state, result) {
-  const { runs, threshold, theory, linear } = result;
-  const facts = runs.map((run) => factsOf(run, threshold));
+  const { runs, theory, linear } = result;
+  const facts = factsOfRuns(result);
   const lost = runs.filter((run) => run.status === "diverged");
   const settled = lost.length === 0 && !facts.some((fact) => fact.above) && (!linear || noisy(state) || runs.every((run) => run.status === "converged"));
   return {
@@ -45,6 +45,12 @@ export function edgeName({ momentum, nesterov }) {
   return nesterov ? "(2+2β)/((1+2β)η)" : "(2+2β)/η";
 }
 
+/** Whether the risk falls at every record of the second half: more steps would help. */
+function fallsToTheEnd({ gap, risk }) {
+  const values = gap?.length ? gap : risk;
+  return values.slice(Math.floor(values.length / 2)).every((value, i, half) => i === 0 || value <= half[i - 1]);
+}
+
 function outcome(runs, lost, linear, state) {
   const all = runs.length;
   if (lost.length) {
@@ -53,40 +59,44 @@ function outcome(runs, lost, linear, state) {
     return `${who} diverged, the first at step ${first}.`;
   }
   if (!linear || noisy(state)) return "Training stayed finite.";
-  const reached = runs.filter((run) => run.status === "converged").length;
-  if (reached === all) return all === 1 ? "Converged." : `All ${all} runs converged.`;
-  return `${all === 1 ? "The run" : `${all - reached} of ${all} runs`} had not converged after the last step.`;
+  const rest = runs.filter((run) => run.status !== "converged");
+  if (!rest.length) return all === 1 ? "Converged." : `All ${all} runs converged.`;
+  const falling = rest.filter(fallsToTheEnd).length;
+  const why = falling === rest.length ? "still falling: not trained yet" : falling ? `${falling} still falling, ${rest.length - falling} swinging` : "swinging";
+  return `${all === 1 ? "The run" : `${rest.length} of ${all} runs`} did not converge in ${format(state.steps, 6)} steps (${why}).`;
 }
 
-function rateText(state, { theory, separable, scaling }, linear) {
+function rateText(state, { theory, separable, targetDeviation }, linear) {
   if (!linear) return "The theory lines are about linear networks and are left out.";
   const rate = `η = ${format(state.learning_rate)}`;
   if (separable) return `${rate}; a linear map separates the classes, so the loss has no minimum and no critical rate (X-16).`;
   if (!theory?.critical) return `${rate}; no critical rate is known for this combination.`;
   const name = theory.decayed ? `${edgeName(state).replace("η", "S_λ")} for S_λ, the sharpness of the decayed minimum,` : edgeName(state).replace("η", "S_min");
   const times = state.learning_rate / theory.critical;
-  const where = `${state.batch_size > 0 ? " (of the full batch)" : ""}${scalingText(state, scaling, theory.critical)}`;
+  const where = `${state.batch_size > 0 ? " (of the full batch)" : ""}${scalingText(state, targetDeviation, theory.critical)}`;
   const critical = `the critical rate ${name} = ${format(theory.critical)}${where}`;
   if (times > 1) return `${rate} is ${format(times)} times ${critical}: no minimizer is stable.`;
   return `${rate} is ${Math.round(100 * times)} % of ${critical}.`;
 }
 
 /** Which scaling of a file's columns a rate belongs to, and the rate for its own units. */
-function scalingText(state, scaling, critical) {
-  if (!scaling) return "";
-  if (scaling.size === 1) return " (inputs standardized, target in its own units: as `deeplin diagnose --standardize`)";
-  if (state.weight_decay > 0) return " (inputs standardized, target scaled to ‖w*‖ = 1)";
-  const own = critical * scaling.size ** (2 / state.depth - 2);
-  return ` (inputs standardized, target scaled to ‖w*‖ = 1; ${format(own)} for the target in its own units, as \`deeplin diagnose --standardize\`)`;
+function scalingText(state, targetDeviation, critical) {
+  if (!targetDeviation || state.loss !== "squared") return targetDeviation ? " (inputs standardized)" : "";
+  if (state.target_scale === "own") return " (inputs standardized, target centered, in its own units)";
+  const standard = "inputs and target standardized, as `deeplin diagnose --standardize`";
+  if (state.weight_decay > 0) return ` (${standard})`;
+  return ` (${standard}; ${format(critical * targetDeviation ** (2 / state.depth - 2))} for the target in its own units)`;
 }
 
 function endText(state, { threshold, theory }, facts) {
-  const ends = facts.filter((fact) => !fact.lost).map((fact) => fact.final);
-  if (!ends.length) return "";
-  const middle = median(ends);
-  const least = theory?.exact && !state.weight_decay ? ` = ${format(middle / theory.exact)} · S_min` : "";
-  const name = ends.length > 1 ? "Median of the final sharpness" : "Final sharpness";
-  return `${name}: ${format(middle)} = ${format(middle / threshold)} · ${edgeName(state)}${least}.`;
+  const alive = facts.filter((fact) => !fact.lost);
+  if (!alive.length) return "";
+  const ended = alive.every((fact) => fact.settled); // the last step of a run that swings says little
+  const middle = median(alive.map((fact) => (ended ? fact.final : fact.edge * threshold)));
+  const least = ended && theory?.exact && !state.weight_decay ? ` = ${format(middle / theory.exact)} · S_min` : "";
+  const name = ended ? "Final sharpness" : "Mean sharpness of the last third of the steps";
+  const of = facts.length > 1 ? `, median of ${alive.length} run${alive.length > 1 ? "s" : ""}` : "";
+  return `${name}${of}: ${format(middle)} = ${format(middle / threshold)} · ${edgeName(state)}${least}.`;
 }
 
 /** {level, headline, text} of a wide network. */

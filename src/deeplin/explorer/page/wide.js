@@ -150,7 +150,7 @@ export function trainReduced(problem, start, options) {
     records.step.push(step);
     records.loss.push(model.risk / q);
     records.distance.push(inside + beside);
-    records.perpendicular.push(Math.sqrt(beside));
+    records.perpendicular.push(beside);
   };
   const outcome = descend(
     model, weights,

@@ -10,7 +10,7 @@ export class WideTab {
     const grid = make("div", { className: "grid two" });
     parent.prepend(grid);
     this.loss = new Figure(grid, "wide_loss", "Training loss (mean square)", tooltip);
-    this.distance = new Figure(grid, "wide_distance", "‖Θ − Θ_min‖² and ‖Θ_⊥‖", tooltip);
+    this.distance = new Figure(grid, "wide_distance", "‖Θ − Θ_min‖² and ‖Θ_⊥‖²", tooltip);
     this.spectrum = new Figure(grid, "wide_spectrum", "Spectrum λ_j and effective ranks", tooltip);
     this.parts = new Figure(grid, "wide_parts", "Excess risk and its parts", tooltip, Bars);
   }
@@ -28,7 +28,7 @@ export class WideTab {
       { x, y, curves: [{ name: "loss", color: "blue", values: records.loss }], levels: [{ name: "predicting zero", color: "gray", dash: [2, 3], value: result.zeroLoss }] },
       { legend: [{ name: "trained network", color: "blue" }, { name: "predicting zero (min-norm interpolant: 0)", color: "gray", dash: [2, 3] }], words: `ends at ${format(result.loss)} after ${result.steps} steps` },
     );
-    const two = [{ name: "‖Θ − Θ_min‖²", color: "blue" }, { name: "‖Θ_⊥‖", color: "orange" }];
+    const two = [{ name: "‖Θ − Θ_min‖²", color: "blue" }, { name: "‖Θ_⊥‖² (stays)", color: "orange" }];
     this.distance.show(
       { x, y, curves: [{ ...two[0], values: records.distance }, { ...two[1], values: records.perpendicular }] },
       { legend: two, words: `ends at ${format(result.distance)}` },

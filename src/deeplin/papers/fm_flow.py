@@ -11,7 +11,7 @@ from scipy.spatial import KDTree
 
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.networks import Network, initialize
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment
+from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
 from deeplin.papers.question import Question, each, number
 from deeplin.papers.quote import Part, mean_of
 from deeplin.papers.setting import Setting
@@ -132,7 +132,7 @@ FM_FLOW = Figure(
     "FM-flow",
     "Gradient flow and gradient descent on one path",
     (
-        Panel(
+        our_panel(
             "FM-flow",
             "How far the weights of descent stray from the curve of the gradient flow from the "
             "same start, for learning rates up to 2/S_bal. Dotted: a twentieth.",
@@ -140,13 +140,11 @@ FM_FLOW = Figure(
             plot,
             questions,
             size=(5.8, 3.5),
-            ours=True,
         ),
     ),
     printed="Said in FM, Appendix C, without a figure: up to a reasonably large learning rate both "
     "should follow the same trajectory from a small start.",
     as_run="The authors' data at depth 3, Gaussian layers of several scales, the last with the "
-    "sign "
-    "that lowers the risk (FM-A1). S_bal is the sharpness of the balanced minimizer, where the "
-    "flow from a vanishing start ends (X-3).",
+    "sign that lowers the risk (FM-A1). S_bal is the sharpness of the balanced minimizer, where "
+    "the flow from a vanishing start ends (X-3).",
 )

@@ -1,0 +1,285 @@
+"""The Hessian of any PyTorch module, by PyTorch's own products of Hessian and vector.
+
+PyTorch is imported where it is used: whoever passes a module has it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from deeplin.errors import InputError, reason, shown
+
+
+def _torch() -> Any:
+    return import_module("torch")
+
+
+def is_module(value: Any) -> bool:
+    """Whether this is a `torch.nn.Module`."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
+
+
+class TorchLoss:
+    """The mean loss of a PyTorch module over data: `dl.sharpness(TorchLoss(loss, data), module)`.
+
+    R = (1/n) Σ_i ℓ(module(x_i), y_i), summed over the batches of `data` in their own sizes, so that
+    it does not matter how the rows are cut into batches (unless `training`). The module is
+    evaluated on the device where its parameters are; its mode, buffers and `.grad` and the state of
+    PyTorch's random numbers are as before afterwards.
+
+    Arguments:
+        loss: `loss(outputs, targets)`, a mean over the rows, such as `torch.nn.CrossEntropyLoss()`;
+            one with `reduction="sum"` is summed over the batches instead.
+        data: a pair of tensors `(inputs, targets)`, or an iterable of such pairs, such as a
+            `DataLoader`, read once for each product. Inputs that are a tuple or a dictionary
+            become the arguments of the module.
+        training: whether batch normalization and dropout act as in training (with the same random
+            numbers each time); otherwise the module is evaluated as after `module.eval()`.
+
+    Any function from the module to a scalar tensor may take the place of a `TorchLoss`; the module
+    is then evaluated in the mode that it is in.
+
+    ```python
+    import deeplin as dl, torch
+    module = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1))
+    X = torch.randn(50, 5, generator=torch.Generator().manual_seed(0))
+    loss = dl.TorchLoss(torch.nn.MSELoss(), (X, X[:, :1]))
+    found = dl.sharpness(loss, module)
+    found.value, found.error, found.converged
+    ```
+    """
+
+    def __init__(self, loss: Callable[..., Any], data: Any, *, training: bool = False):
+        torch = _torch()
+        if not callable(loss):
+            raise InputError(f"loss is {shown(loss)}; pass a function loss(outputs, targets).")
+        if isinstance(data, torch.utils.data.Dataset):
+            raise InputError("data is a Dataset; pass torch.utils.data.DataLoader(dataset, …).")
+        if isinstance(data, (tuple, list)) and len(data) == 2 and torch.is_tensor(data[1]):
+            data = [data]
+        if not isinstance(data, Iterable) or torch.is_tensor(data):
+            raise InputError(
+                f"data is {shown(data)}; pass a pair (inputs, targets) of tensors or a DataLoader."
+            )
+        self.loss, self.training = loss, training
+        self.batches = list(data) if isinstance(data, Iterator) else data
+        self.summed = getattr(loss, "reduction", "mean") == "sum"
+
+    def __call__(self, module: Any) -> float:
+        """Return the loss of a module."""
+        return TorchHessian(self, module).value()
+
+    def terms(self, module: Any, device: Any) -> Iterator[tuple[float, Any]]:
+        """Yield the number of rows of each batch (1 if losses are summed) and its loss."""
+        for batch in self.batches:
+            if not isinstance(batch, (tuple, list)) or len(batch) != 2:
+                raise InputError(
+                    f"a batch is {shown(batch)}; pass pairs (inputs, targets), or a function of "
+                    "the module in place of the TorchLoss."
+                )
+            inputs, targets = (_on_device(part, device) for part in batch)
+            if isinstance(inputs, dict):
+                outputs, first = module(**inputs), next(iter(inputs.values()))
+            elif isinstance(inputs, (tuple, list)):
+                outputs, first = module(*inputs), inputs[0]
+            else:
+                outputs, first = module(inputs), inputs
+            yield 1.0 if self.summed else float(len(first)), self._checked(outputs, targets)
+
+    def _checked(self, outputs: Any, targets: Any) -> Any:
+        """The loss of a batch, unless means over batches do not add up to one over all rows."""
+        ignored = getattr(self.loss, "ignore_index", None)
+        weighted = getattr(self.loss, "weight", None) is not None
+        if not self.summed and (
+            weighted
+            or (ignored is not None and not targets.is_floating_point() and _any(targets, ignored))
+        ):
+            raise InputError(
+                "with weights of classes or ignored targets the mean over a batch is not one over "
+                'its rows; pass the loss with reduction="sum" and divide by your own count.'
+            )
+        return self.loss(outputs, targets)
+
+
+def _any(targets: Any, value: int) -> bool:
+    return bool((targets == value).any())
+
+
+def _on_device(part: Any, device: Any) -> Any:
+    """Tensors and NumPy arrays on a device, also inside of tuples, lists and dictionaries."""
+    torch = _torch()
+    if isinstance(part, np.ndarray):
+        part = torch.as_tensor(part)
+    if torch.is_tensor(part):
+        return part.to(device)
+    if isinstance(part, dict):
+        return {name: _on_device(item, device) for name, item in part.items()}
+    if isinstance(part, (tuple, list)):
+        return [_on_device(item, device) for item in part]
+    return part
+
+
+class TorchHessian:
+    """The Hessian of a loss at a module, over the parameters that require gradients.
+
+    Interface of `AutodiffHessian`, for a batch of one. A product differentiates the gradient along
+    the vector, batch by batch: memory is that of one batch, whatever the data. Vectors are in
+    double precision whatever the module's, so that only its own rounding counts.
+    """
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, loss: TorchLoss | Callable[[Any], Any] | None, module: Any):
+        torch = _torch()
+        self.loss, self.module = loss, module
+        named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not named:
+            raise InputError("no parameter of the module requires gradients; pass one with some.")
+        self.names, self.parameters = zip(*named, strict=True)
+        for name, parameter in named:
+            if isinstance(parameter, torch.nn.parameter.UninitializedParameter):
+                raise InputError(f"{name} has no values yet; call the module once before.")
+            if not parameter.is_floating_point():
+                raise InputError(f"{name} is {parameter.dtype}; pass a module of real numbers.")
+        self.sizes = [parameter.numel() for parameter in self.parameters]
+        self.shape = (1, sum(self.sizes))
+        double = any(parameter.dtype == torch.float64 for parameter in self.parameters)
+        self.precision = np.dtype(np.float64 if double else np.float32)
+
+    def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+        """Hv, a row for each of the members (all of them are the one module)."""
+        return np.stack([self._sum(vector) for vector in vectors]).reshape(len(members), -1)
+
+    def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
+        """Flat vectors of parameters: the coordinates themselves."""
+        return coordinates
+
+    project = expand
+
+    def matrices(self) -> np.ndarray:
+        """The matrix, (1, N, N), a product for each row."""
+        rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
+        return rows[None].astype(self.precision)
+
+    def gradients(self) -> np.ndarray:
+        """∇R as a flat vector, (1, N)."""
+        return self._sum(None)[None]
+
+    def value(self) -> float:
+        """R itself."""
+        with self._evaluating():
+            pairs = [(rows, float(value.detach())) for rows, value in self._terms()]
+        return sum(rows * value for rows, value in pairs) / self._share([rows for rows, _ in pairs])
+
+    def _sum(self, vector: np.ndarray | None) -> np.ndarray:
+        """The mean over all batches of Hv, or of the gradient where there is no vector."""
+        torch = _torch()
+        total = [
+            torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))
+            for p in self.parameters
+        ]
+        direction = None if vector is None else self._split(vector)
+        rows = []
+        with self._evaluating():
+            for share, value in self._terms():
+                rows.append(share)
+                for sum_, part in zip(total, self._derivative(value, direction), strict=True):
+                    sum_.add_(part, alpha=share)
+        flat = [sum_.reshape(-1).cpu().double().numpy() for sum_ in total]
+        return np.concatenate(flat) / self._share(rows)
+
+    def _derivative(self, value: Any, direction: list[Any] | None) -> Iterable[Any]:
+        """The gradient of one batch, or its derivative along a direction."""
+        torch = _torch()
+        if not value.requires_grad:
+            return [torch.zeros_like(parameter) for parameter in self.parameters]
+        own = {"allow_unused": True, "materialize_grads": True}
+        if direction is None:
+            return torch.autograd.grad(value, self.parameters, **own)
+        slopes = torch.autograd.grad(value, self.parameters, create_graph=True, **own)
+        moving = [(g, v) for g, v in zip(slopes, direction, strict=True) if g.requires_grad]
+        if not moving:
+            return [torch.zeros_like(parameter) for parameter in self.parameters]
+        outputs, weights = zip(*moving, strict=True)
+        return torch.autograd.grad(outputs, self.parameters, weights, **own)
+
+    def _terms(self) -> Iterator[tuple[float, Any]]:
+        """The weight and the loss of each batch."""
+        torch = _torch()
+        device = self.parameters[0].device
+        loss = self.loss
+        terms = loss.terms(self.module, device) if isinstance(loss, TorchLoss) else self._own()
+        for rows, value in terms:
+            if not torch.is_tensor(value) or value.numel() != 1 or value.is_complex():
+                came = f"a tensor {tuple(value.shape)}" if torch.is_tensor(value) else shown(value)
+                raise InputError(
+                    f"the loss returns {came}; it must return one real number "
+                    '(reduction="mean" or "sum").'
+                )
+            yield rows, value.reshape(())
+
+    def _own(self) -> Iterator[tuple[float, Any]]:
+        assert callable(self.loss)
+        yield 1.0, self.loss(self.module)
+
+    def _share(self, rows: list[float]) -> float:
+        """What the sum over batches is divided by."""
+        if not rows:
+            raise InputError("data has no batches; pass at least one.")
+        return 1.0 if isinstance(self.loss, TorchLoss) and self.loss.summed else sum(rows)
+
+    def _split(self, vectors: np.ndarray) -> list[Any]:
+        """The parts of flat vectors (last axis) as tensors like the parameters."""
+        torch = _torch()
+        parts = np.split(vectors, np.cumsum(self.sizes)[:-1], axis=-1)
+        axes = vectors.shape[:-1]
+        return [
+            torch.as_tensor(part).reshape(*axes, *p.shape).to(p.device, p.dtype)
+            for p, part in zip(self.parameters, parts, strict=True)
+        ]
+
+    def named(self, vectors: np.ndarray) -> dict[str, Any]:
+        """Flat vectors (last axis) as a tensor for each parameter, by its name."""
+        return dict(zip(self.names, self._split(vectors), strict=True))
+
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """Evaluate the module, and leave it and PyTorch's random numbers as they were."""
+        torch = _torch()
+        modes = {child: child.training for child in self.module.modules()}
+        buffers = [(buffer, buffer.detach().clone()) for buffer in self.module.buffers()]
+        devices = range(torch.cuda.device_count())
+        with ExitStack() as stack:
+            stack.enter_context(torch.inference_mode(False))
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(torch.random.fork_rng(devices))
+            # other kernels of attention have no second derivative
+            math = torch.nn.attention.SDPBackend.MATH
+            stack.enter_context(torch.nn.attention.sdpa_kernel(math))
+            torch.manual_seed(0)
+            try:
+                if isinstance(self.loss, TorchLoss):
+                    self.module.train(self.loss.training)
+                yield
+            except InputError:
+                raise
+            except Exception as error:
+                raise InputError(
+                    f"PyTorch raised {type(error).__name__} where the loss of this module is "
+                    f"differentiated: {reason(error)} Pass data that the module takes, and a "
+                    "module and a loss that PyTorch can differentiate twice."
+                ) from error
+            finally:
+                for child, mode in modes.items():
+                    child.training = mode
+                with torch.no_grad():
+                    for buffer, before in buffers:
+                        if not torch.equal(buffer, before):  # graphs may still need the others
+                            buffer.copy_(before)
