@@ -27,9 +27,13 @@ class Batches:
     seeds: UInt64[np.ndarray, " batch"]
     samples: int
     size: int
+    steps: int | None = None
+    """Steps of the descent, beyond which nothing is drawn; None where that is not known."""
 
     @classmethod
-    def of(cls, problem: Any, size: Any, key: Any, runs: int | None) -> Batches | None:
+    def of(
+        cls, problem: Any, size: Any, key: Any, runs: int | None, steps: int | None = None
+    ) -> Batches | None:
         """The batches a caller asks for, or None; `runs` is None for a single network."""
         if size is None:
             if key is not None:
@@ -47,12 +51,13 @@ class Batches:
             )
         if key is None:
             raise InputError("mini-batches are random; pass key=jax.random.key(seed).")
-        return cls(seeds_of(key, runs), problem.samples, size)
+        return cls(seeds_of(key, runs), problem.samples, size, steps)
 
     @property
     def ahead(self) -> int:
         """Steps drawn at a time."""
-        return int(np.clip(MOST_ROWS // (len(self.seeds) * self.size), 1, 4096))
+        most = np.clip(MOST_ROWS // (len(self.seeds) * self.size), 1, 4096)
+        return int(most if self.steps is None else min(most, max(1, self.steps)))
 
     def rows(self, first: int, count: int) -> Int[np.ndarray, "batch steps size"]:
         """Return the rows of `count` steps from `first` on."""

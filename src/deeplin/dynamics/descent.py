@@ -113,7 +113,8 @@ def gradient_descent(
         ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
     target = np.full_like(before["risk"], -np.inf if goal is None else goal)
-    batches = Batches.of(problem, batch_size, key, None if ensemble.single else ensemble.size)
+    runs = None if ensemble.single else ensemble.size
+    batches = Batches.of(problem, batch_size, key, runs, steps)
     if batches is not None and isinstance(problem, Problem):
         objective = with_samples(objective, problem, goal is not None)
     update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
