@@ -323,8 +323,9 @@ def excel_table(path: str) -> FrameTable:
             "'deeplin[excel]', or save the sheet as CSV."
         ) from error
     frame.columns = frame.columns.map(str)
-    for name in frame.select_dtypes(object).columns:  # a column of several kinds becomes text
-        frame[name] = frame[name].map(str, na_action="ignore")
+    for name, dtype in frame.dtypes.items():
+        if dtype == np.dtype(object):  # a column of several kinds becomes text
+            frame[name] = frame[name].map(str, na_action="ignore")
     return FrameTable(path, table=pa.Table.from_pandas(frame, preserve_index=False))
 
 
