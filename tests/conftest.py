@@ -1,5 +1,6 @@
 """Shared set-up of the tests: float64, checked shapes, drawn examples, and known data sets."""
 
+import gc
 import os
 import shutil
 import signal
@@ -37,7 +38,7 @@ share_compiled_code()  # what one process of the tests has compiled the others n
 # One thread of BLAS for this process, and for those that tests start: several processes with a
 # thread for each core wait for each other far longer than they compute.
 threadpool_limits(1, user_api="blas")
-for library in ("OPENBLAS", "OMP", "MKL"):
+for library in ("OPENBLAS", "MKL"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # As in a terminal, also where the tests are started as a background job, whose interrupts shells
@@ -49,6 +50,20 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("test", max_examples=50, deadline=None, derandomize=True, database=None)
 settings.register_profile("fuzz", max_examples=2000, deadline=None, database=None, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "test"))
+
+
+MOST_MAPPINGS = 30_000
+"""Of memory, in one process, of which Linux allows 65 530; every compiled program takes some."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _release_compiled_programs():
+    """Let compiled programs go before there are so many that the next one cannot be loaded."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > MOST_MAPPINGS:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture

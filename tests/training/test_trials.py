@@ -26,7 +26,7 @@ def starts():
 def test_of_288_new_starts_at_most_three_diverge_and_the_rate_is_no_smaller_than_needed(starts):
     """The corners of the experiment, with four times as many starts in each."""
     found = [
-        starts.compare(starts.problem_of(explained), depth, kind, new=24, many=24)
+        starts.compare(starts.problem_of(explained), depth, kind, new=24)
         for explained in (0.8, 0.02)
         for depth in (2, 10)
         for kind in starts.KINDS

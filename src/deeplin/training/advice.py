@@ -25,6 +25,8 @@ from deeplin.theory.sam import effective_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.spec import TrainingSpec
 
+Optimizer = TrainingSpec
+"""The name under which estimators pickled by version 0.2 find it."""
 CAUTION = 0.5
 """Part of the largest stable rate that is advised: the way to the solution may be sharper."""
 CUSTOMARY = 1e-3
