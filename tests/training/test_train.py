@@ -69,7 +69,7 @@ def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
     rate.append("--overwrite")
     code, text, _ = command("train", csv, "--target", "y", "--depth", 3, *prepared, *rate)
     assert code == 1
-    assert "training cannot settle" in " ".join(text.split())
+    assert "from almost no start does training settle" in " ".join(text.split())
     assert "it came true" in " ".join(text.split())
 
 

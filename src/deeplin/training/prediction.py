@@ -52,7 +52,10 @@ class Prediction:
                 "solution, but does not stay there"
             )
         if self.learning_rate > self.critical_learning_rate:
-            return f"learning rate {rate} is above the critical {critical}: training cannot settle"
+            return (
+                f"learning rate {rate} is above the critical {critical}: from almost no start does "
+                "training settle"
+            )
         if math.isnan(self.critical_learning_rate):
             return f"none: there is no critical rate to compare the learning rate {rate} with"
         below = f"learning rate {rate} is below the critical {critical}: training can settle"

@@ -49,7 +49,7 @@ class TrainingReport:
     status: str
     steps: int
     done: bool
-    """Settled, or all steps taken where training cannot settle."""
+    """Settled, or all steps taken where training is not expected to settle."""
     separable: bool
     """Whether a hyperplane separates the classes, so that there is no solution (X-16)."""
     optimizer: str

@@ -25,7 +25,7 @@ MOST_STEPS, FEWEST_STEPS = 300, 60
 LONGEST = 20_000
 """Steps of the run that counts how many are needed."""
 LONGEST_ON_BATCHES = 3_000
-"""The same on batches that cannot settle: what is not learned by then is lost in their noise."""
+"""The same on batches that leave noise: what is not learned by then is lost in it."""
 BUDGET = 1e9
 """Weights times networks times steps of one call, which limits starts and steps: about a second."""
 LOWERED, LOWERINGS = 0.75, 10
