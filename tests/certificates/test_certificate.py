@@ -477,3 +477,11 @@ def test_numbers_beyond_float64_judge_nothing(problem):
     assert beyond.any()
     assert set(table["verdict"][beyond]) == {NOT_APPLICABLE}
     assert VIOLATED not in set(table["verdict"])
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [(0.5, "0.5 < 1"), (1 - 3e-8, "0.99999997 < 1"), (1 - 2**-40, "0.99999999999909051 < 1")],
+)
+def test_the_numbers_of_an_unmet_hypothesis_are_told_apart(value, shown):
+    assert str(registry.Unmet("‖w*‖ ≥ 1", value, "≥", 1.0)) == f"‖w*‖ ≥ 1 ({shown})"

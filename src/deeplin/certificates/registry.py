@@ -81,7 +81,9 @@ class Unmet(NamedTuple):
     def __str__(self) -> str:
         if not self.relation:
             return self.hypothesis
-        sides = f"{self.value:.4g} {RELATIONS[self.relation]} {self.threshold:.4g}"
+        digits = next((n for n in (4, 9) if f"{self.value:.{n}g}" != f"{self.threshold:.{n}g}"), 17)
+        value, threshold = f"{self.value:.{digits}g}", f"{self.threshold:.{digits}g}"
+        sides = f"{value} {RELATIONS[self.relation]} {threshold}"
         return f"{self.hypothesis} ({sides})"
 
 
