@@ -157,12 +157,12 @@ def _value(parts: Sequence[Part], verdict: str) -> str:
     if not parts:
         return "nothing to measure"
 
-    def room(part: Part) -> float:
+    def margin(part: Part) -> float:
         size = max(abs(part.value), 1e-12)
         return min(part.low - part.lower, part.upper - part.high) / size
 
     deciding = [part for part in parts if part.verdict == verdict] or list(parts)
-    shown = min(deciding, key=room)
+    shown = min(deciding, key=margin)
     more = f", of {len(parts)} numbers" if len(parts) > 1 else ""
     return shown.text + more
 
