@@ -33,9 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from deeplin.environment import environment
 from deeplin.errors import InputError
-from deeplin.files import whole_file
+from deeplin.files import environment, whole_file
 from deeplin.sweep.executors import Result, describe_columns
 from deeplin.sweep.experiment import Experiment, Unit, precision, to_plain
 
@@ -352,7 +351,7 @@ class Session:
         except DamagedManifest as error:
             self._move_aside(store.manifest_path, str(error))
         theirs = earlier["units"] if earlier else []
-        finished, suspect = store.inventory(self.units.keys() | theirs)
+        finished, suspect = store.inventory(frozenset(self.units).union(theirs))
         more = [unit for unit in theirs if unit not in self.units and (unit in finished or others)]
         manifest = {
             "format": FORMAT,
