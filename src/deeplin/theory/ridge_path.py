@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.problems.newton import fit
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem, fit
 from deeplin.theory.secular import root
 
 
