@@ -20,7 +20,7 @@ from deeplin.networks import Network, check_fits, host_arrays, products
 from deeplin.networks.singular_values import Extremes, extremes_of_layers, values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.theory.effective_rank import Tail, flat_tail, spike
+from deeplin.theory.benign_overfitting import Tail, flat_tail, spike
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 

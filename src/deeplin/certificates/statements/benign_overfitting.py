@@ -28,13 +28,13 @@ from deeplin.problems.population import Factored
 from deeplin.theory.benign_overfitting import (
     RiskBound,
     RiskSplit,
+    effective_ranks,
     interpolation_bound,
     noise_cost,
     random_start_bound,
     risk_split,
     spike_bound,
 )
-from deeplin.theory.effective_rank import effective_ranks
 
 
 @statement("BO-D2.1")

@@ -12,14 +12,15 @@ from deeplin.hessian import sharpness
 from deeplin.hessian.spectrum import blocks
 from deeplin.networks import Network, host_arrays, initialize, products
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.theory.adam import adam_critical_learning_rate
-from deeplin.theory.critical_rate import critical_learning_rate
+from deeplin.theory.critical_rate import (
+    adam_critical_learning_rate,
+    critical_learning_rate,
+    parallel_sharpness,
+    sam_sharpness_limit,
+)
 from deeplin.theory.minimizers import balanced_sharpness, minimal_trace
 from deeplin.theory.orbits import balanced_orbit
-from deeplin.theory.paths import parallel_sharpness
-from deeplin.theory.sam import sam_sharpness_limit
-from deeplin.theory.second_moment import DENSE
-from deeplin.theory.stochastic import minimal_stochastic_sharpness, stochastic_sharpness
+from deeplin.theory.stochastic import DENSE, minimal_stochastic_sharpness, stochastic_sharpness
 from deeplin.theory.weight_decay import critical_weight_decay, decayed_minimum
 from deeplin.theory.white_inputs import balanced_mode, time_to_reach, two_layer_flow
 

@@ -17,30 +17,32 @@ from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, stat
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, linear_gradient, linear_risk
 from deeplin.networks.products import imbalance, layer_gradients, squared_distance
-from deeplin.theory.minimizers import balanced_sharpness, minimizer_lower_bound
-from deeplin.theory.residual_depth import (
-    least_margin,
-    sharp_failure_probability,
-    sharp_product_bounds,
+from deeplin.theory.critical_rate import logistic_descent
+from deeplin.theory.minimizers import (
+    balanced_sharpness,
+    least_sharpness,
+    minimizer_lower_bound,
+    sharpness_brackets,
 )
 from deeplin.theory.residual_initialization import (
     ResidualConstants,
     admissible_range,
     least_failure_u,
+    least_margin,
     noise_scale,
     product_bounds,
     product_constants,
     residual_constants,
     residual_noise,
+    sharp_failure_probability,
+    sharp_product_bounds,
 )
-from deeplin.theory.sharpness_brackets import least_sharpness, sharpness_brackets
 from deeplin.theory.small_initialization import (
     balanced_sharpness_at,
     flow_end_bounds,
     initialization_scale,
     lojasiewicz_constant,
 )
-from deeplin.theory.talk import logistic_descent
 
 _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)))
 
