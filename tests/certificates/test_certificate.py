@@ -406,7 +406,7 @@ def test_certifying_never_trains(problem, monkeypatch):
         raise AssertionError("a certificate trained a network")
 
     # dl first: it looks names up in dynamics when they are first used, and must not find `refuse`
-    for module in (dl, dynamics, sys.modules["deeplin.certificates.statements.minimizers"]):
+    for module in (dl, dynamics, sys.modules["deeplin.certificates.statements.flat_minima"]):
         for name in ("gradient_descent", "gradient_flow", "simulate_wide"):
             monkeypatch.setattr(module, name, refuse, raising=False)
     with pytest.raises(AssertionError, match="trained a network"):

@@ -431,6 +431,13 @@ class Context:
         """‖p‖^{2/L}, by which every bound and S_min scale, (batch,)."""
         return self.readout_norm ** (2 / self.depth)
 
+    def minimal_bracket(self, scale: Any = 1.0) -> list[Check]:
+        """The bounds of S_min that need no search, for a read-out with ‖p‖^{2/L} = `scale`."""
+        lower, exact, upper = (
+            bound * scale for bound in (self.minimal.lower, self.minimal.exact, self.minimal.upper)
+        )
+        return [Check(lower, exact, "lower bound"), Check(exact, upper, "upper bound")]
+
     def minimizer_hypotheses(self) -> dict[str, Any]:
         """The hypothesis of statements about minimizers."""
         away = np.where(self.bounded, self.slack, np.inf)

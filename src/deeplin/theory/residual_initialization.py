@@ -6,6 +6,7 @@ bounded as a norm, by a chain of its own with the coarse net, and s^{−2/3} lea
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import accumulate
@@ -131,10 +132,7 @@ def smallest_depth(enough: Callable[[int], bool], limit: int = 10**9) -> int | N
         low, high = high, 2 * high
         if high > limit:
             return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+    return bisect_left(range(high), True, low + 1, high, key=enough)
 
 
 class ResidualConstants(NamedTuple):

@@ -61,7 +61,7 @@ def minimal_sharpness_of_several(context: Context) -> list[Check]:
     if context.problem.outputs == 1:
         raise NotApplicable("for several targets; one target is X-2")
     _require_solution(context)
-    return _attained(context) + _bracket(context)
+    return _attained(context) + context.minimal_bracket()
 
 
 @statement("X-8")
@@ -220,7 +220,7 @@ def minimal_sharpness_of_softmax(context: Context) -> list[Check]:
     _require_minimizer(context)
     if context.problem.outputs == 1:
         raise NotApplicable("for several outputs; one output is X-14")
-    return _attained(context) + _bracket(context)
+    return _attained(context) + context.minimal_bracket()
 
 
 @statement("X-22")
@@ -232,7 +232,7 @@ def two_paths(context: Context) -> Check:
     layers = [layer / 2 ** (1 / L) for layer in layers]
     backward = products.backward_products(layers, None)
     forward = products.forward_products(layers, np.eye(problem.dimension))
-    K = sum(np.sum(v**2) * A.T @ A for v, A in zip(backward[1:], forward, strict=True))
+    K = products.tangent_kernel(backward, forward)
     attained = np.linalg.eigvals(problem.curvature @ (2 * K)).real.max()
     return Check(attained, parallel_sharpness(problem, L, 2), "attained", equality=True)
 
@@ -269,15 +269,6 @@ def _attained(context: Context) -> list[Check]:
     return [
         Check(_flattest_measured(context), exact, "attained", equality=True),
         context.at_minimizer(exact * context.minimal_scale, context.final_sharpness, "S_min ≤ S"),
-    ]
-
-
-def _bracket(context: Context) -> list[Check]:
-    """The bounds of S_min that need no search."""
-    minimal = context.minimal
-    return [
-        Check(minimal.lower, minimal.exact, "lower bound"),
-        Check(minimal.exact, minimal.upper, "upper bound"),
     ]
 
 

@@ -89,7 +89,7 @@ def toy_sharpness(depth: int) -> float:
     """Largest Hessian eigenvalue of x ↦ x_1⋯x_L at (1, …, 1) (FM-toy).
 
     ```python
-    from deeplin.certificates.statements.gradients import toy_sharpness
+    from deeplin.certificates.statements.flat_minima import toy_sharpness
     assert abs(toy_sharpness(10) - 9) < 1e-5
     ```
     """
@@ -173,11 +173,7 @@ def fastest_change(context: Context) -> list[Check]:
 def minimal_sharpness_bracket(context: Context) -> list[Check]:
     """The bracket around the exact value, for p = 1."""
     context.require_vector()
-    minimal = context.minimal
-    return [
-        Check(minimal.lower, minimal.exact, "lower bound"),
-        Check(minimal.exact, minimal.upper, "upper bound"),
-    ]
+    return context.minimal_bracket()
 
 
 @statement("FM-T2")
@@ -188,8 +184,7 @@ def sharpness_of_minimizers(context: Context) -> list[Check]:
     own = minimizer_lower_bound(context.problem, context.layer_norms[-1])
     own = own * context.readout_norm ** (1 / context.depth)
     return [
-        Check(minimal.lower * scale, minimal.exact * scale, "lower bound"),
-        Check(minimal.exact * scale, minimal.upper * scale, "upper bound"),
+        *context.minimal_bracket(scale),
         context.at_minimizer(own, context.final_sharpness, "Σ1/‖W_k‖"),
         context.at_minimizer(minimal.lower * scale, context.final_sharpness, "uniform"),
     ]
