@@ -198,12 +198,8 @@ class Context:
         if run.trajectory is not None:
             recorded = run.records["time" if "time" in run.records else "step"]
             times = np.asarray(recorded, dtype=np.float64)
-            parts = [
-                [
-                    w.reshape(len(times), self.batch, *w.shape[-2:])
-                    for w in host_arrays(run.trajectory)[0]
-                ]
-            ]
+            states = (np.asarray(w, dtype=np.float64) for w in run.trajectory.weights)
+            parts = [[w.reshape(len(times), self.batch, *w.shape[-2:]) for w in states]]
         if times.size == 0 or times[0] > 0:
             times, parts = np.insert(times, 0, 0.0), [[w[None] for w in self.initial], *parts]
         if times[-1] < end or len(times) == 1:
