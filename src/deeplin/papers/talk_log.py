@@ -14,7 +14,7 @@ from deeplin.papers.question import Question, extent, number, percent
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.style import INK, look
 from deeplin.problems.synthetic import separable
-from deeplin.theory.talk import logistic_descent
+from deeplin.theory.critical_rate import logistic_descent
 
 LABELS = {
     "logistic": "logistic loss, separable data",
