@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, finite_array, whole_number
-from deeplin.networks import Network, check_fits, host_arrays, products
+from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
 from deeplin.theory.minimizers import flattest_network, minimal_sharpness
@@ -242,14 +242,15 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
         raise InputError("pass one linear network, without a batch axis.")
     check_fits(problem, network)
     weights, readout = host_arrays(network)
-    backward = backward_products(weights, readout)
-    missed = float(problem.gap(backward[0]))
+    product, *backward = backward_products(weights, readout)
+    missed = float(problem.gap(product))
     if not missed <= AT_MINIMUM**2 * problem.zero_gap:
         raise InputError(
             f"the network is not at a minimizer: its risk is {missed:.3g} above R_min. Train it "
             "further, or pass theory.minimal_sharpness(problem, depth).minimizer."
         )
-    return products.tangent_kernel(backward, forward_products(weights, basis))
+    pairs = zip(backward, forward_products(weights, basis), strict=True)
+    return np.sum([np.sum(v_k**2) * A_k.T @ A_k for v_k, A_k in pairs], axis=0)
 
 
 DENSE = 20
