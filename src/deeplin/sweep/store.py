@@ -352,7 +352,7 @@ class Session:
         except DamagedManifest as error:
             self._move_aside(store.manifest_path, str(error))
         theirs = earlier["units"] if earlier else []
-        finished, suspect = store.inventory(self.units.keys() | theirs)
+        finished, suspect = store.inventory(frozenset(self.units) | frozenset(theirs))
         more = [unit for unit in theirs if unit not in self.units and (unit in finished or others)]
         manifest = {
             "format": FORMAT,
