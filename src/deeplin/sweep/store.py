@@ -351,7 +351,7 @@ class Session:
         except DamagedManifest as error:
             self._move_aside(store.manifest_path, str(error))
         theirs = earlier["units"] if earlier else []
-        finished, suspect = store.inventory(frozenset(self.units).union(theirs))
+        finished, suspect = store.inventory(frozenset(self.units) | frozenset(theirs))
         more = [unit for unit in theirs if unit not in self.units and (unit in finished or others)]
         manifest = {
             "format": FORMAT,
