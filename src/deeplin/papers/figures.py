@@ -24,7 +24,7 @@ from deeplin.papers.style import finish
 from deeplin.plot_style import SIZE
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
-from deeplin.sweep.config import digest
+from deeplin.sweep.experiment import digest
 
 if TYPE_CHECKING:
     from deeplin.papers.quote import Quote

@@ -14,7 +14,7 @@ from deeplin.papers.question import Answers
 from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting
 from deeplin.papers.style import INK, series
 from deeplin.problems.synthetic import separable
-from deeplin.theory.talk import logistic_descent
+from deeplin.theory.critical_rate import logistic_descent
 
 LABELS = {
     "logistic": "logistic loss, separable data",
