@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from deeplin.certificates.registry import STATEMENTS
+from deeplin.certificates.statements import STATEMENTS
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "map.md"

@@ -102,7 +102,7 @@ def test_examples_are_found():
 def _only_true_statements():
     """Take back the statement that an example registers."""
     yield
-    registry._STATEMENTS.pop("MINE", None)
+    registry.STATEMENTS.pop("MINE", None)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))

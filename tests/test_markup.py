@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 import deeplin as dl
-from deeplin.certificates.registry import STATEMENTS
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.markup import latex, markdown_table
 
 SOURCE = Path(dl.__file__).parent
@@ -56,6 +56,8 @@ def test_every_character_that_statements_use_has_a_name_in_latex():
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 assert "U+" not in latex(node.value), node.value
+    for entry in STATEMENTS.values():
+        assert "U+" not in latex(f"{entry.title} {entry.reference} {entry.formula}"), entry.id
 
 
 def compiles(table):

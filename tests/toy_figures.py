@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from deeplin.papers.catalogue import Figure, Panel, Study
-from deeplin.papers.style import look
+from deeplin.papers.style import series
 from deeplin.sweep import Experiment, Unit
 
 COMPUTED = []
@@ -35,7 +35,7 @@ TOY = Experiment("toy", Toy, units, run_unit)
 
 
 def plot(config, table, ax):
-    ax.plot(table["number"], table["square"], label="squares", **look(0))
+    ax.plot(table["number"], table["square"], label="squares", **series(0))
     ax.set(xlabel="number", ylabel="square")
     ax.legend()
 

@@ -10,8 +10,9 @@ MOVED = {
     "deeplin.sweep": {"sweep.progress": "Bar=show_progress Lines=show_progress"},
     "deeplin.theory": {
         "certificates.certificate": "Certificate certify",
-        "certificates.interpolation": "Constants",
-        "certificates.registry": "STATEMENTS Check NotApplicable Statement statement",
+        "certificates.context": "Constants",
+        "certificates.registry": "Check NotApplicable Statement statement",
+        "certificates.statements": "STATEMENTS",
         "training.critical_rate": "CriticalRate empirical_critical_rate",
     },
     "deeplin.training": {"training.spec": "Optimizer=TrainingSpec"},

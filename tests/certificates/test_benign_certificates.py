@@ -9,8 +9,8 @@ import pytest
 
 import deeplin as dl
 from deeplin.certificates.certificate import certify
-from deeplin.certificates.interpolation import Constants
-from deeplin.certificates.registry import STATEMENTS
+from deeplin.certificates.context import Constants
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics import Run, reduce, simulate_wide
 from deeplin.networks import Network, Trajectory
 from deeplin.problems import Population, synthetic

@@ -24,13 +24,13 @@ from deeplin.certificates.certificate import (
 )
 from deeplin.certificates.context import Context
 from deeplin.certificates.registry import (
-    STATEMENTS,
     Check,
     Hypothesis,
     NotApplicable,
     statement,
     value,
 )
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics import Run, gradient_flow
 from deeplin.dynamics.run import Records
 from deeplin.papers.catalogue import FIGURES
@@ -46,16 +46,16 @@ FLAT_MINIMA = (
 
 
 @pytest.fixture
-def temporary_statement(monkeypatch):
+def temporary_statement():
     """Register a statement for one test; its evaluation returns the checks it is given."""
-    monkeypatch.setattr(registry, "_STATEMENTS", dict(registry.STATEMENTS))
 
     def register(*checks, kind="lemma"):
         @statement("T-1", title="test", kind=kind, reference="none", formula="")
         def evaluate(context):
             return list(checks)
 
-    return register
+    yield register
+    STATEMENTS.pop("T-1", None)
 
 
 @pytest.fixture
@@ -406,7 +406,7 @@ def test_certifying_never_trains(problem, monkeypatch):
         raise AssertionError("a certificate trained a network")
 
     # dl first: it looks names up in dynamics when they are first used, and must not find `refuse`
-    for module in (dl, dynamics, sys.modules["deeplin.certificates.statements.minimizers"]):
+    for module in (dl, dynamics, sys.modules["deeplin.certificates.statements.flat_minima"]):
         for name in ("gradient_descent", "gradient_flow", "simulate_wide"):
             monkeypatch.setattr(module, name, refuse, raising=False)
     with pytest.raises(AssertionError, match="trained a network"):

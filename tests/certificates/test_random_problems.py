@@ -6,7 +6,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, certify
-from deeplin.certificates.registry import STATEMENTS
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics import gradient_flow
 from deeplin.theory import critical_learning_rate
 

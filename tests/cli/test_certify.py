@@ -5,7 +5,7 @@ import jax
 import pytest
 
 import deeplin as dl
-from deeplin.certificates.registry import STATEMENTS
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics import gradient_flow
 from deeplin.dynamics.saved import save_run
 

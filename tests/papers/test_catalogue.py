@@ -7,7 +7,7 @@ from deeplin.errors import InputError
 from deeplin.papers import fm_1, fm_2, fm_6, fm_7, recorded
 from deeplin.papers.catalogue import FIGURES, PRESETS, select
 from deeplin.papers.setting import AUTHORS
-from deeplin.sweep.config import from_json, to_json
+from deeplin.sweep.experiment import from_json, to_json
 
 STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import deeplin as dl
 from deeplin.certificates.certificate import certify
-from deeplin.certificates.interpolation import Constants
+from deeplin.certificates.context import Constants
 from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.networks import data_risk
 from deeplin.networks.risk import Data

@@ -15,8 +15,8 @@ from toy_experiment import TOY, Toy
 
 from deeplin.errors import InputError
 from deeplin.sweep import Experiment, Unit, find_experiment, from_json, run_key, run_keys, to_json
-from deeplin.sweep.config import build, canonical, coordinate_words
-from deeplin.sweep.tasks import Task
+from deeplin.sweep.executors import Task
+from deeplin.sweep.experiment import build, canonical, coordinate_words
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from toy_experiment import TOY, Toy, computed, troubled
 from deeplin import sweep
 from deeplin.errors import InputError
 from deeplin.sweep.descent import DESCENT, DescentSweep, SyntheticData
-from deeplin.sweep.tasks import Task, compute_in_worker
+from deeplin.sweep.executors import Task, compute_in_worker
 
 SMALL = DescentSweep(
     scales=(0.3, 0.6),

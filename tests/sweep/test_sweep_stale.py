@@ -9,7 +9,7 @@ import pytest
 
 from deeplin import sweep
 from deeplin.errors import InputError
-from deeplin.sweep.fingerprint import dependencies
+from deeplin.sweep.functions import dependencies
 
 HELPERS = """
 factor = 1.0
@@ -169,7 +169,7 @@ def test_the_version_of_a_package_counts(tmp_path, load, monkeypatch):
     sweep.grid(load(), {"x": [1.0]}, tmp_path / "sweep")
     found = dependencies(load())
     assert {"version of deeplin", "version of numpy"} <= found.keys()
-    monkeypatch.setattr("deeplin.sweep.fingerprint._version", lambda package: "999")
+    monkeypatch.setattr("deeplin.sweep.functions._version", lambda package: "999")
     with pytest.raises(InputError, match="version of numpy"):
         sweep.grid(load(), {"x": [1.0]}, tmp_path / "sweep")
 

@@ -20,7 +20,7 @@ from toy_experiment import TOY, Toy, computed, run_unit, squares, units
 
 from deeplin import files, sweep
 from deeplin.errors import InputError
-from deeplin.sweep.tasks import to_arrow, to_parquet
+from deeplin.sweep.executors import to_arrow, to_parquet
 
 HERE = Path(__file__).parent
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deeplin.errors import InputError
-from deeplin.theory.effective_rank import (
+from deeplin.theory.benign_overfitting import (
     effective_index,
     effective_ranks,
     spike,

@@ -7,7 +7,7 @@ from scipy.optimize import minimize_scalar
 
 import deeplin as dl
 from deeplin.theory import critical_learning_rate, minimal_sharpness, minimizer_lower_bound
-from deeplin.theory.secular import largest_eigenvalue_of_update
+from deeplin.theory.architecture import largest_eigenvalue_of_update
 
 
 def dense_sharpness(problem, network):

@@ -10,7 +10,7 @@ from scipy.optimize import minimize
 
 import deeplin as dl
 from deeplin import theory
-from deeplin.theory.paths import _of_different_depths
+from deeplin.theory.critical_rate import _of_different_depths
 
 
 def _problem(noise: float) -> dl.Problem:

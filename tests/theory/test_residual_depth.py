@@ -14,8 +14,12 @@ from deeplin.theory import (
     sharp_failure_probability,
     sharp_product_bounds,
 )
-from deeplin.theory.residual_depth import _chi_square, _growth
-from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
+from deeplin.theory.residual_initialization import (
+    _chi_square,
+    _growth,
+    prefix_singular_values,
+    suffix_singular_values,
+)
 
 
 @pytest.mark.parametrize(

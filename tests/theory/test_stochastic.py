@@ -15,7 +15,7 @@ from deeplin.theory import (
     stochastic_sharpness,
 )
 from deeplin.theory.minimizers import balanced_network
-from deeplin.theory.second_moment import DENSE, SecondMoment
+from deeplin.theory.stochastic import DENSE, SecondMoment
 
 EXACT = {"seed": 0, "spread": 2.0, "noise": 0.0}
 """Data that a linear map fits exactly."""
@@ -165,7 +165,7 @@ def test_lanczos_agrees_with_the_dense_matrix(momentum, monkeypatch):
     factor = rng.normal(size=(DENSE, DENSE))
     moment = SecondMoment(rows, factor @ factor.T + np.eye(DENSE), 5, momentum)
     dense = moment.top()
-    monkeypatch.setattr("deeplin.theory.second_moment.DENSE", 2)
+    monkeypatch.setattr("deeplin.theory.stochastic.DENSE", 2)
     lanczos = moment.top()
     assert lanczos.value == pytest.approx(dense.value, rel=1e-12)
     assert lanczos.value <= lanczos.upper <= lanczos.value * (1 + 1e-6)

@@ -4,7 +4,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, NOT_APPLICABLE, certify
-from deeplin.certificates.statements.gradients import toy_sharpness
+from deeplin.certificates.statements.flat_minima import toy_sharpness
 from deeplin.dynamics import gradient_flow
 from deeplin.theory import logistic_descent
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.theory.effective_rank import effective_ranks
+from deeplin.theory.benign_overfitting import effective_ranks
 from deeplin.training.evaluation import leave_one_out_errors
 from deeplin.training.overfitting import estimate_overfitting, estimate_tail
 

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 
 from deeplin import markup
-from deeplin.certificates.context import Context
-from deeplin.certificates.interpolation import CertificateContext, Constants
-from deeplin.certificates.registry import LETTERS, STATEMENTS, Check, NotApplicable, Statement
+from deeplin.certificates.context import Constants, Context
+from deeplin.certificates.registry import LETTERS, Check, NotApplicable, Statement
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, positive_number
 from deeplin.networks import Network
@@ -168,7 +168,7 @@ def certify(
     """
     positive_number("tolerance", tolerance, zero_allowed=True)
     positive_number("flow_tolerance", flow_tolerance, zero_allowed=True)
-    context = CertificateContext(
+    context = Context(
         problem, run, flow_tolerance=flow_tolerance, population=population, constants=constants
     )
     rows, overflows = [], []

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache
-from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -28,21 +28,10 @@ LETTERS = {
 """What the letters of the papers' ids stand for: BO-L4.5 is BO, Lemma 4.5."""
 KINDS = (*LETTERS.values(), "identity", "observation", "exact result", "erratum")
 
-MODULES = (
-    "gradients",
-    "minimizers",
-    "small_initialization",
-    "residual_initialization",
-    "talk",
-    "exact",
-    "benign_data",
-    "benign_dynamics",
-    "benign_convergence",
-    "benign_risk",
-    "wide_networks",
+CATALOGUE: dict[str, dict[str, Any]] = tomllib.loads(
+    Path(__file__).with_name("statements.toml").read_text(encoding="utf-8")
 )
-"""Where statements are registered, in the order in which certificates list them."""
-
+"""What each statement says: title, formula, kind, reference, whether it holds for any loss."""
 
 RELATIONS = {"≤": ">", "≥": "<", "<": "≥", ">": "≤"}
 """How a hypothesis compares its sides, and what holds instead where it is not met."""
@@ -165,24 +154,18 @@ class Statement:
         return [replace(check, hypotheses={**shared, **check.hypotheses}) for check in found]
 
 
-_STATEMENTS: dict[str, Statement] = {}
+STATEMENTS: dict[str, Statement] = {}
+"""All statements by id; importing `deeplin.certificates.statements` fills it."""
 
 
-def statement(
-    id: str,
-    *,
-    title: str,
-    formula: str,
-    kind: str | None = None,
-    reference: str | None = None,
-    hypotheses: Hypotheses | None = None,
-    any_loss: bool = False,
-):
+def statement(id: str, *, hypotheses: Hypotheses | None = None, **entry: Any):
     """Register the decorated function as the evaluation of statement `id`.
 
-    Kind and reference are those that the id names, if none are given: X-2 is an exact result,
-    BO-L4.5 a lemma, with the reference "BO, Lemma 4.5". With `any_loss` it holds for every convex
-    loss; other statements are not applicable to problems with another loss than the squared one.
+    Its `title`, `formula`, `kind`, `reference` and `any_loss` stand in `statements.toml`, or are
+    passed. Kind and reference are those that the id names, if none are given: X-2 is an exact
+    result, BO-L4.5 a lemma, with the reference "BO, Lemma 4.5". With `any_loss` it holds for every
+    convex loss; other statements are not applicable to problems with another loss than the squared
+    one.
 
     ```python
     from deeplin.certificates.registry import Check, statement
@@ -192,55 +175,23 @@ def statement(
         return Check(0.0, 1.0)
     ```
     """
-    named, place = _named(id)
-    kind, reference = kind or named, reference or place
-    if kind not in KINDS:
-        raise ValueError(f"kind is {kind!r}; pass one of {', '.join(KINDS)}.")
+    entry = _named(id) | CATALOGUE.get(id, {}) | entry
+    if entry["kind"] not in KINDS:
+        raise ValueError(f"kind is {entry['kind']!r}; pass one of {', '.join(KINDS)}.")
 
     def register(assess):
-        if id in _STATEMENTS:
+        if id in STATEMENTS:
             raise ValueError(f"statement {id} is registered twice.")
-        found = Statement(id, title, kind, reference, formula, assess, hypotheses, any_loss)
-        _STATEMENTS[id] = found
+        STATEMENTS[id] = Statement(id, **entry, assess=assess, hypotheses=hypotheses)
         return assess
 
     return register
 
 
-def _named(id: str) -> tuple[str, str]:
+def _named(id: str) -> dict[str, str]:
     """Kind and reference of a statement that is called as in its paper."""
     paper, _, label = id.partition("-")
     if paper == "X":
-        return "exact result", f"exact results, {id}"
+        return {"kind": "exact result", "reference": f"exact results, {id}"}
     kind = LETTERS.get(label[:1], "")
-    return kind, f"{paper}, {kind.title()} {label[1:]}"
-
-
-@cache
-def _load() -> None:
-    """Register the statements of all modules, in their order."""
-    for name in MODULES:
-        import_module(f"deeplin.certificates.statements.{name}")
-    order = {f"deeplin.certificates.statements.{name}": k for k, name in enumerate(MODULES)}
-    places = {id: order.get(s.assess.__module__, len(order)) for id, s in _STATEMENTS.items()}
-    for id in sorted(_STATEMENTS, key=places.__getitem__):
-        _STATEMENTS[id] = _STATEMENTS.pop(id)
-
-
-class _Registry(Mapping[str, Statement]):
-    """All statements by id, loaded on first use."""
-
-    def __getitem__(self, id: str) -> Statement:
-        _load()
-        return _STATEMENTS[id]
-
-    def __iter__(self) -> Iterator[str]:
-        _load()
-        return iter(_STATEMENTS)
-
-    def __len__(self) -> int:
-        _load()
-        return len(_STATEMENTS)
-
-
-STATEMENTS: Mapping[str, Statement] = _Registry()
+    return {"kind": kind, "reference": f"{paper}, {kind.title()} {label[1:]}"}

@@ -25,8 +25,9 @@ from deeplin.networks import (
     risk_and_data,
 )
 from deeplin.problems import Problem
-from deeplin.problems.objectives import GeneralizedLinear, LeastSquares
-from deeplin.problems.objectives import Objective as RiskOfProduct
+from deeplin.problems.generalized_linear import GeneralizedLinear
+from deeplin.problems.generalized_linear import Objective as RiskOfProduct
+from deeplin.problems.problem import LeastSquares
 
 Weights = tuple[Float[Array, " ..."], ...]
 Rows = Int[Array, " size"] | None

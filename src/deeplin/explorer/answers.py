@@ -11,7 +11,7 @@ import numpy as np
 
 import deeplin as dl
 from deeplin.certificates.certificate import certify
-from deeplin.certificates.registry import STATEMENTS
+from deeplin.certificates.statements import STATEMENTS
 from deeplin.explorer.build import inputs, presets
 from deeplin.explorer.draws import data_of, network_of
 from deeplin.tables.table import open_table

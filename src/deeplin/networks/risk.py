@@ -16,8 +16,8 @@ from deeplin.errors import InputError
 from deeplin.networks import products
 from deeplin.networks.network import Network, host_arrays
 from deeplin.networks.trees import TORCH
+from deeplin.problems.generalized_linear import Objective
 from deeplin.problems.losses import ConvexLoss
-from deeplin.problems.objectives import Objective
 from deeplin.problems.problem import Problem
 
 Loss = Callable[[PyTree], Array]

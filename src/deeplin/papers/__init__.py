@@ -4,13 +4,11 @@
 `catalogue` lists the figures.
 """
 
-_MODULES = {"quotes": "catalogue", "figure": "variation"}
-
 
 def __getattr__(name: str):
     """Import the list of quotes or the figures when they are first used."""
-    if name not in _MODULES:
+    if name not in ("figure", "quotes"):
         raise AttributeError(f"module 'deeplin.papers' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"deeplin.papers.{_MODULES[name]}"), name)
+    return getattr(import_module("deeplin.papers.catalogue"), name)

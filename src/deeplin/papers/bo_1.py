@@ -1,13 +1,18 @@
 """BO-1 and BO-3: excess risk of wide linear networks against the scale of a layer and against d.
 
-One experiment for both, exactly at any width (X-4).
+One experiment for both, exactly at any width (X-4), beside the authors' published cells and the law
+that needs no simulation (X-25 to X-29). `bo_logs.csv` holds mean and standard deviation over the
+runs of each cell of BO's Figures 1 and 3 (linear networks; squared distances), computed from the
+authors' public logs. What is compared with them are expectations over their data too:
+E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3).
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -15,18 +20,80 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import UnstableStep, simulate_wide
-from deeplin.papers.bo_logs import OUTPUTS, SAMPLES, STEP, compared, expected_law, published
-from deeplin.papers.figures import Figure, Panel, Study, Table
-from deeplin.papers.question import Question, each, extent, number, percent
+from deeplin.papers.figures import Panel, Study, Table, define_figure, define_panel
+from deeplin.papers.question import Answers
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import curve, mean_interval
-from deeplin.papers.style import INK, bars, legend_below, look
+from deeplin.papers.style import COLOURS, INK, bars, series
 from deeplin.problems import Population
 from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import Experiment, Unit, run_keys
+from deeplin.theory.ridgeless import ridgeless_risk
+from deeplin.theory.wide_networks import Start, expected_modes
 
+SAMPLES, OUTPUTS, DEPTH, STEP = 100, 3, 3, 1e-4
+"""BO's setting: n, q, L, and the rate on the mean loss."""
 STABLE = 1500
 """Below this dimension the authors' step is stable for every draw; beyond it see E-11."""
+
+
+def published() -> pd.DataFrame:
+    """The cells of the logs: figure, log, dimension, scales, width, runs, means, deviations."""
+    with files("deeplin.papers").joinpath("bo_logs.csv").open(encoding="utf-8") as source:
+        return pd.read_csv(source, comment="#")
+
+
+def expected_law(dimension: int, alpha: float, beta: float, width: int) -> dict[str, float]:
+    """Mean distance and added risk of BO's setting, over data and start, and its stability number.
+
+    The stability number lr·λ_max = 2lr‖X‖²(a²+b²+a²b²)/(nq) uses the mean of ‖X‖²
+    (X-31); descent is stable below 2.
+    """
+    n, q = SAMPLES, OUTPUTS
+    population = Population(np.zeros((dimension, q)), _spectrum(dimension))
+    kappa = ridgeless_risk(population, n).kappa
+    squared = q / kappa + n / dimension  # ‖Θ*‖ = 1 in a random direction
+    start = Start(np.full(q, np.sqrt(squared / q)), n, float(width), DEPTH, alpha, beta)
+    modes = expected_modes(start)
+    total = np.nan if modes is None else alpha**2 * float(np.sum(modes.squares))
+    stiffness = start.a2 + start.b2 + (DEPTH - 2) * start.a2 * start.b2
+    return {
+        "law_distance": (dimension - n) * total,
+        "law_added_risk": kappa * n * total,
+        "stability": 2 * STEP * _squared_norm(dimension) * stiffness / (n * q),
+    }
+
+
+def _spectrum(dimension: int) -> np.ndarray:
+    return np.where(np.arange(dimension) < 10, 1.0, 0.01)
+
+
+@cache
+def _largest_spike() -> float:
+    """The mean of ‖X_1‖_2² over the ten inputs of variance 1, by 400 draws."""
+    draws = np.random.default_rng(0).normal(size=(400, SAMPLES, 10))
+    return float(np.mean(np.linalg.eigvalsh(draws.mT @ draws)[:, -1]))
+
+
+def _squared_norm(dimension: int) -> float:
+    """About E‖X‖_2²: the other inputs add about ε(d−10) to every eigenvalue of XXᵀ."""
+    return _largest_spike() + 0.01 * (dimension - 10)
+
+
+def compared() -> pd.DataFrame:
+    """Every published cell with α > 0, the law, and z = (logs − law)/standard error.
+
+    Cells with a stability number of 2 or more are not trained as the flow is: `stable` says which.
+    """
+    cells = published().query("alpha > 0").reset_index(drop=True)
+    columns = (cells[name] for name in ("dimension", "alpha", "beta", "width"))
+    laws = pd.DataFrame([expected_law(*cell) for cell in zip(*columns, strict=True)])
+    table = pd.concat([cells, laws], axis=1)
+    table["z"] = (table["distance_mean"] - table["law_distance"]) / (
+        table["distance_sd"] / np.sqrt(table["runs"])
+    )
+    table["added_risk"] = table["risk_mean"] - table["risk_min_norm_mean"]
+    return table.assign(stable=table["stability"] < 2)
 
 
 @dataclass(frozen=True)
@@ -147,177 +214,122 @@ def compared_with_logs(table: Table, figure: str) -> Any:
     return pd.DataFrame(rows, index=cells)
 
 
-def log_questions(config: WideSweep, table: Table, *, figure: str) -> list[Question]:
-    """Whether our cells are those of the authors' logs."""
-    z = compared_with_logs(table, figure)
-    stable = z[z.index.get_level_values("dimension") < STABLE]
-    law = compared()
-    law = law[(law["figure"] == figure) & law["stable"]]
+def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
+    """Whether our cells are those of the authors' logs; where the step stands for the flow."""
+    z = compared_with_logs(table, figure).reset_index()
     # at the zero scale both are what the loss target leaves: no draw of weights to compare
-    some = (stable.reset_index()[["alpha", "beta"]].min(axis=1) > 0).to_numpy()
-    stable = stable[some]
-    return [
-        Question(
-            "authors' logs",
-            "Are our runs distributed as the authors' logged ones?",
-            f"In {len(stable)} cells with a stable step the means differ by z of mean "
-            f"{number(stable['distance'].mean())} and sd {number(stable['distance'].std())} for "
-            f"the squared distance, {number(stable['risk'].mean())} and "
-            f"{number(stable['risk'].std())} for the risk (0 and 1 for runs of the same law; cells "
-            "share draws, so their z are related).",
-        ),
-        Question(
-            "law",
-            "Does the law without simulation (X-25 to X-29) give the authors' logged distances?",
-            f"In {len(law)} cells of this figure with α > 0 and a stable step: z of mean "
-            f"{number(law['z'].mean())} and sd {number(law['z'].std())}.",
-        ),
-        *cross_questions(table),
-        *flow_questions(config, table),
-    ]
-
-
-def cross_questions(table: Table) -> list[Question]:
-    """How often a random start lowers the risk (BO: "in rare cases")."""
+    stable = z[(z["dimension"] < STABLE) & (z[["alpha", "beta"]].min(axis=1) > 0)]
+    law = compared()
+    law = law[(law["figure"] == figure) & law["stable"]]["z"]
     runs = faithful(table)
     runs = runs[runs["beside"] > 1e-6 * runs["interpolant_norm"] ** 2].dropna(subset=["cross"])
     relative = runs["cross"] / runs["interpolant_risk"]
-    mean, half = mean_interval(relative.groupby([runs["dimension"], runs["repetition"]]).mean())
-    helped = (runs["added"] + runs["cross"] < 0).mean()
-    return [
-        Question(
-            "cross term",
-            "Does a random start ever lower the risk, by the cross term of Θ* and Θ_⊥?",
-            f"In {percent(helped)} of {len(runs)} runs the cross term outweighs what Θ_⊥ adds; its "
-            f"mean is {number(mean)} ± {number(half)} of the risk of Θ_min (0 by X-25).",
-        )
-    ]
+    by_draw = relative.groupby([runs["dimension"], runs["repetition"]]).mean()
+    columns = ["distance", "risk"]
+    return {
+        "authors' logs": {
+            "cells": len(stable),
+            "mean": stable[columns].mean(),
+            "sd": stable[columns].std(),
+        },
+        "law": {"z": law, "mean": law.mean(), "sd": law.std()},
+        "cross term": {
+            "helped": (runs["added"] + runs["cross"] < 0).mean(),
+            "runs": runs,
+            "relative": mean_interval(by_draw),
+        },
+        **flow_answers(config, table),
+    }
 
 
-def flow_questions(config: WideSweep, table: Table) -> list[Question]:
+def flow_answers(config: WideSweep, table: Table) -> Answers:
     """Where the authors' step stands for gradient flow (E-11), and the law of the distance."""
     scale = "alpha" if len(config.alphas) > 1 else "beta"
     runs: Any = table[table[scale] == table[scale].max()]
     draws = runs.set_index(["dimension", "repetition", "dynamics"])["distance"].unstack()
-    found = []
+    found: Answers = {}
     if "flow" in draws:
         both = draws.dropna().groupby("dimension").mean()
-        found.append(
-            Question(
-                "descent and flow",
-                "Does the step 1e-4 stand for gradient flow at large d?",
-                f"The squared distance of descent over that of the flow is "
-                f"{each('d = {}', both['descent'] / both['flow'])} (E-11: there the step is past "
-                "the stability limit for some draws or all).",
-            )
-        )
+        found["descent and flow"] = {"ratio": both["descent"] / both["flow"]}
     if scale == "alpha":
         runs = faithful(table.query("alpha > 0"))
         ratio = runs["beside"] / expected_distance(runs["alpha"], runs["dimension"])
         means = ratio.groupby([runs["dimension"], runs["alpha"]]).mean()
-        found.append(
-            Question(
-                "law of the distance",
-                "How large is what the first layer leaves outside the data?",
-                f"‖Θ_⊥‖² is {extent(means)} times α²(d−n)mq where training follows the flow.",
-            )
-        )
+        found["law of the distance"] = {"ratio": means}
     return found
-
-
-def plot_published(ax: Axes, table: Table, figure: str, by: str, column: str, lines: str) -> None:
-    """The authors' logged means with 95% intervals, and the law that needs no simulation (X-29)."""
-    logs = published()
-    logs = logs[(logs["figure"] == figure) & logs["dimension"].isin(table["dimension"].unique())]
-    variance = logs["alpha" if "top" in figure else "beta"] ** 2
-    for index, (_, cell) in enumerate(logs.assign(variance=variance).groupby(lines)):
-        half = 1.96 * cell[f"{column}_sd"] / np.sqrt(cell["runs"])
-        style = {"linestyle": "", "marker": "x", "markersize": 6, "zorder": 4, "elinewidth": 0.8}
-        colour = look(index)["color"]
-        ax.errorbar(cell[by], cell[f"{column}_mean"], half, color=colour, label="_", **style)
-        cells: Any = cell[["dimension", "alpha", "beta", "width"]]
-        cells = cells.to_dict("records")
-        law = pd.DataFrame([expected_law(**one) for one in cells], index=cell.index)
-        height = law["law_distance"]
-        if column == "risk":
-            height = cell["risk_min_norm_mean"] + law["law_added_risk"]
-        ax.plot(cell[by], height.where(height > 0), ":", color=colour, linewidth=1, label="_")
-    ax.plot([], [], "x", color=INK, label="authors' logs")
-    ax.plot([], [], ":", color=INK, linewidth=1, label="law (X-29)")
 
 
 FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
 """Told apart by its open markers, which the legend names once."""
 
 
-def plot_against_variance(
-    config: WideSweep, table: Table, ax: Axes, *, scale: str, column: str
+def plot_curves(
+    ax: Axes, table: Table, by: str, column: str, lines: dict[Any, str], figure: str
 ) -> None:
-    """Excess risk or squared distance to Θ_min against α² or β², one curve for each d (BO-1)."""
-    for index, dimension in enumerate(config.dimensions):
-        runs: Any = table[table["dimension"] == dimension]
-        squared = runs.assign(variance=runs[scale] ** 2)
-        _dynamics(ax, squared, "variance", column, index, f"$d = {dimension}$")
+    """A column against another, one line for each of `lines`: our runs, the logs, and the law.
+
+    Descent has error bars, flow open markers; the authors' logged means with 95% intervals are
+    crosses; the law (X-29), which needs no simulation, is dotted.
+    """
+    key = "alpha" if by == "dimension" else "dimension"
+    logs = published()
+    logs = logs[(logs["figure"] == figure) & logs["dimension"].isin(table["dimension"].unique())]
+    logs = logs.assign(variance=logs["alpha" if "top" in figure else "beta"] ** 2)
+    cross = {"linestyle": "", "marker": "x", "markersize": 6, "zorder": 4, "elinewidth": 0.8}
+    for index, (value, label) in enumerate(lines.items()):
+        for dynamics, rows in table[table[key] == value].groupby("dynamics"):
+            named = (
+                {"label": label} if dynamics == "descent" else FLOW | {"label": f"_{label}, flow"}
+            )
+            bars(ax, curve(rows, by, column), by, **series(index, **named))
+        cells = logs[logs[key] == value]
+        half = 1.96 * cells[f"{column}_sd"] / np.sqrt(cells["runs"])
+        color = COLOURS[index]
+        ax.errorbar(cells[by], cells[f"{column}_mean"], half, color=color, label="_", **cross)
+        settings: Any = cells[["dimension", "alpha", "beta", "width"]]
+        name = "law_added_risk" if column == "risk" else "law_distance"
+        laws = [expected_law(**one)[name] for one in settings.to_dict("records")]
+        height = pd.Series(laws, index=cells.index, dtype=float)
         if column == "risk":
-            level = runs.drop_duplicates("repetition")["interpolant_risk"].mean()
-            ax.axhline(level, color=look(index)["color"], linestyle="--", linewidth=1, zorder=1)
-    if column == "risk":
-        ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
-    figure = "BO-1-top" if scale == "alpha" else "BO-1-bottom"
-    plot_published(ax, table, figure, "variance", column, "dimension")
-    label = "Excess risk" if column == "risk" else r"$\|\Theta - \Theta_{\min}\|_F^2$"
-    ax.set(xlabel=rf"Initialization variance $\{scale}^2$", ylabel=label)
-    ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
-    _legend(ax, table)
-
-
-def plot_risk_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
-    """Excess risk against d, one curve for each α, and that of Θ_min (BO-3 left)."""
-    _against_dimension(config, table, ax, "risk")
-    first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
-    points = curve(first, "dimension", "interpolant_risk")
-    # wide and pale: the curves of small α lie on it
-    style = {"color": INK, "linewidth": 6, "alpha": 0.2, "zorder": 1}
-    ax.plot(points["dimension"], points["mean"], label="minimum norm", **style)
-    plot_published(ax, table, "BO-3", "dimension", "risk", "alpha")
-    ax.set(ylabel="Excess risk")
-    _legend(ax, table)
-
-
-def plot_distance_against_dimension(config: WideSweep, table: Table, ax: Axes) -> None:
-    """Squared distance to Θ_min against d, with the law (BO-3 right)."""
-    _against_dimension(config, table, ax, "distance")
-    plot_published(ax, table, "BO-3", "dimension", "distance", "alpha")
-    ax.set_yscale("log")
-    ax.set(ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$")
-    _legend(ax, table)
-
-
-def _legend(ax: Axes, table: Table) -> None:
-    """Below the axes, with one entry for gradient flow where it is drawn."""
+            height += cells["risk_min_norm_mean"]
+        ax.plot(cells[by], height.where(height > 0), ":", color=color, linewidth=1, label="_")
+    ax.plot([], [], "x", color=INK, label="authors' logs")
+    ax.plot([], [], ":", color=INK, linewidth=1, label="law (X-29)")
     if (table["dynamics"] == "flow").any():
         ax.plot([], [], color=INK, marker="o", label="gradient flow", **FLOW)
-    legend_below(ax)
 
 
-def _against_dimension(config: WideSweep, table: Table, ax: Axes, column: str) -> None:
-    for index, alpha in enumerate(config.alphas):
-        runs: Any = table[table["alpha"] == alpha]
-        _dynamics(ax, runs, "dimension", column, index, rf"$\alpha = {alpha:g}$")
-    ax.set(xlabel="Dimension $d$")
+def plot_against_variance(
+    config: WideSweep, table: Table, ax: Axes, *, figure: str, column: str
+) -> None:
+    """Excess risk or squared distance to Θ_min against α² or β², one curve for each d (BO-1)."""
+    scale = "alpha" if "top" in figure else "beta"
+    runs = table.assign(variance=table[scale] ** 2)
+    if column == "risk":
+        levels = runs.drop_duplicates(["dimension", "repetition"]).groupby("dimension")
+        for color, level in zip(COLOURS, levels["interpolant_risk"].mean(), strict=False):
+            ax.axhline(level, color=color, linestyle="--", linewidth=1, zorder=1)
+        ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
+    lines = {dimension: f"$d = {dimension}$" for dimension in config.dimensions}
+    plot_curves(ax, runs, "variance", column, lines, figure)
+    ax.ticklabel_format(axis="x", style="sci", scilimits=(0, 0))
 
 
-def _dynamics(ax: Axes, runs: Table, by: str, column: str, index: int, label: str) -> None:
-    """Descent as a line with error bars; flow, where it was computed, as open markers."""
-    for dynamics, rows in runs.groupby("dynamics"):
-        style = {"label": label} if dynamics == "descent" else FLOW | {"label": f"_{label}, flow"}
-        bars(ax, curve(rows, by, column), by, **look(index, **style))
+def plot_against_dimension(config: WideSweep, table: Table, ax: Axes, *, column: str) -> None:
+    """Excess risk or squared distance to Θ_min against d, one curve for each α (BO-3)."""
+    if column == "risk":
+        first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
+        points = curve(first, "dimension", "interpolant_risk")
+        # wide and pale: the curves of small α lie on it
+        style = {"color": INK, "linewidth": 6, "alpha": 0.2, "zorder": 1}
+        ax.plot(points["dimension"], points["mean"], label="minimum norm", **style)
+    lines = {alpha: rf"$\alpha = {alpha:g}$" for alpha in config.alphas}
+    plot_curves(ax, table, "dimension", column, lines, "BO-3")
 
 
 SCALES = tuple(np.linspace(0.0, 1e-3, 10).tolist())
 FEWER = (SCALES[0], SCALES[5], SCALES[9])
 DIMENSIONS = (500, 1000, 2000)
-
 FIRST_LAYER = Study(
     "bo-1-first-layer",
     WIDE_SWEEP,
@@ -330,51 +342,6 @@ LAST_LAYER = Study(
     paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
     quick=WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
 )
-
-UNSTABLE = (
-    "At d = 2000 the authors' step is unstable; the open markers show gradient flow. Crosses: the "
-    "authors' logs."
-)
-
-
-def _column(row: str, study: Study, scale: str) -> tuple[Panel, Panel]:
-    """Excess risk and squared distance against the variance of one layer."""
-    layer = "first layer (β = 1)" if scale == "alpha" else "last layer (α = 1)"
-    letter = "α²" if scale == "alpha" else "β²"
-    plot = partial(plot_against_variance, scale=scale)
-    return (
-        Panel(
-            f"BO-1-{row}",
-            f"Excess risk against the variance {letter} of the {layer}. Dashed: the minimum-norm "
-            f"interpolant. {UNSTABLE}",
-            study,
-            partial(plot, column="risk"),
-            partial(log_questions, figure=f"BO-1-{row}"),
-        ),
-        Panel(
-            f"BO-1-{row}-right",
-            f"Squared distance to the minimum-norm interpolant against {letter}. {UNSTABLE}",
-            study,
-            partial(plot, column="distance"),
-        ),
-    )
-
-
-BO_1 = Figure(
-    "BO-1",
-    "Wide linear networks: excess risk and distance against the scale of the first and last layer",
-    (*_column("top", FIRST_LAYER, "alpha"), *_column("bottom", LAST_LAYER, "beta")),
-    printed="n = 100, q = 3, Σ diagonal with 10 eigenvalues 1 and d − 10 eigenvalues 0.01, unit "
-    "Θ*, noise N(0, 1), L = 3, width 10(d + q), identity in the middle; gradient descent with step "
-    "1e-4 on the squared loss until it is below 1e-7; mean of 20 runs.",
-    as_run="The authors' step is on the mean over the n·q entries, capped at 10⁵ steps, and their "
-    "risk is measured on 10·d noise-free points. Here the risk is the exact population value, the "
-    "networks are trained through their exact reduction to width n + q (X-4, X-5), and every "
-    "scale is run on the same 20 draws of data and weights. From d = 1600 on the step is past the "
-    "stability limit for a third of the draws and more (E-11): descent as the authors ran it and "
-    "gradient flow are both shown.",
-)
-
 ALPHAS = (0.0, 1e-4, 1e-3)
 DIMENSION = Study(
     "bo-3-dimension",
@@ -383,26 +350,27 @@ DIMENSION = Study(
     quick=WideSweep((200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3),
 )
 
-BO_3 = Figure(
+
+def _row(figure: str, study: Study) -> tuple[Panel, Panel]:
+    """Excess risk and squared distance against the variance of one layer."""
+    plot, answers = (
+        partial(plot_against_variance, figure=figure),
+        partial(log_answers, figure=figure),
+    )
+    return (
+        define_panel(figure, study, partial(plot, column="risk"), answers),
+        define_panel(f"{figure}-right", study, partial(plot, column="distance")),
+    )
+
+
+BO_1 = define_figure("BO-1", *_row("BO-1-top", FIRST_LAYER), *_row("BO-1-bottom", LAST_LAYER))
+BO_3 = define_figure(
     "BO-3",
-    "Wide linear networks: excess risk and distance against the dimension",
-    (
-        Panel(
-            "BO-3-risk",
-            "Excess risk against the dimension d for three scales of the first layer. Open "
-            "markers: gradient flow, where the authors' step is unstable.",
-            DIMENSION,
-            plot_risk_against_dimension,
-        ),
-        Panel(
-            "BO-3-distance",
-            "Squared distance to the minimum-norm interpolant. Dotted: the law (X-29). What is "
-            "left at α = 0 is what the loss target leaves untrained.",
-            DIMENSION,
-            plot_distance_against_dimension,
-            partial(log_questions, figure="BO-3"),
-        ),
+    define_panel("BO-3-risk", DIMENSION, partial(plot_against_dimension, column="risk")),
+    define_panel(
+        "BO-3-distance",
+        DIMENSION,
+        partial(plot_against_dimension, column="distance"),
+        partial(log_answers, figure="BO-3"),
     ),
-    printed=BO_1.printed + " d from 200 to 2000 in steps of 200; α = 0, 1e-4, 1e-3; β = 1.",
-    as_run=BO_1.as_run,
 )

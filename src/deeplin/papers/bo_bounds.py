@@ -15,11 +15,11 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.question import Question, each, extent, number
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers, interval
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import power_interval, slope_interval
-from deeplin.papers.style import QUIET, legend_beside, look, plain_numbers
+from deeplin.papers.style import COLOURS, QUIET, series
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import run_keys
@@ -129,20 +129,16 @@ def run_rate(config: Rates, term: str, place: int) -> dict[str, Any]:
     }
 
 
-def rate_questions(config: Rates, table: Table) -> list[Question]:
+def rate_answers(config: Rates, table: Table) -> Answers:
     """How fast the risk falls with each term, and with which constant."""
     means = {term: runs.groupby("size")["risk"].mean() for term, runs in table.groupby("term")}
-    found = {term: slope_interval(np.log(m.index), np.log(m)) for term, m in means.items()}
-    told = ", ".join(f"{number(b)} ± {number(h)} ({term})" for term, (b, h) in found.items())
-    needed = {term: (risk / risk.index).max() for term, risk in means.items()}
-    return [
-        Question(
-            "rate of each term",
-            "How does the risk fall when one term of BO-C3.4 goes to zero?",
-            f"Like the term to the power {told}; the largest ratio to the term is "
-            f"{each('{}', needed)} (means over {config.repetitions} data sets).",
-        )
-    ]
+    powers = {term: slope_interval(np.log(m.index), np.log(m)) for term, m in means.items()}
+    return {
+        "rate of each term": {
+            "powers": ", ".join(f"{interval(power)} ({term})" for term, power in powers.items()),
+            "needed": {term: (risk / risk.index).max() for term, risk in means.items()},
+        }
+    }
 
 
 def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
@@ -154,13 +150,10 @@ def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
     }
     for index, (term, label) in enumerate(letters.items()):
         runs = table[table["term"] == term]
-        ax.plot(runs["size"], runs["risk"], ".", color=look(index)["color"], alpha=0.4)
-        ax.plot(runs.groupby("size")["risk"].mean(), label=label, **look(index))
+        ax.plot(runs["size"], runs["risk"], ".", color=COLOURS[index], alpha=0.4)
+        ax.plot(runs.groupby("size")["risk"].mean(), label=label, **series(index))
     ends = np.array([table["size"].min(), table["size"].max()])
     ax.plot(ends, ends, ":", color=QUIET, label="the term itself")
-    ax.loglog()
-    ax.set(xlabel="Term of the bound of BO-C3.4", ylabel="Excess risk")
-    legend_beside(ax)
 
 
 POINTS = {"term": tuple(SWEEPS), "place": range(5)}
@@ -212,41 +205,30 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
     return rows
 
 
-def depth_questions(config: Depths, table: Table) -> list[Question]:
+def depth_answers(config: Depths, table: Table) -> Answers:
     """How what Θ_⊥ gains grows with depth, and how far both bounds on Ξ are above it."""
-    mean, half = power_interval(table, "depth", "gained", "repetition")
-    loose = [(table[form] / table["xi"]) for form in ("printed", "corrected")]
-    return [
-        Question(
-            "growth with depth",
-            "How does what Θ_⊥ gains in training grow with depth?",
-            f"Like L to the power {number(mean)} ± {number(half)} "
-            f"({table['repetition'].nunique()} data sets).",
-        ),
-        Question(
-            "bounds on Ξ",
-            "How far above Ξ is the bound of BO-T3.2?",
-            f"{extent(loose[0])} times as printed and {extent(loose[1])} times as corrected "
-            "(E-19), with c = 1: they are bounds, not laws.",
-        ),
-    ]
+    return {
+        "growth with depth": {
+            "power": power_interval(table, "depth", "gained", "repetition"),
+            "sets": table["repetition"].nunique(),
+        },
+        "bounds on Ξ": {form: table[form] / table["xi"] for form in ("printed", "corrected")},
+    }
 
 
 def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
     """What Θ_⊥ gained, and Ξ with its two bounds, against depth."""
-    means = table.groupby("depth").mean(numeric_only=True)
-    ax.plot(
-        means.index, means["gained"], label=r"$\|\Theta_\perp - \Theta_\perp(0)\|^2$", **look(0)
-    )
-    ax.plot(means.index, means["xi"], label=r"$\Xi$", **look(1))
-    # wide and pale: the first term, which both share, is far larger than the second
+    # wide and pale: the first term, which both bounds share, is far larger than the second
     wide = {"color": QUIET, "linewidth": 6, "alpha": 0.4}
-    ax.plot(means.index, means["printed"], label=r"bound on $\Xi$, printed", **wide)
-    ax.plot(means.index, means["corrected"], "--", label=r"bound on $\Xi$, corrected", **look(3))
-    ax.loglog()
-    plain_numbers(ax.xaxis)
-    ax.set(xlabel="Depth $L$", ylabel="Squared size")
-    legend_beside(ax)
+    styles = {
+        "gained": series(0, label=r"$\|\Theta_\perp - \Theta_\perp(0)\|^2$"),
+        "xi": series(1, label=r"$\Xi$"),
+        "printed": wide | {"label": r"bound on $\Xi$, printed"},
+        "corrected": series(3, label=r"bound on $\Xi$, corrected", linestyle="--"),
+    }
+    means = table.groupby("depth").mean(numeric_only=True)
+    for column, style in styles.items():
+        ax.plot(means[column], **style)
 
 
 BO_DEPTH = grid_experiment(
@@ -258,8 +240,6 @@ DEPTHS = Study(
     paper=Depths((3, 5, 10, 20, 50, 100), repetitions=10),
     quick=Depths((3, 6, 12, 24), repetitions=3, deepest=24),
 )
-
-
 DEPTH = 3
 
 
@@ -338,7 +318,7 @@ def _variance_error(config: Benign, problem: Problem, population: Population) ->
     return float(np.sqrt(2 * np.sum(C**2) / (OUTPUTS * (config.noises - 1))) / np.trace(C))
 
 
-def benign_questions(config: Benign, table: Table) -> list[Question]:
+def benign_answers(config: Benign, table: Table) -> Answers:
     """Which constant suffices, the variance over the noise, and how fast the risk falls."""
     bound = table["bias_bound"] + table["variance_bound"] + table["xi_bound"]
     ratios = {
@@ -348,58 +328,33 @@ def benign_questions(config: Benign, table: Table) -> list[Question]:
         "total": table["risk"] / bound,
         "BO-C3.4": table["risk"] / table["spike_bound"],
     }
-    asked = table.dropna(subset=["measured_variance"])
-    apart = (asked["measured_variance"] / asked["expected_variance"] - 1) / asked["variance_error"]
-    slope, half = slope_interval(np.log(table["samples"]), np.log(table["risk"]))
-    return [
-        Question(
-            "constants",
-            "Which constant c do the bounds of BO-T3.1 and BO-C3.4 need on these runs?",
-            "The smallest that serves all n: "
-            f"{each('{}', {k: r.max() for k, r in ratios.items()})}.",
-        ),
-        Question(
-            "variance over the noise",
-            "Is the conditional variance that of the minimum-norm interpolant, σ²q·Tr(C)?",
-            f"Over {config.noises} draws of the noise the empirical covariance is {extent(apart)} "
-            f"standard errors from it ({len(asked)} data sets).",
-        ),
-        Question(
-            "lower bound",
-            "How tight is the lower bound on the variance (X-32)?",
-            f"It is {extent(table['lower_variance'] / table['expected_variance'])} of the "
-            "conditional variance, tighter the larger n.",
-        ),
-        Question(
-            "benign",
-            "How does the risk fall as k/n, εd/n and n/d do (d = n^1.5)?",
-            f"Like n to the power {number(slope)} ± {number(half)}.",
-        ),
-    ]
+    again = table.dropna(subset=["measured_variance"])
+    apart = (again["measured_variance"] / again["expected_variance"] - 1) / again["variance_error"]
+    return {
+        "constants": {"ratios": {name: ratio.max() for name, ratio in ratios.items()}},
+        "variance over the noise": {"apart": apart},
+        "lower bound": {"ratio": table["lower_variance"] / table["expected_variance"]},
+        "benign": {"power": slope_interval(np.log(table["samples"]), np.log(table["risk"]))},
+    }
 
 
 def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
-    """Risk and its parts against n, each with its bound (c = 1) in the same colour, dotted."""
+    """Risk and its parts against n, each with its bound (c = 1) in the same color, dotted."""
     means = table.groupby("samples").mean(numeric_only=True)
-    rows = (
-        ("risk", "spike_bound", "risk; bound of BO-C3.4"),
-        ("bias", "bias_bound", "bias"),
-        ("noise", "variance_bound", "variance"),
-        ("xi", "xi_bound", r"$\Xi$"),
-    )
-    for index, (column, bound, label) in enumerate(rows):
+    parts = {
+        "risk": ("spike_bound", "risk; bound of BO-C3.4"),
+        "bias": ("bias_bound", "bias"),
+        "noise": ("variance_bound", "variance"),
+        "xi": ("xi_bound", r"$\Xi$"),
+    }
+    for index, (column, (bound, label)) in enumerate(parts.items()):
         # the risk wide and pale: most of it is variance
         wide = {"linewidth": 5, "alpha": 0.4} if column == "risk" else {}
-        ax.plot(means.index, means[column], label=label, **look(index), **wide)
-        style: dict[str, Any] = look(index) | {"marker": None}
-        ax.plot(means.index, means[bound], ":", **style)
-    style = look(2) | {"marker": None, "linewidth": 1}
-    ax.plot(means.index, means["lower_variance"], "--", label="variance, at least (X-32)", **style)
+        ax.plot(means[column], **series(index, label=label, **wide))
+        ax.plot(means[bound], ":", color=COLOURS[index])
+    least = {"color": COLOURS[2], "linestyle": "--", "linewidth": 1}
+    ax.plot(means["lower_variance"], label="variance, at least (X-32)", **least)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
-    ax.loglog()
-    plain_numbers(ax.xaxis)
-    ax.set(xlabel="Samples $n$ ($d = n^{1.5}$)", ylabel="Excess risk and its parts")
-    legend_beside(ax)
 
 
 BO_BENIGN = grid_experiment(
@@ -412,43 +367,9 @@ BENIGN = Study(
     paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, asked=3),
     quick=Benign((10, 20, 40), repetitions=3, noises=20),
 )
-
-BO_BOUNDS = Figure(
+BO_BOUNDS = define_figure(
     "BO-bounds",
-    "The bounds on the measured risk, and Ξ against depth",
-    (
-        our_panel(
-            "BO-bounds-risk",
-            "Excess risk with its bias, variance and Ξ, and the bounds of BO-T3.1 and BO-C3.4 with "
-            "c = 1 (dotted), where k/n, εd/n and n/d fall.",
-            BENIGN,
-            plot_benign,
-            benign_questions,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "BO-bounds-rates",
-            "Excess risk of trained networks as one term of BO-C3.4 goes to zero and the others "
-            "show little (dots: data sets).",
-            RATES,
-            plot_rates,
-            rate_questions,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "BO-bounds-depth",
-            "What Θ_⊥ gains in training and Ξ, against depth, with the bound on Ξ of BO-T3.2 as "
-            "printed and corrected (E-19), c = 1.",
-            DEPTHS,
-            plot_depth,
-            depth_questions,
-            size=(5.8, 3.5),
-        ),
-    ),
-    printed="Not in the paper, which draws no bound. Theorem 3.1, Theorem 3.2 and Corollary 3.4 "
-    "leave their constant c open.",
-    as_run="Spiked populations, k = 2 and q = 2, networks of width 10⁶ by gradient flow through "
-    "their exact reduction (X-4, X-5), α = 0.05 in operator norm, β as BO-T3.2 asks with c = 1. "
-    "Risk: depth 3. Rates: depth 3, n = 30, α = 0.001. Depth: n = 8, d = 40, ε = 0.2, the same β "
-    "at every depth.",
+    define_panel("BO-bounds-risk", BENIGN, plot_benign, benign_answers),
+    define_panel("BO-bounds-rates", RATES, plot_rates, rate_answers),
+    define_panel("BO-bounds-depth", DEPTHS, plot_depth, depth_answers),
 )

@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.question import Question, each, extent, number
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting, data_name
-from deeplin.papers.style import COLOURS, QUIET, legend_beside, look, reference_line
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers, number
+from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting, data_name
+from deeplin.papers.style import COLOURS, QUIET, reference_line, series
 from deeplin.problems import Problem
 from deeplin.sweep import run_key
 from deeplin.theory import balanced_mode
@@ -106,51 +106,37 @@ def shares(table: Table) -> Table:
     return found.assign(runs=rows.size(), growing=rows["grown"].sum())
 
 
-def questions(config: EarlySharpening, table: Table, white: Table) -> list[Question]:
+def answers(config: EarlySharpening, table: Table, white: Table) -> Answers:
     """Whether the sharpness grows early, what carries it, and the exact curve on white inputs."""
     found = shares(table)
-    grown = found["grown"].groupby(GROUPS).mean()
-    halves = {half: found[half].groupby(GROUPS).median() for half in ("small", "large")}
+    by = found.groupby(GROUPS)
     off = (white["sharpness"] / white["exact"] - 1).abs()
-    return [
-        Question(
-            "sharpens early",
-            "Does the sharpness grow while the gap halves?",
-            f"In {each(START, grown)} of the runs, on average over {len(config.data_seeds)} data "
-            f"sets ({found['runs'].sum()} runs whose gap halved).",
-        ),
-        Question(
-            "which layers",
-            "Which layers carry it?",
-            "Median share of the growth of log S with only the smaller half of the layers as "
-            f"trained: {each(START, halves['small'])}; with only the larger half: "
-            f"{each(START, halves['large'])}. The shares of two halves do not add up.",
-        ),
-        Question(
-            "exact curve",
-            "Does descent follow the exact curve of sharpness on white inputs (X-13)?",
-            f"Within {extent(off.groupby(white['share']).max())} of it. A rotation and a change of "
-            "units carry every such problem with one output into this one.",
-        ),
-    ]
+    return {
+        "sharpens early": {"grown": by["grown"].mean(), "runs": found["runs"].sum()},
+        "which layers": {half: by[half].median() for half in ("small", "large")},
+        "exact curve": {"off": off.groupby(white["share"]).max()},
+    }
 
 
 def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Growth with half of the layers trained against the whole growth, a mark a run."""
     drawn = table["data_seed"] == config.data_seeds[0]
     for index, (group, rows) in enumerate(table[drawn & table["halved"]].groupby(GROUPS)):
-        marks = look(index, linestyle="none")
-        label = START.format(*(number(size) for size in group))
-        ax.plot(rows["growth"], rows["small"], label=label, **marks)
+        marks = series(index, linestyle="none")
+        ax.plot(rows["growth"], rows["small"], label=_name(group), **marks)
         ax.plot(rows["growth"], rows["large"], markerfacecolor="none", **marks)
+    _name_halves(ax)
+    ax.axline((0, 0), slope=1, color=QUIET, linestyle=":", linewidth=1)
+
+
+def _name(group: Any) -> str:
+    """What a start is called, by its scale and the spread of its layers."""
+    return "scale {}, layers apart by {}".format(*map(number, group))
+
+
+def _name_halves(ax: Axes) -> None:
     for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
         ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
-    ax.axline((0, 0), slope=1, color=QUIET, linestyle=":", linewidth=1)
-    ax.set(
-        xlabel="Growth of log S while the gap halves",
-        ylabel="Growth with only half of\nthe layers as trained",
-    )
-    legend_beside(ax)
 
 
 def _on_data_sets(config: EarlySharpening, table: Table, ax: Axes, **columns: Any) -> None:
@@ -158,28 +144,22 @@ def _on_data_sets(config: EarlySharpening, table: Table, ax: Axes, **columns: An
     places = {seed: place for place, seed in enumerate(config.data_seeds)}
     for index, (group, rows) in enumerate(shares(table).groupby(GROUPS)):
         place = rows.index.get_level_values("data_seed").map(places) + 0.15 * (index - 1.5)
-        label = START.format(*(number(size) for size in group))
+        label = _name(group)
         for column, style in columns.items():
-            ax.plot(place, rows[column], **look(index, linestyle="none", label=label) | style)
+            ax.plot(place, rows[column], **series(index, linestyle="none", label=label) | style)
             label = None
     ax.set_xticks([*places.values()], [data_name(seed) for seed in places])
-    ax.set(xlabel="Data set (seed)")
 
 
 def plot_growing(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Share of the runs that sharpen, on every data set."""
     _on_data_sets(config, table, ax, grown={})
-    ax.set(ylabel="Share of runs that sharpen", ylim=(0, 1.05))
-    legend_beside(ax)
 
 
 def plot_halves(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Median shares of the growth that each half of the layers explains, on every data set."""
     _on_data_sets(config, table, ax, small={}, large={"markerfacecolor": "none"})
-    for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
-        ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
-    ax.set(ylabel="Median share of the growth")
-    legend_beside(ax)
+    _name_halves(ax)
 
 
 AXES = {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"}
@@ -188,8 +168,8 @@ SETTING = Setting(depth=4)
 STUDY = Study(
     "eos-early",
     EARLY,
-    paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, (AUTHORS, *DATA_SEEDS)),
-    quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, (AUTHORS, *DATA_SEEDS[:2])),
+    paper=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 200, ALL_DATA),
+    quick=EarlySharpening(SETTING, (0.2, 0.35), (2.0, 4.0), 20, FEW_DATA),
 )
 
 SIZE = 2.0
@@ -240,58 +220,18 @@ def run_white(config: White, share: float, problem: Problem | None = None) -> di
 def plot_white(config: White, white: Table, ax: Axes) -> None:
     """Sharpness of descent (marks) and of the exact path (lines)."""
     for index, (share, rows) in enumerate(white.groupby("share")):
-        label = f"from {number(float(share))} of the target"  # pyright: ignore
         ax.plot(rows["time"], rows["exact"], color=COLOURS[index], linewidth=1)
-        ax.plot(rows["time"], rows["sharpness"], label=label, **look(index, linestyle="none"))
+        marks = series(index, linestyle="none", label=f"from {number(share)} of the target")
+        ax.plot(rows["time"], rows["sharpness"], **marks)
     reference_line(ax, 2 * config.depth * SIZE ** (2 - 2 / config.depth), r"$S_{\mathrm{bal}}$")
-    ax.set(xlabel="Time ηk", ylabel="Sharpness")
-    ax.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
 
 
 WHITE = grid_experiment("white-sharpness", White, run_white, {"share": "shares"})
 WHITE_STUDY = Study("eos-white", WHITE, paper=White(depth=4), quick=White(depth=4))
-
-EOS_EARLY = Figure(
+EOS_EARLY = define_figure(
     "EOS-early",
-    "Early sharpening and the smallest layers",
-    (
-        our_panel(
-            "EOS-early",
-            "Growth of the sharpness while the gap halves, and what is left of it when only half "
-            "of the layers are as trained and the others as at the start; on one data set.",
-            STUDY,
-            plot_shares,
-            questions,
-            size=(6.8, 3.5),
-            beside=WHITE_STUDY,
-        ),
-        our_panel(
-            "EOS-early-data-sets",
-            "On how many of the starts the sharpness grows while the gap halves, on every data set "
-            "(eleven, three in the quick preset).",
-            STUDY,
-            plot_growing,
-            size=(6.8, 3.0),
-        ),
-        our_panel(
-            "EOS-early-halves",
-            "Median share of that growth with only the smaller half of the layers as trained "
-            "(filled) and with only the larger half (open), on every data set.",
-            STUDY,
-            plot_halves,
-            size=(6.8, 3.5),
-        ),
-        our_panel(
-            "EOS-early-white",
-            "Sharpness along descent from balanced weights on white inputs (marks) and along the "
-            "exact solution (lines).",
-            WHITE_STUDY,
-            plot_white,
-            size=(4.8, 3.6),
-        ),
-    ),
-    printed="An open question of the talk: why the sharpness grows early in training.",
-    as_run="n = 50, d = 5, depth 4, Gaussian starts of scale 0.2 and 0.35 whose layers are made up "
-    "to four times as large as one another in random order, descent at 0.02 of the critical rate. "
-    "Asked of eleven data sets (three in the quick preset), from the same starts.",
+    define_panel("EOS-early", STUDY, plot_shares, answers, beside=WHITE_STUDY),
+    define_panel("EOS-early-data-sets", STUDY, plot_growing),
+    define_panel("EOS-early-halves", STUDY, plot_halves),
+    define_panel("EOS-early-white", WHITE_STUDY, plot_white),
 )

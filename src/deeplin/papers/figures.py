@@ -6,10 +6,11 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,10 +19,12 @@ from matplotlib.axes import Axes
 
 from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.papers import recorded
-from deeplin.papers.question import Question
+from deeplin.papers.question import Answers, Question, answered
+from deeplin.papers.style import finish
+from deeplin.plot_style import SIZE
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
-from deeplin.sweep.config import digest
+from deeplin.sweep.experiment import digest
 
 if TYPE_CHECKING:
     from deeplin.papers.quote import Quote
@@ -80,7 +83,7 @@ class Panel:
     plot: Callable[[Any, Table, Axes], None]
     questions: Callable[..., Sequence[Question]] = lambda config, table: ()
     """What the project asks of the same table; with `beside` its table comes third."""
-    size: tuple[float, float] = (4.8, 3.5)
+    size: tuple[float, float] = SIZE
     """Width and height in inches."""
     beside: Study | None = None
     """Another study that the questions compare with."""
@@ -88,10 +91,6 @@ class Panel:
     """Not a panel of a paper."""
     theorems: Callable[[Any, Table], dict[str, int]] | None = None
     """Counts the statements that the table's certificates checked."""
-
-
-our_panel = partial(Panel, ours=True)
-"""A panel of no paper."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +111,66 @@ class Figure:
         """The studies behind the panels, each once."""
         used = [study for panel in self.panels for study in (panel.study, panel.beside)]
         return tuple(dict.fromkeys(study for study in used if study is not None))
+
+
+def toml_entries(name: str) -> list[dict[str, Any]]:
+    """Read one of this package's lists of entries for people, `name.toml`."""
+    source = files("deeplin.papers").joinpath(f"{name}.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))[name]
+
+
+def _panel_words(entries: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """What is written of each panel; one `like` another has the rest from that one."""
+    found: dict[str, dict[str, Any]] = {}
+    for entry in entries:
+        rest = found.get(entry.get("like", ""), {})
+        axes = rest.get("axes", {}) | entry.get("axes", {})
+        found[entry["name"]] = rest | entry | {"axes": axes}
+    return found
+
+
+FIGURE_WORDS = {entry["name"]: entry for entry in toml_entries("figures")}
+PANEL_WORDS = _panel_words(panel for entry in FIGURE_WORDS.values() for panel in entry["panels"])
+
+
+def define_panel(
+    name: str,
+    study: Study,
+    plot: Callable[[Any, Table, Axes], None],
+    answers: Callable[..., Answers] = lambda config, table: {},
+    **options: Any,
+) -> Panel:
+    """Make a panel with the caption, labels and questions that `figures.toml` has of it.
+
+    Args:
+        name: of the panel.
+        study: whose table is drawn.
+        plot: draws the table; labels, scales and legend are added to the axes afterwards.
+        answers: the numbers of the answer to each question.
+        options: `beside` and `theorems` of the panel.
+    """
+    words = PANEL_WORDS[name]
+
+    def draw(config: Any, table: Table, ax: Axes) -> None:
+        plot(config, table, ax)
+        finish(ax, words["axes"], words.get("plain_numbers", ()), words.get("legend"))
+
+    def questions(config: Any, table: Table, *beside: Table) -> list[Question]:
+        found = answers(config, table, *beside)
+        return [
+            answered(question, words["questions"][question], config=config, **values)
+            for question, values in found.items()
+        ]
+
+    size = tuple(words.get("size", SIZE))
+    ours = words.get("ours", False)
+    return Panel(name, words["caption"], study, draw, questions, size, ours=ours, **options)
+
+
+def define_figure(name: str, *panels: Panel) -> Figure:
+    """Make a figure with the title and protocols that `figures.toml` has of it."""
+    words = FIGURE_WORDS[name]
+    return Figure(name, words["title"], panels, words["printed"], words["as_run"])
 
 
 def grid_experiment(

@@ -1,24 +1,327 @@
-"""FM-1 and FM-3: a deep linear network from Gaussian initializations of many scales.
+"""FM-1 and FM-3 to FM-7: training from many scales of initialization with several learning rates.
 
-FM-4 and FM-5 are the same from residual initializations.
+One experiment for the authors' sweeps, and a small one of the same on many data sets, for the
+sentences about regression in general.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import product, starmap
+from typing import Any
 
-from deeplin.papers import critical_rates, scale_sweep, trajectories
-from deeplin.papers.critical_rates import ScaleCritical
-from deeplin.papers.figures import Figure, Panel, Study, our_panel
-from deeplin.papers.marion_chizat_starts import RATES, SWEEPS
-from deeplin.papers.scale_sweep import DataSets, scale_study
-from deeplin.papers.setting import DATA_SEEDS, Setting
+import jax
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from scipy import stats
+
+from deeplin.dynamics import gradient_descent
+from deeplin.hessian import sharpness
+from deeplin.networks import Network, distance_to_optimum, risk_and_data
+from deeplin.papers import fm_2, trajectories
+from deeplin.papers.figures import (
+    Figure,
+    Panel,
+    Study,
+    Table,
+    define_figure,
+    define_panel,
+    grid_experiment,
+)
+from deeplin.papers.fm_2 import ScaleCritical
+from deeplin.papers.question import Answers, number
+from deeplin.papers.setting import (
+    DATA_SEEDS,
+    FLOOR,
+    LEARNED,
+    RATES,
+    SAME,
+    SWEEPS,
+    Setting,
+    data_name,
+    sweep_starts,
+)
+from deeplin.papers.statistics import curve
+from deeplin.papers.style import COLOURS, INK, QUARTILES, QUIET, band, reference_line, series
 from deeplin.papers.trajectories import Followed, Trajectories
+from deeplin.problems import Problem
+from deeplin.sweep import Experiment, Unit
+
+PIECE = 400
+"""Networks whose sharpness is computed at once: they fit the processor's cache."""
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A learning rate with its number of steps and of repetitions at every scale."""
+
+    learning_rate: float
+    steps: int
+    repetitions: int
+
+
+@dataclass(frozen=True)
+class ScaleSweep:
+    """Every rate from every scale."""
+
+    setting: Setting
+    scales: tuple[float, ...]
+    rates: tuple[Rate, ...]
+    starts: str = ""
+    """The authors' sweep (`marion_chizat_starts`) whose starts are taken at seed 0."""
+    seed: int = 0
+
+
+def units(config: ScaleSweep) -> list[Unit]:
+    """One unit for each learning rate: all its scales and repetitions are one batch."""
+    sizes = ((rate, rate.repetitions * len(config.scales)) for rate in config.rates)
+    return [
+        Unit({**asdict(rate), "scales": config.scales}, runs=runs, steps=rate.steps * runs)
+        for rate, runs in sizes
+    ]
+
+
+def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
+    """The rows of one learning rate, from the authors' starts or from draws of the seed."""
+    cell = unit.coordinates
+    initial = None
+    if config.starts and config.seed == 0:
+        initial = sweep_starts(config.starts, cell["learning_rate"], cell["repetitions"])
+    return train(config.setting, config.seed, **cell, initial=initial)
+
+
+def train(
+    setting: Setting,
+    seed: int,
+    learning_rate: float,
+    steps: int,
+    repetitions: int,
+    scales: Any,
+    initial: Network | None = None,
+) -> pd.DataFrame:
+    """Train the batch; sharpness before and after, distance to w*, risk on training and test data.
+
+    Without `initial` weights they are drawn for each scale and repetition, the same for every η.
+    """
+    pairs = product(scales, range(repetitions))
+    runs = [{"scale": scale, "repetition": repetition} for scale, repetition in pairs]
+    data = setting.data
+    if initial is None:
+        initial = setting.networks(seed, runs, np.array([run["scale"] for run in runs]))
+    trained = gradient_descent(data.problem, initial, learning_rate, steps)
+    settled = np.asarray(trained.status) != "diverged"
+    # A diverged run takes part in no mean, so its sharpness is not needed: that of zero is cheap.
+    ends = jax.tree.map(
+        lambda leaf: np.where(settled.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0),
+        trained.network.with_batch(),
+    )
+    after, error = _sharpness(data.problem, ends)
+    final = {
+        "distance": distance_to_optimum(data.problem, trained.network),
+        "risk": trained.evidence["risk"],
+        "test_risk": _risk(data.test, trained.network),
+        "sharpness": after,
+        "sharpness_error": error,
+    }
+    return pd.DataFrame(runs).assign(
+        learning_rate=learning_rate,
+        status=trained.status,
+        steps=trained.steps,
+        initial_sharpness=_sharpness(data.problem, initial.with_batch())[0],
+        **{name: np.where(settled, values, np.nan) for name, values in final.items()},
+    )
+
+
+def _sharpness(problem: Problem, networks: Network) -> np.ndarray:
+    """Two rows: the sharpness of each network, and its error bound."""
+    count = len(networks.weights[0])
+    pieces = [
+        sharpness(problem, jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], networks))
+        for chosen in np.array_split(np.arange(count), -(-count // PIECE))
+    ]
+    return np.concatenate([np.stack([piece.value, piece.error]) for piece in pieces], axis=1)
+
+
+def _risk(problem: Problem, networks: Network) -> np.ndarray:
+    risk, data = risk_and_data(problem, networks)
+    return np.asarray(jax.vmap(partial(risk, data))(networks.with_batch()))
+
+
+SCALE_SWEEP = Experiment("scale-sweep", ScaleSweep, units, run_unit, grid=("scales", "rates"))
+
+
+def scale_study(name: str, setting: Setting, starts: str, quick: Any) -> Study:
+    """The study of one of the authors' sweeps; `quick` has (η, steps, repetitions) of each rate."""
+    protocol = SWEEPS[starts]
+    rates = (tuple(starmap(Rate, preset)) for preset in (protocol.rates, quick))
+    configs = (ScaleSweep(setting, protocol.scales, them, starts) for them in rates)
+    return Study(name, SCALE_SWEEP, *configs)
+
+
+@dataclass(frozen=True)
+class DataSets:
+    """Rates relative to the critical rate of each data set, from a few scales."""
+
+    setting: Setting
+    data_seeds: tuple[int, ...]
+    scales: tuple[float, ...]
+    relative_rates: tuple[float, ...]
+    steps: int
+    repetitions: int
+    seed: int = 0
+
+    def at(self, data_seed: int) -> Setting:
+        """The setting on one data set."""
+        return replace(self.setting, data_seed=data_seed)
+
+
+def train_on(config: DataSets, data_seed: int, relative_rate: float) -> pd.DataFrame:
+    """The rows of a scale sweep, with the data set, the relative rate and its S_min."""
+    setting = config.at(data_seed)
+    flattest = setting.flattest
+    rate = relative_rate * flattest.critical_learning_rate()
+    rows = train(setting, config.seed, rate, config.steps, config.repetitions, config.scales)
+    return rows.assign(
+        data_seed=data_seed, relative_rate=relative_rate, minimal_sharpness=flattest.exact
+    )
+
+
+DATA_SETS = grid_experiment(
+    "data-sets",
+    DataSets,
+    train_on,
+    {"data_seed": "data_seeds", "relative_rate": "relative_rates"},
+    runs=lambda config: len(config.scales) * config.repetitions,
+    steps="steps",
+    grid=("data_seeds",),
+)
+
+
+def plot_distance(config: ScaleSweep, table: Table, ax: Axes) -> None:
+    """Median squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
+
+    A mean of numbers from 1e-32 to 1e-10 would show only its largest; below 1e-15 is rounding.
+    The authors' plots show the mean over the d coordinates (E-9).
+    """
+    for style, runs in _by_rate(config, table):
+        band(ax, curve(runs, "scale", "distance"), "scale", QUARTILES, FLOOR, **style)
+
+
+def plot_sharpness(
+    config: ScaleSweep,
+    table: Table,
+    ax: Axes,
+    *,
+    below: float = np.inf,
+    upper_bound: bool = False,
+    linear: bool = True,
+) -> None:
+    """Sharpness at initialization and after training, with 2/η and the bounds (FM-1b, 4b, 6a, 7).
+
+    Only learning rates `below` a limit are drawn, as in the paper.
+    """
+    networks = table.drop_duplicates(["scale", "repetition"]).assign(status="initial")
+    initial = curve(networks, "scale", "initial_sharpness")
+    band(ax, initial, "scale", color=QUIET, marker="x", label="at initialization")
+    for style, runs in _by_rate(config, table[table["learning_rate"] < below]):
+        band(ax, curve(runs, "scale", "sharpness"), "scale", **style)
+        edge = 2 / runs["learning_rate"].iloc[0]
+        ax.axhline(edge, color=style["color"], linestyle="--", linewidth=1, zorder=1)
+    flattest = config.setting.flattest
+    together = flattest.lower > SAME * flattest.exact
+    name = r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$, $2La$"
+    reference_line(ax, flattest.exact, name + ("" if linear else "\n(linear)"))
+    if not together:
+        ax.axhline(flattest.lower, color=QUIET, linestyle=":", linewidth=1, zorder=1)
+    if upper_bound:
+        reference_line(ax, config.setting.upper_bound, r"$8L\Lambda$", color=QUIET)
+    ax.plot([], [], color=QUIET, linestyle="--", linewidth=1, label=r"$2/\eta$")
+
+
+def plot_divergence(config: ScaleSweep, table: Table, ax: Axes) -> None:
+    """Share of runs that diverge, with Wilson's 95% interval (FM-3, FM-5)."""
+    for index, (style, runs) in enumerate(_by_rate(config, table)):
+        points = curve(runs, "scale", "distance")
+        share = points["diverged"]
+        # Wilson's interval need not contain the share itself at its ends
+        low = (share - points["diverged_low"]).clip(lower=0)
+        high = (points["diverged_high"] - share).clip(lower=0)
+        step = np.ptp(points["scale"]) / max(len(points) - 1, 1)
+        shift = (index - (len(config.rates) - 1) / 2) * 0.12 * step
+        ax.errorbar(points["scale"] + shift, share, [low, high], capsize=2, elinewidth=0.8, **style)
+
+
+def _by_rate(config: ScaleSweep, table: Table) -> Iterator[tuple[dict[str, Any], Table]]:
+    """The runs of each learning rate that the table has, with the style of their curve."""
+    for index, rate in enumerate(rate.learning_rate for rate in config.rates):
+        runs = table[table["learning_rate"] == rate]
+        if len(runs):
+            yield series(index, label=rf"$\eta = {rate:g}$"), runs
+
+
+def plot_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
+    """Final sharpness over S_min of each surviving run, one column for each data set."""
+    for index, rate in enumerate(config.relative_rates):
+        runs = table[(table["relative_rate"] == rate) & (table["status"] != "diverged")]
+        places = runs["data_seed"].map({s: k for k, s in enumerate(config.data_seeds)})
+        shift = (index - (len(config.relative_rates) - 1) / 2) * 0.15
+        label = rf"$\eta = {rate:g}\cdot 2/S_{{\min}}$"
+        style = series(index, linestyle="", markersize=3, alpha=0.6, label=label)
+        ax.plot(places + shift, runs["sharpness"] / runs["minimal_sharpness"], **style)
+        if rate < 1:
+            ax.axhline(1 / rate, color=style["color"], linestyle="--", linewidth=1, zorder=1)
+    ax.axhline(1, color=INK, linestyle=":", linewidth=1)
+    ax.set_xticks(range(len(config.data_seeds)), [data_name(seed) for seed in config.data_seeds])
+
+
+def plot_divergence_on_data_sets(config: DataSets, table: Table, ax: Axes) -> None:
+    """Share of runs that diverge against η over 2/S_min, one line for each data set and scale."""
+    gone = (table["status"] == "diverged").groupby(
+        [table["scale"], table["data_seed"], table["relative_rate"]]
+    )
+    for index, (scale, shares) in enumerate(gone.mean().groupby("scale")):
+        lines = shares.droplevel("scale").unstack("data_seed")
+        style = series(index, linewidth=0.9, alpha=0.5, markersize=3)
+        names = [f"scale {number(scale)}"] + [None] * (lines.shape[1] - 1)
+        ax.plot(lines.index, lines, label=names, **style)
+    ax.axvline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$")
+
+
+def data_set_answers(config: DataSets, table: Table) -> Answers:
+    """What FM says about its data set, asked of others of the same recipe."""
+    by, below = table["data_seed"], table["relative_rate"] < 1
+    kept = table["status"] != "diverged"
+    learned = (table["distance"] < LEARNED)[below & kept].groupby(by).mean()
+    settled = (table["status"] == "converged")[~below]
+    height = (table["sharpness"] * table["learning_rate"] / 2)[below & kept].groupby(by)
+    return {
+        "other data sets": {
+            "learned": learned,
+            "least": learned.min(),
+            "settled": settled.mean(),
+            "above": len(settled),
+            "highest": height.max(),
+        }
+    }
+
+
+def divergence_answers(config: ScaleSweep, table: Table) -> Answers:
+    """Where the probability of divergence grows."""
+    gone = (table["status"] == "diverged").groupby([table["learning_rate"], table["scale"]])
+    shares = gone.mean().unstack("scale")
+    first = {rate: row.index[row > 0].min() for rate, row in shares.iterrows()}
+    last = {rate: row.index[row < 1].max() for rate, row in shares.iterrows()}
+    return {"where it begins": {"first": first, "last": last}}
+
 
 STABLE, EDGE = {"learning_rate": 0.02}, {"learning_rate": 0.1}
 """The trainings of panels c and d."""
 SHOWN_BELOW = 0.09
 """Panels b show the learning rates below this."""
+GAUSSIAN, RESIDUAL = Setting(initialization="gaussian"), Setting(initialization="residual")
 
 
 def studies(
@@ -46,13 +349,13 @@ def studies(
         ),
         Study(
             f"{name}-critical",
-            critical_rates.SCALE_CRITICAL,
+            fm_2.SCALE_CRITICAL,
             paper=ScaleCritical(setting, critical, starts=12, steps=20_000),
             quick=ScaleCritical(setting, critical, starts=4, steps=4_000),
         ),
         Study(
             f"{name}-data-sets",
-            scale_sweep.DATA_SETS,
+            DATA_SETS,
             paper=DataSets(setting, DATA_SEEDS, many, rates, steps, 10),
             quick=DataSets(setting, DATA_SEEDS[:3], few, rates, steps, 3),
         ),
@@ -61,67 +364,38 @@ def studies(
 
 def scale_panels(
     name: str,
-    captions: tuple[str, str, str, str],
-    studies: tuple[Study, Study, Study, Study],
+    sweep: Study,
+    training: Study,
+    critical: Study,
+    everywhere: Study,
     *,
     upper_bound: bool = False,
 ) -> tuple[Panel, ...]:
     """Panels a to d of a sweep over scales, and two of our own (FM-1, FM-4)."""
-    sweep, training, critical, everywhere = studies
-    sharpness = partial(scale_sweep.plot_sharpness, below=SHOWN_BELOW, upper_bound=upper_bound)
+    sharp = partial(plot_sharpness, below=SHOWN_BELOW, upper_bound=upper_bound)
     along = partial(trajectories.plot_training, upper_bound=upper_bound)
-    stable, edge = trajectories.stable_questions, trajectories.edge_questions
-    a, b, c, d = captions
+    stable, edge = trajectories.stable_answers, trajectories.edge_answers
     return (
-        Panel(f"{name}a", a, sweep, scale_sweep.plot_distance),
-        Panel(f"{name}b", b, sweep, sharpness),
-        Panel(f"{name}c", c, training, partial(along, **STABLE), partial(stable, **STABLE)),
-        Panel(f"{name}d", d, training, partial(along, **EDGE, subsample=5), partial(edge, **EDGE)),
-        our_panel(
-            f"{name}a-critical",
-            "The critical rate from three scales, by bisection for every start, relative to the "
-            "exact 2/S_min.",
-            critical,
-            critical_rates.plot_critical,
-            critical_rates.critical_questions,
+        define_panel(f"{name}a", sweep, plot_distance),
+        define_panel(f"{name}b", sweep, sharp),
+        define_panel(f"{name}c", training, partial(along, **STABLE), partial(stable, **STABLE)),
+        define_panel(
+            f"{name}d", training, partial(along, **EDGE, subsample=5), partial(edge, **EDGE)
         ),
-        our_panel(
-            f"{name}-data-sets",
-            "Robustness: other data sets of the same recipe. Dashed: 2/η of each rate; dotted: "
-            "S_min.",
-            everywhere,
-            scale_sweep.plot_data_sets,
-            scale_sweep.data_set_questions,
-            size=(5.8, 3.9),
-        ),
+        define_panel(f"{name}a-critical", critical, fm_2.plot_critical, fm_2.critical_answers),
+        define_panel(f"{name}-data-sets", everywhere, plot_data_sets, data_set_answers),
     )
 
 
-def divergence_figure(
-    name: str, start: str, sweep: Study, everywhere: Study, printed: str, as_run: str
-) -> Figure:
+def divergence_figure(name: str, sweep: Study, everywhere: Study) -> Figure:
     """The same sweep seen as how often runs diverge (FM-3, FM-5)."""
-    panels = (
-        Panel(
-            name,
-            "Share of runs that diverge, with Wilson's 95% interval.",
-            sweep,
-            scale_sweep.plot_divergence,
-            scale_sweep.divergence_questions,
-        ),
-        our_panel(
-            f"{name}-data-sets",
-            "Robustness: the same on other data sets, each a line.",
-            everywhere,
-            scale_sweep.plot_divergence_on_data_sets,
-        ),
-    )
-    return Figure(
-        name, f"Probability of divergence, {start} initialization", panels, printed, as_run
+    return define_figure(
+        name,
+        define_panel(name, sweep, plot_divergence, divergence_answers),
+        define_panel(f"{name}-data-sets", everywhere, plot_divergence_on_data_sets),
     )
 
 
-GAUSSIAN, RESIDUAL = Setting(initialization="gaussian"), Setting(initialization="residual")
 SCALES = SWEEPS["FM-1"].scales
 SWEEP = scale_study(
     "fm-1-scales",
@@ -140,63 +414,23 @@ FOLLOWED = (Followed(0.002, 4_500, 10), Followed(0.02, 450), Followed(0.1, 450))
 TRAINING, CRITICAL, EVERYWHERE = studies(
     "fm-1", GAUSSIAN, 0.35, FOLLOWED, SCALES[0:7:3], ((0.3, 0.4, 0.5), (0.3, 0.4))
 )
-
-FM_1 = Figure(
+FM_1 = define_figure(
     "FM-1",
-    "Deep linear network, Gaussian initialization",
-    (
-        *scale_panels(
-            "FM-1",
-            (
-                "Squared distance of the trained network to the empirical risk minimizer (median "
-                "and quartiles of the runs that do not diverge).",
-                "Sharpness at initialization and after training. Dashed: 2/η. Dotted: the exact "
-                "S_min with the printed lower bound 2La just below it, and the upper bound 8LΛ.",
-                "The authors' training with η = 0.02 from scale 0.35. Light: in float32 with 20 "
-                "power iterations, as they ran it.",
-                "The same with η = 0.1 (every fifth step, as in the paper).",
-            ),
-            (SWEEP, TRAINING, CRITICAL, EVERYWHERE),
-            upper_bound=True,
-        ),
-        our_panel(
-            "FM-1-conservation",
-            "What gradient flow conserves (FM-L1), along 1c, 1d and a run with η = 0.002.",
-            TRAINING,
-            trajectories.plot_conservation,
-            trajectories.conservation_questions,
-        ),
-        our_panel(
-            "FM-1-alignment",
-            "Alignment of neighboring layers (FM-L2) along the same runs.",
-            TRAINING,
-            trajectories.plot_alignment,
-            trajectories.alignment_questions,
-        ),
+    *scale_panels("FM-1", SWEEP, TRAINING, CRITICAL, EVERYWHERE, upper_bound=True),
+    define_panel(
+        "FM-1-conservation",
+        TRAINING,
+        partial(trajectories.plot_against_time, column="conservation"),
+        trajectories.conservation_answers,
     ),
-    printed="n = 50, d = 5, L = 10; weights d×d, the last 1×d; the scale is the standard deviation "
-    "of their entries (10 values, 0.25 to 0.6). Steps × repetitions: 40 000×20 (η = 0.005), "
-    "10 000×20 (0.02), 4 000×20 (0.07), 4 000×20 (0.1), 2 000×80 (0.2). Sharpness by 20 power "
-    "iterations. 1c and 1d: one randomly chosen run of 450 steps from scale 0.35, subsampled five "
-    "times.",
-    as_run="The authors' own data and starts, drawn again from their keys. They ran float32, took "
-    "the sharpness up to 4 steps before the end, and plotted the mean over the d = 5 coordinates "
-    "under the name ‖w − w*‖² (E-9). Here: float64 from their float32 draws, sharpness at the last "
-    "step, exact at minimizers (X-1) and certified elsewhere, and the true squared norm. The quick "
-    "preset takes their first repetitions and, at the three slowest rates, fewer steps. Other "
-    "seeds than 0 draw other starts.",
+    define_panel(
+        "FM-1-alignment",
+        TRAINING,
+        partial(trajectories.plot_against_time, column="alignment"),
+        trajectories.alignment_answers,
+    ),
 )
-
-FM_3 = divergence_figure(
-    "FM-3",
-    "Gaussian",
-    SWEEP,
-    EVERYWHERE,
-    printed="The runs of Figures 1a and 1b. Where the probability is one, Figure 1 has no point; "
-    "where it is between 0 and 1, means are over the runs that do not diverge.",
-    as_run="The same runs. A run counts as diverged when its risk is no longer finite, or exceeds "
-    "10¹⁰ times the larger of its initial risk and the risk of the zero map.",
-)
+FM_3 = divergence_figure("FM-3", SWEEP, EVERYWHERE)
 
 RESIDUAL_SCALES = SWEEPS["FM-4"].scales
 RESIDUAL_SWEEP = scale_study(
@@ -210,34 +444,128 @@ RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE = studies(
     RESIDUAL_SCALES[1:8:3],
     ((0.25, 0.5, 1.0), (0.25, 1.0)),
 )
-
-FM_4 = Figure(
+FM_4 = define_figure(
     "FM-4",
-    "Deep linear network, residual initialization",
-    scale_panels(
-        "FM-4",
-        (
-            "Squared distance of the trained network to the empirical risk minimizer.",
-            "Sharpness at initialization and after training. Dashed: 2/η. Dotted: the exact S_min "
-            "with the printed lower bound just below it.",
-            "The authors' training with η = 0.02 from s = 0.5. Squared distances below 1e-15 are "
-            "rounding. Light: in float32, as they ran it.",
-            "The same with η = 0.1 (every fifth step).",
-        ),
-        (RESIDUAL_SWEEP, RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE),
+    *scale_panels(
+        "FM-4", RESIDUAL_SWEEP, RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE
     ),
-    printed="W_k = I + s/√(Ld) N_k with s from 0 to 1.7 (10 values), p a random unit vector that "
-    "is not trained; otherwise the setting of Figure 1. 4 000 steps and 20 repetitions for each "
-    "learning rate. 4c and 4d: one run of 400 steps from s = 0.5.",
-    as_run="As for FM-1, with the authors' own starts and read-out p. At s = 0 every repetition "
-    "starts from the identity, so its intervals have no width.",
+)
+FM_5 = divergence_figure("FM-5", RESIDUAL_SWEEP, RESIDUAL_EVERYWHERE)
+
+
+UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
+SLOWEST = 0.001
+"""The learning rate of FM-6b."""
+UNDERDETERMINED_SWEEP = scale_study(
+    "fm-6-scales",
+    UNDERDETERMINED,
+    "FM-6",
+    quick=((SLOWEST, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)),
+)
+UNDERDETERMINED_EVERYWHERE = Study(
+    "fm-6-data-sets",
+    DATA_SETS,
+    paper=DataSets(UNDERDETERMINED, DATA_SEEDS, SWEEPS["FM-6"].scales, (0.05,), 20_000, 6),
+    quick=DataSets(UNDERDETERMINED, DATA_SEEDS[:3], SWEEPS["FM-6"].scales[::2], (0.05,), 10_000, 6),
 )
 
-FM_5 = divergence_figure(
-    "FM-5",
-    "residual",
-    RESIDUAL_SWEEP,
-    RESIDUAL_EVERYWHERE,
-    printed="The runs of Figures 4a and 4b.",
-    as_run="The same runs, with the criterion of FM-3.",
+PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
+"""The authors' fit with its standard errors, on their data set."""
+
+
+def fit(runs: Table) -> tuple[Table, Any]:
+    """log10 of the generalization gap and of the sharpness, with their regression line."""
+    points = pd.DataFrame({"sharpness": runs["sharpness"], "gap": runs["test_risk"] - runs["risk"]})
+    points = np.log10(points[(points > 0).all(axis=1)])
+    return points, stats.linregress(points["sharpness"], points["gap"]) if len(points) > 2 else None
+
+
+def slowest(table: Table) -> Table:
+    """The runs of panel b."""
+    return table[(table["learning_rate"] == SLOWEST) & (table["status"] != "diverged")]
+
+
+def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
+    """Each run one dot, and the regression line (FM-6b)."""
+    points, line = fit(slowest(table))
+    ax.scatter(points["sharpness"], points["gap"], s=8, color=COLOURS[0], alpha=0.5, linewidth=0)
+    ends = np.array([points["sharpness"].min(), points["sharpness"].max()])
+    label = f"slope {line.slope:.2f} ± {line.stderr:.2f}, intercept {line.intercept:.2f}"
+    ax.plot(ends, line.intercept + line.slope * ends, color=INK, label=label.replace("-", "−"))
+    (slope, error), (intercept, _) = PUBLISHED.values()
+    label = f"published: {slope} ± {error}, {intercept}".replace("-", "−")
+    ax.plot(ends, intercept + slope * ends, "--", color=COLOURS[1], label=label)
+
+
+def relation_answers(config: DataSets, table: Table) -> Answers:
+    """Whether sharper minima generalize worse on other data sets, too."""
+    settled = table[table["status"] != "diverged"]
+    lines = {int(s): fit(runs)[1] for s, runs in settled.groupby("data_seed")}
+    found = {seed: line for seed, line in lines.items() if line}
+    quantile = stats.t.ppf(0.975, len(settled) / len(lines) - 2)
+    return {
+        "other data sets": {
+            "slopes": {seed: line.slope for seed, line in found.items()},
+            "correlations": {seed: line.rvalue for seed, line in found.items()},
+            "clear": sum(line.slope > quantile * line.stderr for line in found.values()),
+            "sets": len(lines),
+        }
+    }
+
+
+def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
+    """The regression line of each data set over its range of sharpness, the extremes named."""
+    settled = table[table["status"] != "diverged"]
+    fits = [(seed, runs["sharpness"], fit(runs)[1]) for seed, runs in settled.groupby("data_seed")]
+    fits = sorted((found for found in fits if found[2]), key=lambda found: found[2].slope)
+    quiet: dict[str, Any] = {"color": QUIET, "alpha": 0.45, "linewidth": 1}
+    for place, (seed, values, line) in enumerate(fits):
+        ends = np.log10(np.array([values.min(), values.max()]))
+        style: dict[str, Any] = quiet | {"zorder": 1}
+        if place in (0, len(fits) - 1):
+            label = f"{int(seed)}: {line.slope:.2f} ({line.rvalue:.2f})"
+            style = series(1 if place == 0 else 0, marker=None, label=label)
+        ax.plot(ends, line.intercept + line.slope * ends, **style)
+    ax.plot([], [], **quiet, label="the others, between")
+    grid = np.array(ax.get_xlim())
+    (slope, _), (intercept, _) = PUBLISHED.values()
+    ax.plot(grid, intercept + slope * grid, "--", color=INK, label=f"published: {slope}")
+
+
+FM_6 = define_figure(
+    "FM-6",
+    define_panel("FM-6a", UNDERDETERMINED_SWEEP, plot_sharpness),
+    define_panel("FM-6b", UNDERDETERMINED_SWEEP, plot_generalization),
+    define_panel("FM-6-data-sets", UNDERDETERMINED_EVERYWHERE, plot_relation, relation_answers),
 )
+
+GELU = Setting(activation="gelu", noise=0.0)
+# Small scales leave their plateau only after a time ηt of some hundreds, so the quick preset keeps
+# the steps and leaves out the slowest rate, which needs most of them.
+QUICK = ((0.02, 40_000, 3), (0.07, 16_000, 3))
+NOISELESS = scale_study("fm-7-scales", GELU, "FM-7", QUICK)
+NOISY = scale_study("fm-7-noisy-scales", replace(GELU, noise=1.0), "FM-7", QUICK)
+DEAD = 1e-3
+"""Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
+
+
+def dead_answers(config: ScaleSweep, table: Table) -> Answers:
+    """How many networks the first steps switch off."""
+    settled = table[table["status"] != "diverged"]
+    height = settled["sharpness"] * settled["learning_rate"] / 2
+    start = settled["initial_sharpness"] * settled["learning_rate"] / 2 > 1
+    dead = (height < DEAD)[start]
+    alive = height[start & (height >= DEAD)].groupby(settled["learning_rate"]).mean()
+    return {
+        "switched off": {
+            "starts": len(dead),
+            "dead": dead.sum(),
+            "alive": alive,
+            "most": height.max(),
+        }
+    }
+
+
+PLOT_GELU = partial(plot_sharpness, upper_bound=True, linear=False)
+FM_7 = define_figure("FM-7", define_panel("FM-7", NOISELESS, PLOT_GELU, dead_answers))
+FM_7_NOISY = define_figure("FM-7-noisy", define_panel("FM-7-noisy", NOISY, PLOT_GELU))

@@ -1,10 +1,9 @@
-"""FM-2: the critical learning rate of every depth."""
+"""FM-2: the critical learning rate of every depth; and of several scales (FM-1a, FM-4a)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,19 +11,23 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, distance_to_optimum
-from deeplin.papers.critical_rates import (
-    CRITICAL_RATES,
-    CriticalRates,
-    plot_thresholds,
-    threshold_questions,
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers
+from deeplin.papers.setting import (
+    ALL_DATA,
+    AUTHORS,
+    DEPTHS,
+    FEW_DATA,
+    FLOOR,
+    FM_2_RATES,
+    LEARNED,
+    Setting,
+    sweep_starts,
 )
-from deeplin.papers.figures import Figure, Panel, Study, Table, grid_experiment, our_panel
-from deeplin.papers.marion_chizat_starts import DEPTHS, FM_2_RATES, sweep_starts
-from deeplin.papers.question import Question, each, percent
-from deeplin.papers.scale_sweep import FLOOR, LEARNED
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
-from deeplin.papers.statistics import curve
-from deeplin.papers.style import INK, QUARTILES, QUIET, band, legend_beside, look, plain_numbers
+from deeplin.papers.statistics import curve, power_interval
+from deeplin.papers.style import INK, QUARTILES, QUIET, band, bars, series, ticks_at
+from deeplin.sweep import run_key
+from deeplin.training import empirical_critical_rate
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,7 @@ class DepthSweep:
         return np.array([exact[row] for row in rows])
 
 
-def run(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
+def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
     """One row for each run: the authors' starts on their data, or one start for every rate."""
     setting = config.at(depth, data_seed)
     rates = np.repeat(config.learning_rates, config.repetitions)
@@ -88,7 +91,7 @@ def run(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
 DEPTH_SWEEP = grid_experiment(
     "depth-sweep",
     DepthSweep,
-    run,
+    run_depth_sweep,
     {"depth": "depths", "data_seed": "data_seeds"},
     runs=lambda config: len(config.learning_rates) * config.repetitions,
     steps="steps",
@@ -96,23 +99,81 @@ DEPTH_SWEEP = grid_experiment(
 )
 
 
+STARTS = {
+    "residual": "from residual initializations",
+    "flattest": "from next to the flattest minimizer",
+}
+
+
+@dataclass(frozen=True)
+class CriticalRates:
+    """A search for the largest rate that settles, at every depth and from both kinds of start."""
+
+    setting: Setting
+    """Its own depth and data set are not used."""
+    depths: tuple[int, ...]
+    starts: int
+    steps: tuple[int, ...]
+    """From few to many: how far the search gets depends on them."""
+    data_seeds: tuple[int, ...] = (AUTHORS,)
+    """The first is drawn in full."""
+    seed: int = 0
+
+
+def run_depth(
+    config: CriticalRates, depth: int, start: str, steps: int, data_seed: int
+) -> pd.DataFrame:
+    """One row: the measured rate with its confidence interval, the exact and the printed one."""
+    setting = replace(config.setting, depth=depth, data_seed=data_seed)
+    measured = empirical_critical_rate(
+        setting.data.problem,
+        depth,
+        initialization=start,
+        seeds=config.starts,
+        steps=steps,
+        key=run_key(config.seed, depth=depth, start=start),
+    )
+    low, high = measured.interval
+    flattest = setting.flattest
+    row = {
+        "depth": depth,
+        "start": start,
+        "data_seed": data_seed,
+        "steps": steps,
+        "measured": measured.value,
+        "low": low,
+        "high": high,
+        "exact": flattest.critical_learning_rate(),
+        "printed": flattest.printed_critical_learning_rate,
+    }
+    return pd.DataFrame([row])
+
+
+CRITICAL_RATES = grid_experiment(
+    "critical-rates",
+    CriticalRates,
+    run_depth,
+    {"depth": "depths", "start": tuple(STARTS), "steps": "steps", "data_seed": "data_seeds"},
+    runs="starts",
+    bucket="depth",
+    grid=("depths", "data_seeds"),
+)
+
+
 RESIDUAL = Setting(initialization="residual")
 LEARNING_RATES = tuple(rate for rate, *_ in FM_2_RATES)
-
-ALL, FEW = (AUTHORS, *DATA_SEEDS), (AUTHORS, *DATA_SEEDS[:2])
 
 SWEEP = Study(
     "fm-2-rates",
     DEPTH_SWEEP,
-    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, ALL),
-    quick=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 8, 0.25, FEW),
+    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, ALL_DATA),
+    quick=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 8, 0.25, FEW_DATA),
 )
-
 THRESHOLDS = Study(
     "fm-2-thresholds",
     CRITICAL_RATES,
-    paper=CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000), data_seeds=ALL),
-    quick=CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000), data_seeds=FEW),
+    paper=CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000), data_seeds=ALL_DATA),
+    quick=CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000), data_seeds=FEW_DATA),
 )
 
 
@@ -121,7 +182,7 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
     table = table[table["data_seed"] == config.data_seeds[0]]
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
-        style = look(index, label=f"depth {depth}")
+        style = series(index, label=f"depth {depth}")
         band(ax, points, "learning_rate", QUARTILES, FLOOR, **style)
         flattest = config.at(depth).flattest
         exact, printed = flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
@@ -129,85 +190,136 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
         ax.axvline(printed, color=style["color"], linestyle=":", linewidth=1)
     ax.plot([], [], color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")
-    ax.loglog()
-    ax.set(ylim=(FLOOR / 3, 10), xlabel="Learning rate", ylabel=r"$\|w - w^\star\|_2^2$")
-    legend_beside(ax)
 
 
 def plot_collapse(config: DepthSweep, table: Table, ax: Axes) -> None:
     """Median squared distance on every data set against η over its exact critical rate."""
     runs = table.assign(relative=table["learning_rate"] / config.critical(table))
     for index, depth in enumerate(config.depths):
-        style = look(index, markersize=3)
         for seed in reversed(config.data_seeds):  # the first on top
             chosen = runs[(runs["depth"] == depth) & (runs["data_seed"] == seed)]
             points = curve(chosen, "relative", "distance")
-            drawn: dict[str, Any] = style | {"label": f"depth {depth}"}
+            style = series(index, markersize=3, label=f"depth {depth}")
             if seed != config.data_seeds[0]:
-                drawn = style | {"alpha": 0.35, "linewidth": 0.8, "marker": None}
-            ax.plot(points["relative"], points["median"].clip(lower=FLOOR), **drawn)
+                style |= {"alpha": 0.35, "linewidth": 0.8, "marker": None, "label": None}
+            ax.plot(points["relative"], points["median"].clip(lower=FLOOR), **style)
     ax.plot([], [], color=QUIET, linewidth=0.8, label="other data sets")
     ax.axvline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
-    ax.loglog()
-    ax.set(xlim=(0.3, 4), ylim=(FLOOR / 3, 10))
-    plain_numbers(ax.xaxis)
-    ax.set(xlabel=r"Learning rate over $2/S_{\min}$", ylabel=r"$\|w - w^\star\|_2^2$")
-    legend_beside(ax)
 
 
-def data_set_questions(config: DepthSweep, table: Table) -> list[Question]:
+def collapse_answers(config: DepthSweep, table: Table) -> Answers:
     """The threshold on every data set."""
     relative = table["learning_rate"] / config.critical(table)
     learned = (table["status"] != "diverged") & (table["distance"] < LEARNED)
     by = table["depth"]
     below, above = (learned[part].groupby(by).mean() for part in (relative < 0.9, relative > 1.1))
-    return [
-        Question(
-            "other data sets",
-            "Is the threshold as sharp on other data sets?",
-            f"On {len(config.data_seeds)} data sets {percent(below.min())} or more of the runs at "
-            f"less than 0.9 of 2/S_min end at w*, and {each('depth {}', above)} of those "
-            "above 1.1 of it: a few that wander pass by at the last step, none settles.",
-        )
-    ]
+    return {"other data sets": {"below": below.min(), "above": above}}
 
 
-FM_2 = Figure(
+def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
+    """Measured and printed critical rates relative to the exact 2/S_min."""
+    most = max(config.steps)
+    drawn = table["data_seed"] == config.data_seeds[0]
+    table, others = table[drawn], table[~drawn & (table["steps"] == most)]
+    light = {"linestyle": "", "alpha": 0.35, "markersize": 3}
+    for index, (start, label) in enumerate(STARTS.items()):
+        for steps in config.steps:
+            rows = table[(table["start"] == start) & (table["steps"] == steps)]
+            points = rows[["measured", "low", "high"]].div(rows["exact"], axis=0)
+            style = series(index, label=label, linestyle="", capsize=3)
+            if steps < most:
+                style |= {"label": None, "markerfacecolor": "none", "elinewidth": 0.8}
+            shift = (0.97 if index else 1.03) * (1 if steps == most else 0.94)
+            points = points.assign(depth=rows["depth"] * shift)
+            bars(ax, points.rename(columns={"measured": "mean"}), "depth", **style)
+        rows = others[others["start"] == start]
+        place = rows["depth"] * (0.9 if index else 1.1)
+        style = series(index, markeredgewidth=0, zorder=1, **light)
+        ax.plot(place, rows["measured"] / rows["exact"], **style)
+    if len(others):
+        ax.plot([], [], marker="o", color=QUIET, label="other data sets", **light)
+    printed = table.drop_duplicates("depth")
+    ratio = printed["printed"] / printed["exact"]
+    ax.plot(printed["depth"], ratio, ":", label="printed, $1/(La)$", **series(2))
+    ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")
+    ticks_at(ax, config.depths)
+
+
+def threshold_answers(config: CriticalRates, table: Table) -> Answers:
+    """How the measured threshold of every depth and data set compares with 2/S_min."""
+    few, many = min(config.steps), max(config.steps)
+    ratio = (table["measured"] / table["exact"]).groupby(
+        [table["steps"], table["start"], table["depth"]]
+    )
+    flattest, residual = ratio.agg(["min", "max"]).loc[many, "flattest"], ratio.mean()
+    printed = (table["printed"] / table["exact"]).groupby(table["depth"]).max()
+    return {
+        "flattest start": {
+            "least": flattest["min"],
+            "most": flattest["max"].max(),
+            "sets": table["data_seed"].nunique(),
+        },
+        "residual start": {
+            "few": few,
+            "many": many,
+            "early": residual[few, "residual"],
+            "late": residual[many, "residual"],
+        },
+        "like 1/L": {"power": power_interval(table, "depth", "measured", "data_seed")},
+        "printed approximation": {"percent": 100 * (printed - 1)},
+    }
+
+
+FM_2 = define_figure(
     "FM-2",
-    "The critical learning rate of every depth",
-    (
-        Panel(
-            "FM-2",
-            "Squared distance to the empirical risk minimizer against the learning rate. Dashed: "
-            "exact critical rate 2/S_min. Dotted: the printed approximation.",
-            SWEEP,
-            plot_rates,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "FM-2-data-sets",
-            "Robustness: the same against the learning rate over 2/S_min, on this data set and on "
-            "others of its recipe (light: ten, two in the quick preset).",
-            SWEEP,
-            plot_collapse,
-            data_set_questions,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "FM-2-thresholds",
-            "The critical rate of each depth, measured by bisection from "
-            "several starts with 95% intervals, relative to the exact 2/S_min. Open: a quarter of "
-            "the steps. Light: the other data sets (ten, two in the quick preset).",
-            THRESHOLDS,
-            plot_thresholds,
-            threshold_questions,
-            size=(4.8, 3.9),
-        ),
-    ),
-    printed="The setting of the residual initialization with s = 0.25 and depths 5, 10, 20, 40; "
-    "25 learning rates, log-spaced from 10⁻² to 10^−0.3; 1 000 steps, 50 repetitions. The dashed "
-    "lines show 2/S_min ≃ 1/(‖w*‖^{2−2/L} L a).",
-    as_run="The authors' own data, starts and read-outs, with the true squared norm (E-9) in "
-    "float64, over the runs that do not diverge. Dashed: the exact 2/S_min (X-2); dotted: the "
-    "printed approximation.",
+    define_panel("FM-2", SWEEP, plot_rates),
+    define_panel("FM-2-data-sets", SWEEP, plot_collapse, collapse_answers),
+    define_panel("FM-2-thresholds", THRESHOLDS, plot_thresholds, threshold_answers),
 )
+
+
+@dataclass(frozen=True)
+class ScaleCritical:
+    """A search for the largest rate that settles, from every scale."""
+
+    setting: Setting
+    scales: tuple[float, ...]
+    starts: int
+    steps: int
+    seed: int = 0
+
+
+def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
+    """One row: the measured rate with its 95% interval over the starts, over the exact one."""
+    setting = config.setting
+    measured = empirical_critical_rate(
+        setting.data.problem,
+        setting.depth,
+        initialization=setting.initialization,
+        scale=scale,
+        seeds=config.starts,
+        steps=config.steps,
+        key=run_key(config.seed, scale=scale, part="critical"),
+    )
+    exact = setting.flattest.critical_learning_rate()
+    low, high = measured.interval
+    row = {"scale": scale, "ratio": measured.value / exact, "low": low / exact}
+    settled = int(np.count_nonzero(np.isfinite(np.atleast_1d(measured.rates))))  # at some rate
+    return pd.DataFrame([row | {"high": high / exact, "settled": settled}])
+
+
+SCALE_CRITICAL = grid_experiment(
+    "scale-critical", ScaleCritical, run_scale, {"scale": "scales"}, runs="starts"
+)
+
+
+def critical_answers(config: ScaleCritical, table: Table) -> Answers:
+    """Whether the scale moves the critical rate."""
+    counts = ", ".join(f"{int(settled)} of {config.starts}" for settled in table["settled"])
+    return {"scale": {"ratio": table.set_index("scale")["ratio"], "counts": counts}}
+
+
+def plot_critical(config: ScaleCritical, table: Table, ax: Axes) -> None:
+    """Measured critical rate over the exact one, with its 95% interval over the starts."""
+    bars(ax, table.rename(columns={"ratio": "mean"}), "scale", **series(0))
+    ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")

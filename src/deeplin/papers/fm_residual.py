@@ -1,27 +1,32 @@
-"""Our own questions about residual initialization (FM Section 5), L to 1000."""
+"""Residual initialization (FM Section 5), L to 1000: FM-residual and X-residual."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
-from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.question import Question, each, extent, number, percent
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
+from deeplin.networks import Network, initialize
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers
+from deeplin.papers.setting import ALL_DATA, FEW_DATA, Setting
 from deeplin.papers.statistics import power_interval, share_interval
-from deeplin.papers.style import INK, QUIET, legend_below, legend_beside, look, plain_numbers
-from deeplin.sweep import coordinate_words
+from deeplin.papers.style import COLOURS, INK, QUIET, series, ticks_at
+from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import (
+    certified_depth,
+    draw_constants,
+    least_margin,
     log_failure_probability,
     product_bounds,
     residual_constants,
     residual_displacement,
+    sharp_product_bounds,
     smallest_admissible_depth,
 )
 
@@ -81,7 +86,7 @@ def bound_at(config: Products, scale: float, depth: int, u: np.ndarray) -> np.nd
     return np.exp(np.minimum(log_bound, 0.0))
 
 
-def product_questions(config: Products, table: Table) -> list[Question]:
+def product_answers(config: Products, table: Table) -> Answers:
     """FM-L3 against Monte Carlo, and which networks of the paper it covers."""
     excess, factors = [], []
     for (s, L), runs in table.groupby(["scale", "depth"]):
@@ -91,44 +96,31 @@ def product_questions(config: Products, table: Table) -> list[Question]:
         constants = residual_constants(s, config.width, int(L))
         if constants is not None:
             factors.append(float(np.exp(constants.u - np.quantile(needed, 0.99))))
+    most = max(excess)
     depths = {
         s: float(smallest_admissible_depth(s, config.width) or np.inf) for s in PRINTED_SCALES
     }
-    return [
-        Question(
-            "failure probability",
-            "How often do the bounds of FM-L3 fail, beside the stated probability?",
-            f"Never more often: the 95% interval of the frequency is below the bound by "
-            f"{number(-max(excess))} or more at every u ({config.draws} draws for each s and L)."
-            if max(excess) <= 0
-            else f"More often by {number(max(excess))} at some u.",
-        ),
-        Question(
-            "looseness",
-            "How loose is FM-L3, and which residual networks of the paper does it cover?",
-            f"Its bounds are {extent(factors)} times what 99 of 100 draws need. It has an "
-            f"admissible u from depth {each('s = {}', depths)} on; the figures have depths 5 to "
-            "40. The proof takes a union over a net of 5^d points.",
-        ),
-    ]
+    return {
+        "failure probability": {"case": "exceeded", "excess": most}
+        if most > 0
+        else {"margin": -most},
+        "looseness": {"factors": factors, "depths": depths},
+    }
 
 
 def plot_products(config: Products, table: Table, ax: Axes) -> None:
     """How often the bounds with this u fail: measured at the largest L, and the bound."""
     depth = max(config.depths)
     grid = np.linspace(-1, 4, 501)
-    for index, s in enumerate(config.scales):
+    for color, s in zip(COLOURS, config.scales, strict=False):
         runs = table[(table["scale"] == s) & (table["depth"] == depth)]
         share = np.mean(runs["needed"].to_numpy() > grid[:, None], axis=1)
-        colour = look(index)["color"]
-        ax.plot(grid, np.where(share > 0, share, np.nan), color=colour, label=f"measured, $s={s}$")
+        ax.plot(grid, np.where(share > 0, share, np.nan), color=color, label=f"measured, $s={s}$")
         bound = np.where(grid > 0, bound_at(config, s, depth, grid), np.nan)
-        ax.plot(grid, bound, "--", color=colour, label=f"bound, $s={s}$")
+        ax.plot(grid, bound, "--", color=color, label=f"bound, $s={s}$")
     ax.axhline(1 / config.draws, color=QUIET, linestyle=":", linewidth=1)
     ax.annotate("one draw", (2, 1 / config.draws), (0, 3), textcoords="offset points", ha="center")
-    ax.set(yscale="log", ylim=(0.02 / config.draws, 2))
-    ax.set(xlabel=f"$u$ (depth $L = {depth}$)", ylabel="Probability that the bounds fail")
-    legend_beside(ax)
+    ax.set(yscale="log", ylim=(0.02 / config.draws, 2), xlabel=f"$u$ (depth $L = {depth}$)")
 
 
 @dataclass(frozen=True)
@@ -169,57 +161,45 @@ SUBPRODUCTS = Study(
 ONE_IN_TWENTY = 0.95
 
 
-def subproduct_questions(config: SubProducts, table: Table) -> list[Question]:
+def subproduct_answers(config: SubProducts, table: Table) -> Answers:
     """Eq. (9), and what the probability of a large product does with depth."""
-    tight = table["any"] * table["least"] / table["first"]
+    shallow, deep = min(config.depths), max(config.depths)
     shares = {}
     for column in ("first", "any"):
-        levels = table[table["depth"] == min(config.depths)].groupby("scale")[column]
+        levels = table[table["depth"] == shallow].groupby("scale")[column]
         above = table[column] > table["scale"].map(levels.quantile(ONE_IN_TWENTY))
         shares[column] = above.groupby(table["depth"]).mean()
-    shallow, deep = min(config.depths), max(config.depths)
-    return [
-        Question(
-            "sub-products",
-            "How tight is eq. (9), by which bounds on the products with j = 1 bound those with "
-            "every j?",
-            f"The largest ‖W_k…W_j‖ is {extent(tight)} of M/m (at most 1 by the proof of Lemma 9) "
-            f"and {extent(table['any'] / table['first'])} times the largest with j = 1.",
-        ),
-        Question(
-            "Zhang et al.",
-            "Does the probability of a large product grow with depth, as the bound of Zhang et al. "
-            "(2022) does, or not, as that of Lemma 3 (FM, Appendix B.8)?",
-            f"A norm that one draw in twenty exceeds at depth {shallow} is exceeded in "
-            f"{each('depth {}', shares['first'])} of the draws with j = 1, and in "
-            f"{each('depth {}', shares['any'])} with any j. A bound that grows like L² allows "
-            f"{number((deep / shallow) ** 2)} times as many at depth {deep} as at {shallow}.",
-        ),
-    ]
+    return {
+        "sub-products": {
+            "tight": table["any"] * table["least"] / table["first"],
+            "larger": table["any"] / table["first"],
+        },
+        "Zhang et al.": {
+            "shallow": shallow,
+            "deep": deep,
+            "allowed": (deep / shallow) ** 2,
+            **shares,
+        },
+    }
 
 
 def plot_subproducts(config: SubProducts, table: Table, ax: Axes) -> None:
     """What one draw in twenty exceeds: the largest norms, and M/m of eq. (9)."""
     shown = table.assign(bound=table["first"] / table["least"])
-    lines = (
-        ("first", "-", r"$\max_k \|W_k \cdots W_1\|$"),
-        ("any", "--", r"$\max_{j \leq k} \|W_k \cdots W_j\|$"),
-        ("bound", ":", "$M/m$ of eq. (9)"),
-    )
-    for index, (scale, runs) in enumerate(shown.groupby("scale")):
-        color = look(index)["color"]
-        for column, line, _ in lines:
+    lines = {
+        "first": ("-", r"$\max_k \|W_k \cdots W_1\|$"),
+        "any": ("--", r"$\max_{j \leq k} \|W_k \cdots W_j\|$"),
+        "bound": (":", "$M/m$ of eq. (9)"),
+    }
+    for color, (scale, runs) in zip(COLOURS, shown.groupby("scale"), strict=False):
+        for column, (line, _) in lines.items():
             height = runs.groupby("depth")[column].quantile(ONE_IN_TWENTY)
-            ax.plot(height.index, height, line, marker="o", color=color)
+            ax.plot(height, line, marker="o", color=color)
         ax.plot([], [], "o", color=color, label=f"$s = {scale}$")
-    for _, line, label in lines:
+    for line, label in lines.values():
         ax.plot([], [], line, color=INK, label=label)
     ax.loglog()
-    ax.set_xticks(config.depths, [str(depth) for depth in config.depths])
-    ax.minorticks_off()
-    plain_numbers(ax.yaxis)
-    ax.set(xlabel="Depth $L$", ylabel="Norm that one draw in twenty exceeds")
-    legend_beside(ax)
+    ticks_at(ax, config.depths)
 
 
 STEP = 0.01
@@ -277,8 +257,8 @@ RESIDUAL_THETA = grid_experiment(
 DISPLACEMENTS = Study(
     "fm-residual-theta",
     RESIDUAL_THETA,
-    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), (AUTHORS, *DATA_SEEDS), 10),
-    quick=Displacements((5, 20, 100, 300), (AUTHORS, *DATA_SEEDS[:2]), 4),
+    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), ALL_DATA, 10),
+    quick=Displacements((5, 20, 100, 300), FEW_DATA, 4),
 )
 
 
@@ -289,84 +269,142 @@ def constants_of(config: Displacements) -> pd.DataFrame:
     return pd.DataFrame({L: c._asdict() for L, c in found.items() if c is not None}).T
 
 
-def displacement_questions(config: Displacements, table: Table) -> list[Question]:
+def displacement_answers(config: Displacements, table: Table) -> Answers:
     """How far outside the constants of FM-T4 training from residual starts converges."""
-    by, limits = table["depth"], constants_of(config)
-    mean, half = power_interval(table, "depth", "moved", "data_seed")
-    converged = (table["status"] == "converged").mean()
-    found = [
-        Question(
-            "displacement",
-            "Do the layers move by θ_k/L with ‖θ_k‖ bounded, as FM-T4 says for close starts?",
-            f"{percent(converged)} of {len(table)} runs on {table['data_seed'].nunique()} data "
-            f"sets converge at depths {extent(config.depths)}. max_k‖θ_k‖ grows like L to the "
-            f"power {number(mean)} ± {number(half)} and is at most {number(table['moved'].max())}. "
-            f"They end at {extent(table['sharpness'])} of S_min.",
-        )
-    ]
-    part = table[by.isin(limits.index)].groupby("depth")
+    found: Answers = {
+        "displacement": {
+            "converged": (table["status"] == "converged").mean(),
+            "runs": len(table),
+            "sets": table["data_seed"].nunique(),
+            "power": power_interval(table, "depth", "moved", "data_seed"),
+            "most": table["moved"].max(),
+            "sharpness": table["sharpness"],
+        }
+    }
+    limits = constants_of(config)
+    part = table[table["depth"].isin(limits.index)].groupby("depth")
     if len(limits):
-        found.append(
-            Question(
-                "constants",
-                "How far are these runs from the constants of the proof?",
-                f"R(W(0)) − R_min is {extent(part['gap'].max() / limits['gap'])} times what the "
-                "theorem allows, ‖θ_k‖ ends at up to "
-                f"{number((part['moved'].max() / limits['radius']).max())} times C_5, and the "
-                f"gap decays at least {number((part['rate'].min() / limits['rate']).min())} times "
-                "faster than μ: the theorem is a sufficient condition, and training converges far "
-                "outside it.",
-            )
-        )
+        found["constants"] = {
+            "gap": part["gap"].max() / limits["gap"],
+            "radius": (part["moved"].max() / limits["radius"]).max(),
+            "rate": (part["rate"].min() / limits["rate"]).min(),
+        }
     return found
 
 
 def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
     """Largest ‖θ_k‖_F against depth, each run, with medians."""
     ax.plot(table["depth"], table["moved"], ".", color=QUIET, markersize=3, label="runs")
-    ax.plot(table.groupby("depth")["moved"].median(), label="median", **look(0))
-    ax.set(xscale="log", ylim=(0, 1.15 * table["moved"].max()))
-    ax.set(xlabel="Depth $L$", ylabel=r"$\max_k \|\theta_k\|_F$ after training")
-    legend_below(ax)
+    ax.plot(table.groupby("depth")["moved"].median(), label="median", **series(0))
+    ax.set_ylim(0, 1.15 * table["moved"].max())
 
 
-FM_RESIDUAL = Figure(
+FM_RESIDUAL = define_figure(
     "FM-residual",
-    "The theory of residual initialization",
-    (
-        our_panel(
-            "FM-residual-products",
-            "How often the bounds of FM-L3 with u fail for random residual layers: measured, and "
-            "the bound of the lemma.",
-            PRODUCTS,
-            plot_products,
-            product_questions,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "FM-residual-subproducts",
-            "The largest norm of a product of consecutive residual layers that one draw in twenty "
-            "exceeds, against depth: those that begin with the first layer (Lemma 3), all of them "
-            "(Zhang et al. 2022), and the bound M/m of eq. (9) that links the two.",
-            SUBPRODUCTS,
-            plot_subproducts,
-            subproduct_questions,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "FM-residual-theta",
-            "How far training moves the layers, W_k = W_k(0) + θ_k/L, against depth.",
-            DISPLACEMENTS,
-            plot_displacement,
-            displacement_questions,
-        ),
-    ),
-    printed="Not drawn in the paper: Lemma 3, its comparison with Zhang et al. (2022) in Appendix "
-    "B.8, eq. (9), Theorem 4, Corollary 3, with open constants.",
-    as_run="d = 5. Products: s = 0.05, 0.1, 0.25 at depths 10, 100, 1000. Products of any "
-    "consecutive layers: s = 0.25 and 1. The comparison with Zhang et al. is of what both bounds "
-    "say; that their lower bound takes χ² variables for sub-Gaussian is a remark of FM, not "
-    "measured. Training: s = 0.25, n = 50, descent with ηL = 0.01 (within about one percent of the "
-    "flow), on several data sets of the recipe of FM-1. The open constants are the smallest "
-    "admissible ones (`deeplin.theory.admissible_range`).",
+    define_panel("FM-residual-products", PRODUCTS, plot_products, product_answers),
+    define_panel("FM-residual-subproducts", SUBPRODUCTS, plot_subproducts, subproduct_answers),
+    define_panel("FM-residual-theta", DISPLACEMENTS, plot_displacement, displacement_answers),
+)
+
+
+MARGINS = (1.1, 1.5)
+"""u over the smallest u that any depth admits."""
+CURVES = {
+    "printed": ("FM-L3 as printed", ":"),
+    "corrected": ("FM-L3, tails corrected", "--"),
+    "tight": ("X-21, $u = 1.1u_\\infty$", "-"),
+    "wide": ("X-21, $u = 1.5u_\\infty$", "-."),
+}
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Scales s and widths d of random residual networks."""
+
+    scales: tuple[float, ...]
+    draws: int
+    """Networks drawn at the depth that X-21 admits."""
+    deepest: int = 500
+    """None are drawn where that is deeper."""
+    widths: tuple[int, ...] = (5, 50)
+    seed: int = 0
+
+
+def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str, float]]:
+    """The smallest depths, and how many draws at that of X-21 leave its bounds."""
+    tight, wide = (certified_depth(scale, width, margin=margin) for margin in MARGINS)
+    assert tight is not None  # the scales are below two
+    row = {
+        "printed": _number(smallest_admissible_depth(scale, width, printed=True)),
+        "corrected": _number(smallest_admissible_depth(scale, width)),
+        "tight": _number(tight),
+        "wide": _number(wide),
+    }
+    if tight > config.deepest:
+        return [row | {"drawn": 0, "outside": 0, "used": np.nan}]
+    key = run_key(config.seed, width=width, scale=scale)
+    networks = initialize.residual(jax.random.split(key, config.draws), width, tight, scale)
+    found = draw_constants(networks)
+    bounds = sharp_product_bounds(scale, MARGINS[0] * least_margin(scale, width))
+    used = np.maximum(found.largest / bounds.largest, bounds.smallest / found.smallest)
+    return [
+        row | {"drawn": config.draws, "outside": int(np.sum(used > 1)), "used": float(np.max(used))}
+    ]
+
+
+def _number(depth: int | None) -> float:
+    return np.nan if depth is None else float(depth)
+
+
+def admissible_answers(config: Residual, table: Table) -> Answers:
+    """What X-21 saves, and whether the draws keep its bounds."""
+    draws, outside = int(table["drawn"].sum()), int(table["outside"].sum())
+    first = table[table["width"] == config.widths[0]].set_index("scale")
+    printed = first[first.index.isin(PRINTED_SCALES)]
+    return {
+        "admissible depth": {
+            "tight": printed["tight"],
+            "corrected": printed["corrected"],
+            "saved": (table["corrected"] / table["tight"]).max(),
+        },
+        "draws": {
+            "outside": outside,
+            "draws": draws,
+            "high": share_interval(outside, draws)[1],
+            "used": table["used"],
+        },
+    }
+
+
+def plot_admissible(config: Residual, table: Table, ax: Axes) -> None:
+    """Smallest depth against s; one color for each width; the networks of the paper."""
+    for color, width in zip(COLOURS, config.widths, strict=False):
+        rows = table[table["width"] == width].sort_values("scale")
+        for column, (label, line) in CURVES.items():
+            label = f"{label}, $d = {width}$"
+            ax.plot(rows["scale"], rows[column], line, color=color, label=label)
+    ax.plot(PRINTED_SCALES, [10] * len(PRINTED_SCALES), "o", color=INK, label="networks of FM-4")
+    ax.plot([0.25] * 4, [5, 10, 20, 40], "x", color=INK, label="networks of FM-2")
+    ax.loglog()
+    ax.set_xticks([0.05, 0.1, 0.2, 0.5, 1], ["0.05", "0.1", "0.2", "0.5", "1"])
+    ax.xaxis.minorticks_off()
+
+
+ADMISSIBLE_DEPTHS = grid_experiment(
+    "admissible-depths",
+    Residual,
+    run_admissible,
+    {"width": "widths", "scale": "scales"},
+    runs="draws",
+)
+COARSE = (0.05, *PRINTED_SCALES)
+FINE = tuple(sorted({*COARSE, 0.07, 0.15, 0.2, 0.35, 0.7, 1.3}))
+ADMISSIBLE = Study(
+    "x-residual",
+    ADMISSIBLE_DEPTHS,
+    paper=Residual(FINE, draws=400),
+    quick=Residual(COARSE, draws=40),
+)
+X_RESIDUAL = define_figure(
+    "X-residual", define_panel("X-residual", ADMISSIBLE, plot_admissible, admissible_answers)
 )

@@ -1,4 +1,7 @@
-"""Our own questions about small initialization (FM Section 4): its limit, and S/S_min."""
+"""Small initialization (FM Section 4): descent on the path of the flow, its limit, and S/S_min.
+
+FM-flow, FM-small, FM-ratio and X-ratio.
+"""
 
 from __future__ import annotations
 
@@ -9,24 +12,114 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from scipy.spatial import KDTree
 
-from deeplin.dynamics import gradient_flow
+from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.hessian import sharpness
-from deeplin.networks import initialize
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.fm_flow import lowering
-from deeplin.papers.question import Question, each, extent, number
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
+from deeplin.networks import Network, initialize
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers, number
+from deeplin.papers.setting import ALL_DATA, FEW_DATA, Setting
 from deeplin.papers.statistics import mean_interval, slope_interval
-from deeplin.papers.style import INK, legend_beside, look, plain_numbers
+from deeplin.papers.style import COLOURS, INK, QUIET, series
+from deeplin.problems import Problem
 from deeplin.problems.synthetic import flat_minima
-from deeplin.sweep import run_key
+from deeplin.sweep import coordinate_words, run_key, run_keys
 from deeplin.theory import (
     balanced_sharpness,
     initialization_scale,
     minimal_sharpness,
     worst_sharpness_ratio,
 )
+
+REASONABLE = 0.5
+"""In units of 2/S_bal: a reasonably large rate."""
+ON_CURVE = 2_000
+"""Points on the curve of the flow."""
+RECORDS = 2_000
+"""Of descent, at the smallest rate."""
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The flow and descents at several rates from the same small starts, of several scales."""
+
+    scales: tuple[float, ...]
+    factors: tuple[float, ...]
+    """Learning rates in units of 2/S_bal."""
+    repetitions: int
+    depth: int = 3
+    seed: int = 0
+
+
+def run_paths(config: Paths, scale: float) -> pd.DataFrame:
+    """How far each descent strays from the curve of the flow from its start."""
+    setting = Setting(depth=config.depth)
+    problem = setting.data.problem
+    widths = (setting.dimension,) * config.depth + (1,)
+    keys = run_keys(config.seed, [{"path": k} for k in range(config.repetitions)])
+    starts = lowering(problem, initialize.gaussian(keys, widths, scale))
+    ends = gradient_flow(problem, starts, gap=1e-6 * problem.zero_gap)
+    time = float(np.max(ends.evidence["time"]))
+    flow = gradient_flow(problem, starts, until=time, at=np.linspace(0, time, ON_CURVE)[1:])
+    assert flow.trajectory is not None  # asked for by `at`
+    curves, sizes = _flat(flow.trajectory), np.linalg.norm(_flat(ends.network), axis=-1)
+    factors = np.repeat(config.factors, config.repetitions)
+    rates = factors * 2 / balanced_sharpness(problem, config.depth)
+    steps = int(np.ceil(time / rates.min()))
+    copies = Network([np.tile(w, (len(config.factors), 1, 1)) for w in starts.weights])
+    run = gradient_descent(
+        problem, copies, rates, steps, record_every=max(1, steps // RECORDS), record=("gap",)
+    )
+    assert run.trajectory is not None  # recorded
+    paths, rows = _flat(run.trajectory), []
+    for index, factor in enumerate(factors):
+        k = index % config.repetitions
+        path = paths[:, index]
+        apart = KDTree(curves[:, k]).query(path[np.isfinite(path).all(axis=1)])[0].max()
+        rows.append({"repetition": k, "factor": factor, "apart": apart / sizes[k]})
+    return pd.DataFrame(rows).assign(status=np.asarray(run.status))
+
+
+def lowering(problem, start: Network) -> Network:
+    """The start with the sign of its last layer that lowers the risk (FM-A1)."""
+    towards = np.asarray(start.product) @ np.asarray(problem.cross_moment).reshape(-1)
+    *lower, last = start.weights
+    return Network([*lower, np.copysign(1.0, towards)[..., None, None] * last])
+
+
+def _flat(networks) -> np.ndarray:
+    """All weights of each network in one row."""
+    layers = [np.asarray(weight) for weight in networks.weights]
+    return np.concatenate([w.reshape(*w.shape[:-2], -1) for w in layers], axis=-1)
+
+
+def path_answers(config: Paths, table: Table) -> Answers:
+    """Up to which rate, and from which scale on."""
+    factor = max(config.factors)
+    top = table[table["factor"] == factor].groupby("scale")["apart"].mean()
+    middle = table[np.isclose(table["factor"], REASONABLE)].groupby("scale")["apart"].mean()
+    return {"how far apart": {"middle": middle, "factor": factor, "top": top}}
+
+
+def plot_paths(config: Paths, table: Table, ax: Axes) -> None:
+    """Largest distance from the flow's curve against the rate, for each scale."""
+    for index, (scale, runs) in enumerate(table.groupby("scale")):
+        style = series(index, label=f"scale {number(scale)}")
+        ax.plot(runs["factor"], runs["apart"], ".", color=style["color"], alpha=0.3)
+        ax.plot(runs.groupby("factor")["apart"].mean(), **style)
+    ax.axhline(0.05, color=INK, linestyle=":", linewidth=1)
+
+
+PATHS = grid_experiment("paths", Paths, run_paths, {"scale": "scales"}, runs="repetitions")
+FACTORS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
+PATH_STUDY = Study(
+    "fm-flow",
+    PATHS,
+    paper=Paths((0.01, 0.03, 0.1, 0.2, 0.4), FACTORS, 10),
+    quick=Paths((0.03, 0.1, 0.4), (0.1, 0.5, 1.0), 3),
+)
+FM_FLOW = define_figure("FM-flow", define_panel("FM-flow", PATH_STUDY, plot_paths, path_answers))
 
 
 @dataclass(frozen=True)
@@ -60,7 +153,7 @@ def run_start(config: SmallStarts, data_seed: int, scale: float) -> pd.DataFrame
     return pd.DataFrame([row])
 
 
-def questions(config: SmallStarts, table: Table) -> list[Question]:
+def start_answers(config: SmallStarts, table: Table) -> Answers:
     """How fast the sharpness tends to S_bal as the start shrinks."""
     apart = (table["sharpness"] - 1).abs().clip(lower=np.finfo(float).eps)
     logs: Any = np.log(pd.DataFrame({"epsilon": table["epsilon"], "apart": apart}))
@@ -71,38 +164,26 @@ def questions(config: SmallStarts, table: Table) -> list[Question]:
         for _, rows in logs[resolved].groupby(table["data_seed"])
         if len(rows) > 2
     ]
-    mean, half = mean_interval(slopes)
-    least = table["scale"] == min(config.scales)
-    return [
-        Question(
-            "limit",
-            "How does the sharpness at the end of the flow depend on the size ε of the start?",
-            f"It tends to S_bal (X-3): |S/S_bal − 1| falls like ε to the power {number(mean)} ± "
-            f"{number(half)} and is {extent(apart[least])} at the smallest start ({len(slopes)} "
-            "data sets).",
-        )
-    ]
+    least = apart[table["scale"] == min(config.scales)]
+    return {"limit": {"power": mean_interval(slopes), "least": least, "sets": len(slopes)}}
 
 
 def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
     """Excess rank, misalignment and distance to S_bal against ε, medians over the data sets."""
     cells = table.assign(apart=(table["sharpness"] - 1).abs()).groupby("scale")
     medians = cells.median(numeric_only=True)
-    rows = (
-        ("excess", r"$\max_k\ \|W_k\|_F^2 - \sigma_k^2$"),
-        ("misaligned", r"$1 - \min_k \langle v_{k+1}, u_k\rangle^2$"),
-        ("apart", r"$|S/S_{\mathrm{bal}} - 1|$"),
-    )
-    for index, (column, label) in enumerate(rows):
+    labels = {
+        "excess": r"$\max_k\ \|W_k\|_F^2 - \sigma_k^2$",
+        "misaligned": r"$1 - \min_k \langle v_{k+1}, u_k\rangle^2$",
+        "apart": r"$|S/S_{\mathrm{bal}} - 1|$",
+    }
+    for index, (column, label) in enumerate(labels.items()):
         # the first is open and larger: where two are at the floor, both show
         style = {"markersize": 8, "markerfacecolor": "none"} if index == 0 else {}
         height = medians[column].clip(lower=1e-15)
-        ax.plot(medians["epsilon"], height, label=label, **look(index), **style)
+        ax.plot(medians["epsilon"], height, label=label, **series(index, **style))
     grid = np.sort(medians["epsilon"])
     ax.plot(grid, grid, color=INK, linestyle=":", linewidth=1, label=r"$\varepsilon$")
-    ax.loglog()
-    ax.set(xlabel=r"Size of the start $\varepsilon$", ylabel="After training")
-    legend_beside(ax)
 
 
 SMALL_STARTS = grid_experiment(
@@ -113,8 +194,8 @@ SCALES = (0.1, 0.05, 0.01, 5e-4, 1e-4)
 STUDY = Study(
     "fm-small",
     SMALL_STARTS,
-    paper=SmallStarts(3, SCALES, (AUTHORS, *DATA_SEEDS)),
-    quick=SmallStarts(3, SCALES, (AUTHORS, *DATA_SEEDS[:2])),
+    paper=SmallStarts(3, SCALES, ALL_DATA),
+    quick=SmallStarts(3, SCALES, FEW_DATA),
 )
 
 
@@ -153,39 +234,25 @@ def run_ratio(config: Ratios, condition: float) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(status="converged")
 
 
-def ratio_questions(config: Ratios, table: Table) -> list[Question]:
+def ratio_answers(config: Ratios, table: Table) -> Answers:
     """The abstract's "not on width or depth", as a number."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
-    by_depth = limits.groupby("depth")["ratio"]
     spread = flows.groupby("condition")["ratio"].agg(lambda ratio: ratio.max() / ratio.min() - 1)
-    bound = (limits["ratio"] / (4 * limits["condition"])).max()
-    return [
-        Question(
-            "ratio",
-            "How sharp is the end of small initialization, over S_min, and what does it depend on?",
-            f"S_bal/S_min is at most {each('depth {}', by_depth.max())} on {config.data_sets} data "
-            f"sets for each of the condition numbers {extent(config.conditions)}: it falls with "
-            f"depth. The width changes it by {extent(spread)} of itself. The bound 4Λ/λ of FM-C2 "
-            f"is at least {number(1 / bound)} times as large.",
-        )
-    ]
+    bound = (4 * limits["condition"] / limits["ratio"]).min()
+    most = limits.groupby("depth")["ratio"].max()
+    return {"ratio": {"most": most, "spread": spread, "bound": bound}}
 
 
 def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     """S_bal/S_min against Λ/a, with the exact worst ratio (X-18), and flows."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
-    for index, (depth, rows) in enumerate(limits.groupby("depth")):
-        L, style = int(depth), look(index)  # pyright: ignore
-        ax.plot(rows["spread"], rows["ratio"], ".", color=style["color"], alpha=0.6)
-        ax.plot(grid, worst_sharpness_ratio(L, grid), color=style["color"], label=f"depth {L}")
+    for color, (depth, rows) in zip(COLOURS, limits.groupby("depth"), strict=False):
+        ax.plot(rows["spread"], rows["ratio"], ".", color=color, alpha=0.6)
+        ax.plot(grid, worst_sharpness_ratio(depth, grid), color=color, label=f"depth {depth}")
     ax.plot(flows["spread"], flows["ratio"], "k+", label="flows, depth 3,\nseveral widths")
     ax.plot([], [], color=INK, label="worst ratio (X-18)")
     ax.plot([], [], ".", color=INK, label=r"$S_{\mathrm{bal}}/S_{\min}$, data sets")
-    ax.loglog()
-    plain_numbers(ax.yaxis)
-    ax.set(xlabel=r"$\Lambda/a$", ylabel=r"Sharpness over $S_{\min}$")
-    legend_beside(ax)
 
 
 RATIOS = grid_experiment(
@@ -197,35 +264,127 @@ RATIO_STUDY = Study(
     paper=Ratios((3, 5, 10, 40), (1.0, 10.0, 100.0, 1000.0), 50),
     quick=Ratios((3, 5, 10, 40), (1.0, 10.0, 100.0), 10),
 )
-
-
-FM_SMALL = Figure(
+FM_SMALL = define_figure(
     "FM-small",
-    "Small initialization: its limit, and how sharp it ends",
-    (
-        our_panel(
-            "FM-small",
-            "How the layers and the sharpness end, against the size ε of the start (medians over "
-            "the data sets). The sharpness levels off at what the last gap of the flow leaves.",
-            STUDY,
-            plot_structure,
-            questions,
-            size=(5.8, 3.5),
-        ),
-        our_panel(
-            "FM-ratio",
-            "Sharpness at the end of small initialization over S_min, against Λ/a, for several "
-            "depths, with the exact worst ratio; crosses: flows of networks of several widths.",
-            RATIO_STUDY,
-            plot_ratio,
-            ratio_questions,
-            size=(5.8, 3.5),
-        ),
-    ),
-    printed="Not drawn in the paper: Lemma 2, Corollaries 1 and 2. The abstract says that the "
-    "constant depends on the condition number, but not on width or depth.",
-    as_run="FM-small: n = 50, d = 5, depth 3, Gaussian layers, the last with the sign that lowers "
-    "the risk (FM-A1), gradient flow to a relative gap of 1e-10, on the authors' data and others "
-    "of their recipe. FM-ratio: data of growing condition number; S_bal and S_min are exact (X-2, "
-    "X-3), and flows from scale 10⁻³ have hidden layers of width 5, 10 and 20.",
+    define_panel("FM-small", STUDY, plot_structure, start_answers),
+    define_panel("FM-ratio", RATIO_STUDY, plot_ratio, ratio_answers),
 )
+
+
+KINDS = {
+    "random": (".", 2, "random data"),
+    "diagonal": ("s", 4, r"$\hat\Sigma = \mathrm{diag}(c, 1)$"),
+    "degenerate": ("^", 4, r"$\hat\Sigma = \mathrm{diag}(c, \nu \to 0)$"),
+    "FM": ("*", 8, "data of FM-1"),
+}
+"""Marker, its size and the label of each kind of data."""
+VANISHING = 1e-9
+"""Second eigenvalue of the degenerate data, which approach r(c) as it goes to 0."""
+
+
+@dataclass(frozen=True)
+class WorstRatios:
+    """Data sets with many values of Λ/a, at several depths."""
+
+    depths: tuple[int, ...]
+    draws: int
+    """Random data sets at each depth."""
+    spreads: tuple[float, ...] = (1.5, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+    """Λ/a of the worst data."""
+    seed: int = 0
+
+
+def run_worst(config: WorstRatios, depth: int, kind: str) -> list[dict[str, float]]:
+    """S_bal/S_min and Λ/a of each data set of this kind, with the bound of FM-C2."""
+    rows = []
+    for problem in _problems(config, depth, kind):
+        minimal = minimal_sharpness(problem, depth).exact
+        rows.append(
+            {
+                "spread": problem.largest_eigenvalue / problem.alignment,
+                "ratio": balanced_sharpness(problem, depth) / minimal,
+                "printed": 4 * problem.condition_number,
+            }
+        )
+    return rows
+
+
+def _problems(config: WorstRatios, depth: int, kind: str) -> list[Problem]:
+    if kind == "FM":
+        return [Setting().data.problem]
+    if kind == "random":
+        rng = np.random.default_rng(coordinate_words(config.seed, depth=depth, part="ratios"))
+        return [_random(rng) for _ in range(config.draws)]
+    return [_of_two_inputs(c, degenerate=kind == "degenerate") for c in config.spreads]
+
+
+def _random(rng: np.random.Generator) -> Problem:
+    """Two to five inputs of very different variances, a target in a random direction of them."""
+    d = int(rng.integers(2, 6))
+    sizes = 10.0 ** rng.uniform(-1.5, 0.5, d)
+    target = 10.0 ** rng.uniform(-2, 1, d) * rng.choice([-1, 1], d)
+    return Problem.from_moments(np.diag(sizes**2), sizes**2 * target, sizes**2 @ target**2, 100)
+
+
+def _of_two_inputs(c: float, *, degenerate: bool) -> Problem:
+    """Σ̂ = diag(c, ν), a = 1: with ν = 1 and w* = e_2, or with ν → 0."""
+    second = VANISHING if degenerate else 1.0
+    share = (1 - second) / (c - second) if degenerate else 0.0  # of w* along the first axis
+    squares = np.array([share, 1 - share])
+    variances = np.array([c, second])
+    return Problem.from_moments(
+        np.diag(variances), variances * np.sqrt(squares), variances @ squares, 100
+    )
+
+
+def worst_answers(config: WorstRatios, table: Table) -> Answers:
+    """Whether any data exceed the worst case, which attain it, and what it saves against FM-C2."""
+    pairs = zip(table["depth"], table["spread"], strict=True)
+    worst = np.array([worst_sharpness_ratio(int(L), max(c, 1.0)) for L, c in pairs])
+    table = table.assign(
+        worst=worst, reached=table["ratio"] / worst, saved=table["printed"] / worst
+    )
+    drawn, ours = (table[table["kind"] == kind] for kind in ("random", "FM"))
+    built = table[table["kind"].isin(["diagonal", "degenerate"])]
+    attained = built["reached"].groupby([built["depth"], built["spread"].round(6)]).max()
+    return {
+        "worst case": {"drawn": drawn, "most": drawn["reached"].max(), "attained": attained},
+        "beside FM-C2": {
+            "printed": drawn["saved"],
+            "ratio": ours.set_index("depth")["ratio"],
+            "worst": ours["worst"],
+            "factor": ours["printed"].iloc[0],
+        },
+    }
+
+
+def plot_worst(config: WorstRatios, table: Table, ax: Axes) -> None:
+    """Curves: the worst case of each depth; dots: random data; marks: the worst data; FM-C2."""
+    c = np.geomspace(1, max(config.spreads), 200)
+    table = table[table["spread"] <= c[-1]]
+    for color, L in zip(COLOURS, config.depths, strict=False):
+        ax.plot(c, worst_sharpness_ratio(L, c), color=color, label=f"$L = {L}$")
+        for kind, (marker, size, _) in KINDS.items():
+            rows = table[(table["depth"] == L) & (table["kind"] == kind)]
+            style: dict[str, Any] = {"markersize": size, "alpha": 0.6}
+            if kind == "FM":
+                style = {"markersize": size, "markeredgecolor": INK}
+            ax.plot(rows["spread"], rows["ratio"], marker, color=color, **style)
+    ax.plot(c, 4 * c, ":", color=INK, label=r"$4\Lambda/a \leq 4\Lambda/\lambda$ (FM-C2)")
+    for marker, size, label in KINDS.values():
+        ax.plot([], [], marker, color=QUIET, markersize=size, label=label)
+    ax.loglog()
+    ax.set_yticks([1, 3, 10, 30, 100, 300], ["1", "3", "10", "30", "100", "300"])
+    ax.minorticks_off()
+
+
+WORST_RATIOS = grid_experiment(
+    "sharpness-ratios", WorstRatios, run_worst, {"depth": "depths", "kind": tuple(KINDS)}
+)
+WORST_STUDY = Study(
+    "x-ratio",
+    WORST_RATIOS,
+    paper=WorstRatios((2, 3, 10, 30, 100), draws=2_000),
+    quick=WorstRatios((2, 3, 10, 100), draws=100),
+)
+X_RATIO = define_figure("X-ratio", define_panel("X-ratio", WORST_STUDY, plot_worst, worst_answers))

@@ -1,10 +1,12 @@
-"""What the project asks beyond the papers: a question and its answer, with no pass or fail."""
+"""What the project asks beyond the papers, with no pass or fail, and how answers are written."""
 
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from numbers import Integral
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Question(NamedTuple):
@@ -18,6 +20,16 @@ class Question(NamedTuple):
     """Short, and unique in its panel."""
     text: str
     answer: str
+
+
+Answers: TypeAlias = dict[str, dict[str, Any]]
+"""For each question of a panel the values with which its answer in `figures.toml` is filled."""
+
+
+def answered(name: str, words: Mapping[str, str], **values: Any) -> Question:
+    """Fill a question and its answer, or the answer for another `case` that the values name."""
+    answer = words[values.pop("case", "answer")]
+    return Question(name, *(_WRITER.format(text, **values) for text in (words["text"], answer)))
 
 
 def number(value: Any) -> str:
@@ -57,3 +69,28 @@ def percent(share: float) -> str:
     digits = 0 if share in (0, 1) or 0.1 <= share <= 0.9 else 1
     text = f"{share:.{digits}%}"
     return {"100.0%": "almost all", "0.0%": "almost none"}.get(text, text)
+
+
+def interval(value: tuple[float, float]) -> str:
+    """Write a number and the half-width of its interval: `0.97 ± 0.02`."""
+    return " ± ".join(map(number, value))
+
+
+_KINDS = {
+    "": number, "extent": extent, "percent": percent, "interval": interval, "count": len
+}  # fmt: skip
+
+
+class _Writer(string.Formatter):
+    """Write `{x}` as a number, `{x:extent}`, `{x:percent}`, … by the functions of this module."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Write one value; a text or a whole number is written as it is."""
+        kind, _, name = format_spec.partition(" ")
+        if kind == "each":
+            return each(name.replace("%", "{}"), value)
+        plain = kind == "" and isinstance(value, str | Integral)
+        return str(value if plain else _KINDS[kind](value))
+
+
+_WRITER = _Writer()

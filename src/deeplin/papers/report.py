@@ -23,7 +23,7 @@ from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
 from deeplin.papers.quote import LeftOut
 from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
-from deeplin.sweep.config import to_plain
+from deeplin.sweep.experiment import to_plain
 
 OUTCOME = "outcome.json"
 RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {

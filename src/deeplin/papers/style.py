@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +38,8 @@ def save(figure: Figure, folder: Path, name: str) -> None:
         figure.savefig(folder / f"{name}.png", dpi=160)
 
 
-def look(index: int, **style: Any) -> dict[str, Any]:
-    """Colour and marker of the curve with this index, and more of its `style`."""
+def series(index: int, **style: Any) -> dict[str, Any]:
+    """Color and marker of the series with this index, and more of its `style`."""
     return {"color": COLOURS[index % len(COLOURS)], "marker": MARKERS[index % len(MARKERS)]} | style
 
 
@@ -59,23 +60,54 @@ def band(
 def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
     """The means of `statistics.curve` with their intervals."""
     spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
-    ax.errorbar(points[by], points["mean"], spread, capsize=2, **style)
+    style.setdefault("capsize", 2)
+    ax.errorbar(points[by], points["mean"], spread, **style)
 
 
 FEW = 3
 """A point that stands for fewer runs is drawn open, with their number."""
 
 
-def mark_few(ax: Axes, x: Any, y: Any, runs: Any, colour: str) -> None:
+def mark_few(ax: Axes, x: Any, y: Any, runs: Any, color: str) -> None:
     """Open markers with their count where a point stands for fewer than three runs."""
     for place, height, count in zip(x, y, runs, strict=True):
         if 0 < count < FEW:
-            open_marker = {"markerfacecolor": PAPER, "markeredgecolor": colour, "zorder": 3}
-            ax.plot([place], [height], "o", color=colour, label="_few", **open_marker)
-            shown = {"textcoords": "offset points", "fontsize": 6.5, "color": colour}
+            open_marker = {"markerfacecolor": PAPER, "markeredgecolor": color, "zorder": 3}
+            ax.plot([place], [height], "o", color=color, label="_few", **open_marker)
+            shown = {"textcoords": "offset points", "fontsize": 6.5, "color": color}
             ax.annotate(str(int(count)), (place, height), (3, 3), **shown)
 
 
-def legend_beside(ax: Axes, **options: Any) -> None:
-    """The legend to the right of the axes."""
-    ax.legend(loc="center left", **{"bbox_to_anchor": (1, 0.5)} | options)
+LEGENDS: dict[str, dict[str, Any]] = {
+    "inside": {},
+    "beside": {"loc": "center left", "bbox_to_anchor": (1, 0.5)},
+    "above": {
+        "loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False
+    },
+}  # fmt: skip
+"""Where a legend may stand, beside `below`."""
+
+
+def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:
+    """Set the properties `axes`, write plain numbers on some axes, and place the legend.
+
+    `legend` has the options of `Axes.legend` and `place`, the name of a usual place; None: no
+    legend, or one that the plot has drawn itself.
+    """
+    ax.set(**axes)
+    for name in plain:
+        plain_numbers({"x": ax.xaxis, "y": ax.yaxis}[name])
+    if legend is None:
+        return
+    place, options = legend.get("place", "inside"), {k: legend[k] for k in legend if k != "place"}
+    if place == "below":
+        legend_below(ax, **options)
+    else:
+        ax.legend(**LEGENDS[place] | options)
+
+
+def ticks_at(ax: Axes, values: Sequence[float]) -> None:
+    """Mark these values, and no others, on a logarithmic horizontal axis."""
+    ax.set_xscale("log")
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.minorticks_off()

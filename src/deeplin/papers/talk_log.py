@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.question import Question, extent, number, percent
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
-from deeplin.papers.style import INK, look
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers
+from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting
+from deeplin.papers.style import INK, series
 from deeplin.problems.synthetic import separable
-from deeplin.theory.talk import logistic_descent
+from deeplin.theory.critical_rate import logistic_descent
 
 LABELS = {
     "logistic": "logistic loss, separable data",
@@ -66,42 +66,29 @@ def plot(config: Contrast, table: Table, ax: Axes) -> None:
     table = table[table["data_seed"] == config.data_seeds[0]]
     for index, (name, label) in enumerate(LABELS.items()):
         runs = table[table["problem"] == name]
-        style = look(index)
-        ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), label=label, **style)
+        style = series(index, label=label)
+        ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), **style)
         gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
         # in a strip of their own: a run that diverged has no final loss
         strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
         ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
     ax.axvline(1, color=INK, linestyle="--", linewidth=1)
-    ax.loglog()
-    ax.set(
-        xlabel="Learning rate relative to the threshold of its problem",
-        ylabel="Final loss (gap) over that at the start",
-    )
-    # long names: side by side they would crush the axes; lower than the label of the axis
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.22), ncols=1, frameon=False)
 
 
-def questions(config: Contrast, table: Table) -> list[Question]:
+def answers(config: Contrast, table: Table) -> Answers:
     """Logistic loss at every rate; squared loss below and above its threshold."""
     table = table.assign(loss=table["loss"].fillna(np.inf))
-    logistic, regression = (
-        table[(table["problem"] == "logistic") == kind] for kind in (True, False)
-    )
-    settled = regression[regression["relative_rate"] > 1]["status"] == "converged"
-    best = logistic.groupby("relative_rate")["loss"].max()
-    below = regression[regression["relative_rate"] < 0.9]["loss"].max()
-    return [
-        Question(
-            "critical rate",
-            "Has logistic regression on separable data a critical rate, as regression has?",
-            f"No (Wu et al. 2024): at up to {number(max(config.relative_rates))} times "
-            f"2/smoothness the loss ends at {extent(best[best.index > 1])} of its start or lower, "
-            f"the lower the larger the rate. Regression ends at {number(below)} of its gap or "
-            f"lower below 0.9 of its threshold, and {percent(settled.mean())} of {len(settled)} "
-            "runs above it settle.",
-        )
-    ]
+    kind, rate = table["problem"] == "logistic", table["relative_rate"]
+    above = table[~kind & (rate > 1)]
+    return {
+        "critical rate": {
+            "rate": max(config.relative_rates),
+            "best": table[kind & (rate > 1)].groupby("relative_rate")["loss"].max(),
+            "below": table[~kind & (rate < 0.9)]["loss"].max(),
+            "settled": (above["status"] == "converged").mean(),
+            "above": len(above),
+        }
+    }
 
 
 AXES = {"problem": tuple(LABELS), "data_seed": "data_seeds"}
@@ -109,30 +96,10 @@ TALK_LOG_EXPERIMENT = grid_experiment(
     "talk-log", Contrast, run_cell, AXES, runs="relative_rates", steps="steps"
 )
 RELATIVE_RATES = tuple(np.logspace(-1, 3, 33).tolist())
-
-TALK_LOG = Figure(
-    "Talk-log",
-    "Classification has no critical learning rate",
-    (
-        our_panel(
-            "Talk-log",
-            "Final loss against the learning rate: logistic loss on separable data beside "
-            "regression. The threshold is 2/smoothness, or 2/S_min for depth 10. Crosses above the "
-            "axes: runs that diverged.",
-            Study(
-                "talk-log",
-                TALK_LOG_EXPERIMENT,
-                paper=Contrast(RELATIVE_RATES, 20_000, (AUTHORS, *DATA_SEEDS)),
-                quick=Contrast(RELATIVE_RATES, 2_000, (AUTHORS, *DATA_SEEDS[:2])),
-            ),
-            plot,
-            questions,
-            size=(4.8, 4.2),
-        ),
-    ),
-    printed="Stated, not drawn: for classification with linearly separable data and logistic loss, "
-    "gradient descent converges for any learning rate (Wu et al. 2024), unlike regression.",
-    as_run="n = 50, d = 5; labels of a random direction, margin 0.1; descent from zero. Beside it "
-    "the FM data set with a linear model (from zero) and a residual network (L = 10, s = 0.25). "
-    "The question is asked of this and further data sets, of which the first is drawn.",
+STUDY = Study(
+    "talk-log",
+    TALK_LOG_EXPERIMENT,
+    paper=Contrast(RELATIVE_RATES, 20_000, ALL_DATA),
+    quick=Contrast(RELATIVE_RATES, 2_000, FEW_DATA),
 )
+TALK_LOG = define_figure("Talk-log", define_panel("Talk-log", STUDY, plot, answers))

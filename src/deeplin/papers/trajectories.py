@@ -15,12 +15,10 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
 from deeplin.papers.figures import Table
-from deeplin.papers.marion_chizat_starts import training_start
-from deeplin.papers.question import Question, extent, number
-from deeplin.papers.scale_sweep import FLOOR, SAME
-from deeplin.papers.setting import Setting
+from deeplin.papers.question import Answers
+from deeplin.papers.setting import FLOOR, SAME, Setting, training_start
 from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, legend_below, look, plain_numbers
+from deeplin.papers.style import COLOURS, INK, QUIET, legend_below, plain_numbers, series
 from deeplin.problems import Problem
 from deeplin.sweep import Experiment, Unit
 
@@ -153,64 +151,51 @@ def plot_training(
 
     Light: as they ran it, in float32 with 20 power iterations.
     """
-    run = _shown(table, learning_rate).iloc[::subsample]
-    single = _shown(table, learning_rate, AS_RUN)
     right = ax.twinx()
     right.spines["right"].set_visible(True)
-    distance, sharp = COLOURS[0], COLOURS[1]
-    ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=distance)
-    ax.margins(y=0.12)  # at its floor it would hide the line of S_min
-    right.plot(run["step"], run["sharpness"], color=sharp)
     light: dict[str, Any] = {"alpha": 0.35, "linewidth": 3.5, "zorder": 0.5}
-    ax.plot(single["step"], single["distance"].clip(lower=FLOOR), color=distance, **light)
-    right.plot(single["step"], single["sharpness"], color=sharp, **light)
+    exact = _run(table, learning_rate).iloc[::subsample]
+    for run, style in ((exact, {}), (_run(table, learning_rate, AS_RUN), light)):
+        ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=COLOURS[0], **style)
+        right.plot(run["step"], run["sharpness"], color=COLOURS[1], **style)
+    ax.margins(y=0.12)  # at its floor it would hide the line of S_min
     flattest = config.setting.flattest
-    level = {"linewidth": 1, "zorder": 1}
-    edge = right.axhline(2 / learning_rate, color=sharp, linestyle="--", label=r"$2/\eta$", **level)
-    least = right.axhline(flattest.exact, color=INK, linestyle=":", label=r"$S_{\min}$", **level)
-    named = [edge, least]
-    if flattest.lower < SAME * flattest.exact:
-        right.axhline(flattest.lower, color=QUIET, linestyle=":", **level)
-    else:
-        least.set_label(r"$S_{\min} \approx 2La$")
+    together = flattest.lower >= SAME * flattest.exact
+    levels = [
+        (2 / learning_rate, COLOURS[1], "--", r"$2/\eta$"),
+        (flattest.exact, INK, ":", r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$"),
+    ]
+    if not together:
+        levels.append((flattest.lower, QUIET, ":", "_"))
     if upper_bound:
-        bound = config.setting.upper_bound
-        style = {"color": QUIET, "linestyle": "-.", "label": r"$8L\Lambda$"}
-        named.append(right.axhline(bound, **style, **level))
-    named += ax.plot([], [], color=QUIET, label="as run, float32", **light)
+        levels.append((config.setting.upper_bound, QUIET, "-.", r"$8L\Lambda$"))
+    for height, color, line, label in levels:
+        right.axhline(height, color=color, linestyle=line, label=label, linewidth=1, zorder=1)
+    right.plot([], [], color=QUIET, label="as run, float32", **light)
+    named, _ = right.get_legend_handles_labels()
     legend_below(ax, handles=named, ncols=len(named))
-    ax.set(yscale="log", xlabel="Gradient steps")
     right.set_yscale("log")
     plain_numbers(right.yaxis)
-    ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=distance)
-    right.set_ylabel("Sharpness", color=sharp)
+    ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=COLOURS[0])
+    right.set_ylabel("Sharpness", color=COLOURS[1])
 
 
-def plot_conservation(config: Trajectories, table: Table, ax: Axes) -> None:
-    """Drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow, against time ηt (FM-L1)."""
-    _against_time(config, table, ax, "conservation")
-    ax.set(yscale="log", ylabel=r"$\max_k \|D_k(t) - D_k(0)\|_F$")
+def plot_against_time(config: Trajectories, table: Table, ax: Axes, *, column: str) -> None:
+    """A record of the authors' run at every rate, against time ηt.
 
-
-def plot_alignment(config: Trajectories, table: Table, ax: Axes) -> None:
-    """⟨v_{k+1}, u_k⟩², averaged over neighboring layers, against time ηt (FM-L2 c)."""
-    _against_time(config, table, ax, "alignment")
-    ax.set(ylim=(0, 1.02), ylabel=r"mean over $k$ of $\langle v_{k+1}, u_k\rangle^2$")
-
-
-def _against_time(config: Trajectories, table: Table, ax: Axes, column: str) -> None:
+    `conservation` is the drift of W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, which is constant on the flow (FM-L1);
+    `alignment` is ⟨v_{k+1}, u_k⟩², averaged over neighboring layers (FM-L2 c).
+    """
     for index, rate in enumerate(sorted(config.rates, key=lambda rate: rate.learning_rate)):
-        run = _shown(table, rate.learning_rate)
-        style = look(index, marker=None, label=rf"$\eta = {rate.learning_rate:g}$")
+        run = _run(table, rate.learning_rate)
+        style = series(index, marker=None, label=rf"$\eta = {rate.learning_rate:g}$")
         if index == 0:
             style |= {"linewidth": 5, "alpha": 0.4}  # the next rate follows the same path
         run = run[run["step"] > 0]
         ax.plot(run["step"] * rate.learning_rate, run[column], **style)
-    ax.set(xscale="log", xlabel=r"Time $\eta t$")
-    ax.legend()
 
 
-def _shown(table: Table, learning_rate: float, repetition: int = AUTHORS_RUN) -> Table:
+def _run(table: Table, learning_rate: float, repetition: int = AUTHORS_RUN) -> Table:
     return table[(table["learning_rate"] == learning_rate) & (table["repetition"] == repetition)]
 
 
@@ -220,83 +205,53 @@ def own_starts(table: Table, learning_rate: float) -> Table:
     return runs.assign(height=runs["sharpness"] * learning_rate / 2)
 
 
-def stable_questions(config: Trajectories, table: Table, *, learning_rate: float) -> list[Question]:
+def stable_answers(config: Trajectories, table: Table, *, learning_rate: float) -> Answers:
     """Whether the other starts stay below the edge too, and what float32 changes."""
-    runs = own_starts(table, learning_rate)
-    top = runs.groupby("repetition")["height"].max()
-    return [
-        Question(
-            "other starts",
-            "Is the authors' run typical of its scale?",
-            f"Of {len(top)} starts of this scale {int((top <= 1).sum())} never rise above 2/η; the "
-            f"largest sharpness of a run is {extent(top)} of it.",
-        ),
-        _precision_question(table, learning_rate),
-    ]
+    top = own_starts(table, learning_rate).groupby("repetition")["height"].max()
+    return {
+        "other starts": {"top": top, "below": (top <= 1).sum()},
+        "float32": _precision(table, learning_rate),
+    }
 
 
-def edge_questions(config: Trajectories, table: Table, *, learning_rate: float) -> list[Question]:
+def edge_answers(config: Trajectories, table: Table, *, learning_rate: float) -> Answers:
     """How the other starts oscillate, and what float32 changes."""
     runs = own_starts(table, learning_rate)
     runs = runs[runs["status"] != "diverged"]
     late = runs[runs["step"] >= 2 / 3 * runs["step"].max()].groupby("repetition")["height"]
-    mean, half = mean_interval(late.mean())
     crossings = [
         np.count_nonzero(np.diff(run["height"].to_numpy() > 1))
         for _, run in runs.groupby("repetition")
     ]
-    return [
-        Question(
-            "other starts",
-            "Is the authors' run typical of its scale?",
-            f"Over the last third the sharpness of {len(crossings)} starts averages "
-            f"{number(mean)} ± {number(half)} of 2/η; it crosses 2/η {extent(crossings)} times.",
-        ),
-        _precision_question(table, learning_rate),
-    ]
+    return {
+        "other starts": {"crossings": crossings, "late": mean_interval(late.mean())},
+        "float32": _precision(table, learning_rate),
+    }
 
 
-def _precision_question(table: Table, learning_rate: float) -> Question:
+def _precision(table: Table, learning_rate: float) -> dict[str, float]:
+    """Relative difference of the sharpness in float32 with 20 power iterations."""
     exact, single = (
-        _shown(table, learning_rate, which).set_index("step")["sharpness"]
+        _run(table, learning_rate, which).set_index("step")["sharpness"]
         for which in (AUTHORS_RUN, AS_RUN)
     )
     off = (single / exact.reindex(single.index) - 1).abs()
-    return Question(
-        "float32",
-        "What do float32 and 20 power iterations change?",
-        f"The sharpness by {number(float(off.median()))} in the median and {number(off.max())} at "
-        "most, relative to the exact value at the same step.",
-    )
+    return {"median": off.median(), "most": off.max()}
 
 
-def conservation_questions(config: Trajectories, table: Table) -> list[Question]:
+def conservation_answers(config: Trajectories, table: Table) -> Answers:
     """What flow conserves and descent moves."""
     slow, middle, fast = sorted(rate.learning_rate for rate in config.rates)
     drift = table.groupby(["learning_rate", "repetition"])["conservation"].max()
-    near, far = drift[middle] / drift[slow] / (middle / slow), drift[fast] / drift[middle]
-    return [
-        Question(
-            "drift",
-            "How far does descent move what the flow conserves (FM-L1)?",
-            f"Below the edge in proportion to η: the drift at η = {number(middle)} over that at "
-            f"{number(slow)} is {extent(near.dropna())} times the ratio of the rates. At the edge "
-            f"(η = {number(fast)}) it is {extent((far / (fast / middle)).dropna())} times that.",
-        )
-    ]
+    near = drift[middle] / drift[slow] / (middle / slow)
+    far = drift[fast] / drift[middle] / (fast / middle)
+    return {"drift": {"slow": slow, "middle": middle, "fast": fast, "near": near, "far": far}}
 
 
-def alignment_questions(config: Trajectories, table: Table) -> list[Question]:
+def alignment_answers(config: Trajectories, table: Table) -> Answers:
     """Whether neighboring layers align far from small initialization."""
-    slow, *_ = sorted(rate.learning_rate for rate in config.rates)
+    slow = min(rate.learning_rate for rate in config.rates)
     runs = own_starts(table, slow).set_index("repetition")
     first, last = (runs.loc[runs["step"] == s, "alignment"] for s in (0, runs["step"].max()))
-    mean, half = mean_interval((last - first).to_numpy())
-    return [
-        Question(
-            "alignment",
-            "Do layers align at this scale, where the guarantee of FM-L2 says nothing?",
-            f"Yes: ⟨v_(k+1), u_k⟩², averaged over the layers, grows by {number(mean)} ± "
-            f"{number(half)} over training (η = {number(slow)}, {len(first)} starts).",
-        )
-    ]
+    growth = mean_interval((last - first).to_numpy())
+    return {"alignment": {"growth": growth, "slow": slow, "starts": len(first)}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,11 +12,11 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.question import Question, extent, number
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers
 from deeplin.papers.setting import DATA_SEEDS, Setting
-from deeplin.papers.style import INK, legend_below, look, plain_numbers
-from deeplin.papers.x_search import LIGHT, gaps, measured_rate, other_minimizers
+from deeplin.papers.style import INK, series
+from deeplin.papers.x_rates import LIGHT, gaps, measured_rate, other_minimizers, plot_other_data
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stochastic_sharpness
@@ -156,85 +155,48 @@ def _selected(weights: np.ndarray, places: np.ndarray) -> np.ndarray:
     return np.minimum(np.searchsorted(np.cumsum(weights / weights.sum()), places), len(weights) - 1)
 
 
-def questions(config: BatchSizes, table: Table) -> list[Question]:
+def answers(config: BatchSizes, table: Table) -> Answers:
     """X-10 against simulation, its certificate, and what single runs do."""
-    some = table[table["batch_size"] < config.samples]
     full = table[table["batch_size"] == config.samples]
-    return [
-        Question(
-            "mean square",
-            "Is the mean square stable exactly up to 2/S_min(B) (X-10)?",
-            f"The simulated threshold is {extent(table['mean_square'] / table['exact'])} of it "
-            f"({config.networks} networks are a sample of a heavy-tailed law). S_min(B) is known "
-            f"within {number((table['highest'] / table['exact'] - 1).max())}, and at B = n it is "
-            f"X-2 within {number((full['exact'] / full['full'] - 1).abs().max())}; the best of "
-            f"{config.minimizers} random minimizers bears "
-            f"{extent(table['others'] / table['highest'])} of the rate.",
-        ),
-        Question(
-            "single runs",
-            "Do single runs settle above it?",
-            f"Yes: the median run settles up to {extent(some['median'] / some['exact'])} of it, "
-            "since rare excursions carry the mean.",
-        ),
-    ]
+    some = table[table["batch_size"] < config.samples]
+    return {
+        "mean square": {
+            "simulated": table["mean_square"] / table["exact"],
+            "known": (table["highest"] / table["exact"] - 1).max(),
+            "full": (full["exact"] / full["full"] - 1).abs().max(),
+            "others": table["others"] / table["highest"],
+        },
+        "single runs": {"median": some["median"] / some["exact"]},
+    }
 
 
 def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
-    """The exact curve with the simulated thresholds, in units of the full-batch rate."""
-    table = table.sort_values("batch_size")
-    relative = table[["exact", "mean_square", "median", "others"]].div(table["full"], axis=0)
-    relative["batch_size"] = table["batch_size"]
-    for data_seed, rows in relative.groupby(table["data_seed"]):
-        shown = data_seed == config.data_seeds[0]
-        _plot_one(ax, rows, {} if shown else LIGHT, labelled=shown)
-    ax.plot([], [], color=INK, label=f"{len(config.data_seeds) - 1} other data sets", **LIGHT)
-    ax.set_xscale("log")
-    ax.set(xlabel="Batch size B", ylabel=r"Critical rate relative to $2/S_{\min}$", ylim=(0, None))
-    plain_numbers(ax.xaxis)
-    legend_below(ax)
+    """The exact curve with the simulated thresholds, in units of the full-batch rate.
 
-
-def _plot_one(ax: Axes, rows: Table, style: dict[str, Any], labelled: bool) -> None:
-    """One data set; only a labelled one has the best random minimizer, too."""
-    curves = (
-        ("exact", r"exact, $2/S_{\min}(B)$", {"color": INK, "zorder": 1}),
-        ("mean_square", "simulated: mean square", look(0, linestyle="")),
-        ("median", "simulated: median run", look(1, linestyle="")),
-        ("others", "best random minimizer", look(2, linestyle=":")),
-    )
-    for column, label, own in curves if labelled else curves[:3]:
-        ax.plot(
-            rows["batch_size"], rows[column], label=label if labelled else None, **(own | style)
-        )
+    Only the first data set has names, and the best random minimizer, too.
+    """
+    styles = {
+        "exact": {"color": INK, "zorder": 1, "label": r"exact, $2/S_{\min}(B)$"},
+        "mean_square": series(0, linestyle="", label="simulated: mean square"),
+        "median": series(1, linestyle="", label="simulated: median run"),
+        "others": series(2, linestyle=":", label="best random minimizer"),
+    }
+    for data_seed, rows in table.sort_values("batch_size").groupby("data_seed"):
+        first = data_seed == config.data_seeds[0]
+        relative = rows.set_index("batch_size")[[*styles]].div(rows["full"].to_numpy(), axis=0)
+        for column in [*styles] if first else [*styles][:3]:
+            light = {} if first else LIGHT | {"label": None}
+            ax.plot(relative[column], **styles[column] | light)
+    plot_other_data(ax, config)
+    ax.set_ylim(bottom=0)
 
 
 AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
 BATCH_SIZES = grid_experiment("batch-sizes", BatchSizes, run_cell, AXES)
-X_BATCH = Figure(
-    "X-batch",
-    "The critical learning rate against the batch size",
-    (
-        our_panel(
-            "X-batch",
-            "Critical learning rate of mini-batch descent against the batch size, n = 20: exact "
-            "(X-10), by simulation of the mean square and of the median run, and the best of "
-            "random minimizers, on ten data sets (quick: three); one is drawn in full, the "
-            "others lightly.",
-            Study(
-                "x-batch",
-                BATCH_SIZES,
-                paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
-                quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),
-            ),
-            plot,
-            questions,
-            size=(5.2, 4.0),
-        ),
-    ),
-    printed="Not in the papers, which train on the full batch.",
-    as_run="Noiseless data sets of the recipe of FM-1 (n = 20, d = 4), depth 3. Networks start "
-    "within 1e-6 of the minimizer that attains S_min(B) and are trained on batches drawn afresh at "
-    "every step; after each they are drawn again in proportion to their squared error and brought "
-    "back to the first distance. A search in the rate finds where the mean square stops shrinking.",
+STUDY = Study(
+    "x-batch",
+    BATCH_SIZES,
+    paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
+    quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),
 )
+X_BATCH = define_figure("X-batch", define_panel("X-batch", STUDY, plot, answers))

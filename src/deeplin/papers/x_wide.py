@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
 import jax
 import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import simulate_wide
-from deeplin.papers.bo_logs import DEPTH, compared, expected_law
-from deeplin.papers.figures import Figure, Study, Table, grid_experiment, our_panel
-from deeplin.papers.question import Question, each, extent, number
+from deeplin.papers.bo_1 import DEPTH, compared, expected_law
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers, interval, number
 from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, legend_beside, look, plain_numbers
+from deeplin.papers.style import COLOURS, INK, QUIET, series
+from deeplin.problems import Problem
 from deeplin.problems.synthetic import spiked
 from deeplin.sweep import run_key
 from deeplin.theory.wide_networks import lazy_motion, wide_limit
@@ -50,58 +53,45 @@ def logged() -> Table:
     return cells.assign(half=2 * cells["distance_sd"] / np.sqrt(cells["runs"]))
 
 
-def last_layer_questions(config: LastLayers, table: Table) -> list[Question]:
+def last_layer_answers(config: LastLayers, table: Table) -> Answers:
     """What β = 0 leaves: the law, the simulation, the logs."""
     zero = table[table["beta"] == 0].set_index("dimension")
-    logs = logged().set_index("dimension")
-    zero_logs = logs[(logs["beta"] == 0) & logs.index.isin(zero.index)]
-    found = [
-        f"d = {d}: law {number(row.law)}, simulated {number(row.simulated)} ± {number(row.half)}, "
-        f"logs {number(zero_logs['distance_mean'][d])} ± {number(zero_logs['half'][d])}"
+    logs = logged()
+    zero_logs = logs[logs["beta"] == 0].set_index("dimension")
+    distances = [
+        f"d = {d}: law {number(row.law)}, simulated {interval((row.simulated, row.half))}, "
+        f"logs {interval(zero_logs.loc[d, ['distance_mean', 'half']])}"
         for d, row in zero.iterrows()
     ]
-    ratio = table["simulated"] / table["law"]
-    stable = logs[logs["stable"]]
-    return [
-        Question(
-            "β → 0",
-            "Does the network end at the minimum-norm interpolant as β → 0, which BO leave open?",
-            f"No. The squared distance left at β = 0: {'; '.join(found)} (95 % intervals). "
-            "It falls with the width like 1/m, not with β.",
-        ),
-        Question(
-            "along β",
-            "Does the law hold along β?",
-            f"Simulated over law is {extent(ratio)}; of the authors' cells with stable steps the "
-            f"logs differ from it by {extent(stable['z'])} standard errors "
-            f"({len(stable)} cells, mean {number(stable['z'].mean())}).",
-        ),
-    ]
+    z = logs[logs["stable"]]["z"]
+    return {
+        "β → 0": {"distances": "; ".join(distances)},
+        "along β": {"ratio": table["simulated"] / table["law"], "z": z, "mean": z.mean()},
+    }
+
+
+HOLLOW: dict[str, Any] = {
+    "marker": "D", "markersize": 7, "markerfacecolor": "none", "linestyle": ""
+}  # fmt: skip
+"""Simulated networks."""
 
 
 def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
     """Distance against β: law (lines), simulated flows (hollow), the authors' logs (filled)."""
     logs = logged()
-    for index, d in enumerate(config.dimensions):
-        color, grid = COLOURS[index], np.linspace(0, 1e-3, 101)
+    for color, d in zip(COLOURS, config.dimensions, strict=False):
+        grid = np.linspace(0, 1e-3, 101)
         law = [expected_law(d, 1.0, beta, 10 * (d + 3))["law_distance"] for beta in grid]
         ax.plot(1e3 * grid, law, color=color, label=f"law, $d = {d}$")
-        own = logs[logs["dimension"] == d]
-        for stable, part in own.groupby("stable"):
+        for stable, part in logs[logs["dimension"] == d].groupby("stable"):
             style = {"marker": "o" if stable else "x", "linestyle": "", "capsize": 2}
-            bars = part["distance_mean"], part["half"]
-            ax.errorbar(1e3 * part["beta"], *bars, color=color, markersize=3.5, **style)
+            height = part["distance_mean"], part["half"]
+            ax.errorbar(1e3 * part["beta"], *height, color=color, markersize=3.5, **style)
         mine = table[table["dimension"] == d]
-        hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linestyle": ""}
-        place = 1e3 * mine["beta"]
-        ax.errorbar(place, mine["simulated"], mine["half"], color=color, **hollow)
+        ax.errorbar(1e3 * mine["beta"], mine["simulated"], mine["half"], color=color, **HOLLOW)
     for marker, label in (("o", "authors' logs"), ("x", "logs, unstable step (E-11)")):
         ax.plot([], [], marker, color=QUIET, label=label)
-    ax.plot([], [], "D", color=QUIET, markersize=7, markerfacecolor="none", label="simulated flow")
-    ax.set_yscale("log")
-    ax.set(xlabel=r"$10^3\,\beta$", ylabel=r"$\|\Theta - \Theta_{\min}\|_F^2$, mean")
-    plain_numbers(ax.yaxis)
-    legend_beside(ax)
+    ax.plot([], [], color=QUIET, label="simulated flow", **HOLLOW)
 
 
 @dataclass(frozen=True)
@@ -118,10 +108,26 @@ class Gained:
     seed: int = 0
 
 
+@cache
+def gained_problem() -> Problem:
+    """One spiked data set (d = 40, n = 8, q = 2)."""
+    return spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
+
+
+def _law(config: Gained, depth: Any) -> float:
+    """‖U(∞) − U(0)‖² to leading order (X-29)."""
+    singular = np.linalg.svd(gained_problem().spectrum.coordinates, compute_uv=False)
+    return lazy_motion(singular, config.first**2, config.last, depth)
+
+
+def _shape(config: Gained, depth: Any) -> Any:
+    """How the law depends on the depth."""
+    return ((depth - 2) / (1 + (depth - 2) * config.first**2)) ** 2
+
+
 def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
     """‖U(∞) − U(0)‖², to which ‖Θ_⊥(∞) − Θ_⊥(0)‖² is proportional: law, flow and simulation."""
-    problem = spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
-    singular = np.linalg.svd(problem.spectrum.coordinates, compute_uv=False)
+    problem = gained_problem()
     a2, b2, width = config.first**2, config.last, 10**6
     before, after = wide_limit(problem, depth, a2, b2)
     free = problem.dimension - problem.rank
@@ -139,8 +145,8 @@ def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
     mean, half = mean_interval(gained)
     return [
         {
-            "law": lazy_motion(singular, a2, b2, depth),
-            "shape": ((depth - 2) / (1 + (depth - 2) * a2)) ** 2,
+            "law": _law(config, depth),
+            "shape": _shape(config, depth),
             "flow": float(np.sum((after - before) ** 2)),
             "kept": float(np.sum(after**2) - np.sum(before**2)),
             "simulated": mean,
@@ -149,62 +155,29 @@ def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
     ]
 
 
-def gained_questions(config: Gained, table: Table) -> list[Question]:
+def gained_answers(config: Gained, table: Table) -> Answers:
     """How fast Θ_⊥ grows with depth, and how good the law is."""
     logs = np.log(table[["depth", "flow", "shape", "kept"]])
     slopes = {name: np.polyfit(logs["depth"], logs[name], 1)[0] for name in logs.columns[1:]}
-    return [
-        Question(
-            "exponent",
-            "With which power of the depth does what Θ_⊥ gains in training grow?",
-            f"Over L = {extent(config.depths)} like L^{number(slopes['flow'])} in the limit of "
-            f"width: it is (L−2)²/(1+(L−2)a²)² (slope {number(slopes['shape'])} there), quadratic "
-            f"until L is near 2 + 1/a². ‖U‖² itself grows like L^{number(slopes['kept'])}.",
-        ),
-        Question(
-            "law",
-            "How close is the leading-order law (X-29)?",
-            f"Law over flow of the infinite network: {each('L = {}', _ratio(table, 'law'))}; "
-            f"simulated over flow {extent(_ratio(table, 'simulated'))} (width 10⁶, "
-            f"{config.runs} networks each, 95 % half-widths "
-            f"{extent(table['half'] / table['flow'])}).",
-        ),
-    ]
-
-
-def _ratio(table: Table, column: str) -> Table:
     rows = table.set_index("depth")
-    return rows[column] / rows["flow"]
+    ratios = {name: rows[name] / rows["flow"] for name in ("law", "simulated", "half")}
+    return {"exponent": {"slopes": slopes}, "law": ratios}
 
 
 def plot_gained(config: Gained, table: Table, ax: Axes) -> None:
     """‖ΔU‖² against depth: the law, its shape, the infinitely wide flow, simulated networks."""
-    table = table.sort_values("depth")
-    problem = spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
-    singular = np.linalg.svd(problem.spectrum.coordinates, compute_uv=False)
-    grid, a2 = np.geomspace(3, max(config.depths), 100), config.first**2
-    law = np.array([lazy_motion(singular, a2, config.last, L) for L in grid])
-    shape = ((grid - 2) / (1 + (grid - 2) * a2)) ** 2
+    rows = table.sort_values("depth").set_index("depth")
+    grid = np.geomspace(3, max(config.depths), 100)
+    law, shape = np.array([_law(config, L) for L in grid]), _shape(config, grid)
     ax.plot(grid, law, color=INK, label="law (X-29)")
-    ax.plot(
-        grid,
-        shape * law[0] / shape[0],
-        color=COLOURS[1],
-        linestyle="--",
-        label=r"$\propto (L-2)^2/(1+(L-2)a^2)^2$",
+    label = r"$\propto (L-2)^2/(1+(L-2)a^2)^2$"
+    ax.plot(grid, shape * law[0] / shape[0], "--", color=COLOURS[1], label=label)
+    ax.plot(rows["flow"], **series(2, linestyle="", label="infinite width"))
+    label = r"simulated, $m = 10^6$"
+    ax.errorbar(
+        rows.index, rows["simulated"], rows["half"], color=COLOURS[0], label=label, **HOLLOW
     )
-    ax.plot(table["depth"], table["flow"], linestyle="", label="infinite width", **look(2))
-    hollow = {"marker": "D", "markersize": 7, "markerfacecolor": "none", "linestyle": ""}
-    simulated = table["depth"], table["simulated"], table["half"]
-    ax.errorbar(*simulated, color=COLOURS[0], label=r"simulated, $m = 10^6$", **hollow)
-    ax.plot(
-        table["depth"], table["kept"], linestyle=":", label=r"$\|U\|^2 - \|U(0)\|^2$", **look(3)
-    )
-    ax.loglog()
-    plain_numbers(ax.xaxis)
-    ax.set(xlabel="Depth $L$")
-    ax.set_ylabel(r"$\|\Theta_\perp - \Theta_\perp(0)\|^2/(\alpha^2(d-n))$")
-    legend_beside(ax)
+    ax.plot(rows["kept"], **series(3, linestyle=":", label=r"$\|U\|^2 - \|U(0)\|^2$"))
 
 
 LAST_LAYERS = grid_experiment(
@@ -214,43 +187,20 @@ LAST_LAYERS = grid_experiment(
 GAINED = grid_experiment(
     "gained-by-depth", Gained, run_gained, {"depth": "depths"}, runs="runs", bucket="depth"
 )
-X_WIDE = Figure(
+LAST_LAYER = Study(
+    "x-wide-last-layer",
+    LAST_LAYERS,
+    paper=LastLayers((500, 1000, 2000), runs=20),
+    quick=LastLayers((500, 1000, 2000), runs=3, betas=(0.0,)),
+)
+DEPTH_STUDY = Study(
+    "x-wide-depth",
+    GAINED,
+    paper=Gained((3, 5, 10, 30, 100), runs=24),
+    quick=Gained((3, 5, 10, 30), runs=3),
+)
+X_WIDE = define_figure(
     "X-wide",
-    "What a wide network keeps beside the data",
-    (
-        our_panel(
-            "X-wide-last-layer",
-            "Mean squared distance to the minimum-norm interpolant after training, α = 1, against "
-            "β: the law (X-27 at β = 0, X-29 beside it), simulated gradient flow, and the BO "
-            "authors' public logs (bars: 95 %).",
-            Study(
-                "x-wide-last-layer",
-                LAST_LAYERS,
-                paper=LastLayers((500, 1000, 2000), runs=20),
-                quick=LastLayers((500, 1000, 2000), runs=3, betas=(0.0,)),
-            ),
-            plot_last_layer,
-            last_layer_questions,
-            size=(6.2, 3.8),
-        ),
-        our_panel(
-            "X-wide-depth",
-            "What Θ_⊥ gains in training, against the depth, with its law and its shape scaled to "
-            "the law at L = 3; a = 0.05, b² = 504.49.",
-            Study(
-                "x-wide-depth",
-                GAINED,
-                paper=Gained((3, 5, 10, 30, 100), runs=24),
-                quick=Gained((3, 5, 10, 30), runs=3),
-            ),
-            plot_gained,
-            gained_questions,
-            size=(6.2, 3.8),
-        ),
-    ),
-    printed="BO's Figure 1 has the excess risk; what β → 0 leaves is called open in its text.",
-    as_run="Last layer: BO's setting (n = 100, q = 3, L = 3, width 10(d + 3)), gradient flow to a "
-    "mean loss of 1e-10, data and weights drawn afresh for each run; means of α²(d−n)‖U‖², which "
-    "have the same expectation as the distance and less noise (X-25). The law averages over data "
-    "by deterministic equivalents (X-32). Depth: one spiked data set (d = 40, n = 8, q = 2).",
+    define_panel("X-wide-last-layer", LAST_LAYER, plot_last_layer, last_layer_answers),
+    define_panel("X-wide-depth", DEPTH_STUDY, plot_gained, gained_answers),
 )

@@ -1,21 +1,69 @@
-"""Problems with another convex loss than the squared one: logistic, Poisson, Huber, softmax …"""
+"""Problems with another convex loss than the squared one: logistic, Poisson, Huber, softmax …
+
+Their minimizers are found by Newton's method, if there are any (X-14, X-16).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
+from functools import cached_property, partial
+from typing import Any, NamedTuple, TypeAlias
 
+import equinox as eqx
 import numpy as np
+from jaxtyping import Array, Float
 
 from deeplin.errors import InputError
-from deeplin.problems.losses import Softmax
-from deeplin.problems.newton import Coordinates, Fit, assembled, fit
-from deeplin.problems.problem import Problem, Spectrum
-from deeplin.problems.solving import thin_svd
+from deeplin.problems.losses import ConvexLoss, Softmax
+from deeplin.problems.moments import is_tall, solver, thin_svd
+from deeplin.problems.problem import LeastSquares, Problem, Spectrum
 
-if TYPE_CHECKING:
-    from deeplin.problems.objectives import GeneralizedLinear
+STEPS = 500
+SETTLED = 1e-8
+"""Change of the predictions, relative to 1 + their size, at which one more step is the last: the
+error is then squared."""
+FAR = 25.0
+"""Size of the predictions from which on data are suspected to have no minimizer."""
+REUSED = 0.3
+"""Where steps shrink by this factor at least, the Hessian of many rows is used once more."""
+SHARE = 16
+"""Of many rows, one in so many gives the point to start from."""
+SEPARATED = 1e-7
+"""Margins, relative to the size of their rows, that count as zero."""
+
+
+class GeneralizedLinear(eqx.Module):
+    """R(Θ) = (1/n)Σφ(Θᵀx_i, y_i) of any convex loss φ (X-14, X-17), from the rows.
+
+    About the predictions of a minimizer, R − R_min is the mean excess of φ over its tangents there,
+    which keeps its accuracy; data without a minimizer have none, and the infimum is subtracted.
+    """
+
+    inputs: Float[Array | np.ndarray, "n d"]
+    targets: Float[Array | np.ndarray, "n q"]
+    predictions: Float[Array | np.ndarray, "n q"] | None
+    """Those of a minimizer, if there is one."""
+    minimal_risk: Float[Array | np.ndarray, ""]
+    """The infimum of R."""
+    loss: ConvexLoss = eqx.field(static=True)
+
+    def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
+        """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
+        z, n = self.inputs @ theta, self.inputs.shape[0]
+        gradient = self.inputs.T @ self.loss.slope(z, self.targets) / n
+        if self.predictions is None:
+            return self.loss.value(z, self.targets).mean(axis=-1) - self.minimal_risk, gradient
+        return self.loss.excess(self.predictions, z, self.targets).mean(axis=-1), gradient
+
+    def curvature_product(self, theta: Any, direction: Any) -> Any:
+        """∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""
+        bent = self.loss.bend(self.inputs @ theta, self.targets, self.inputs @ direction)
+        return self.inputs.T @ bent / self.inputs.shape[0]
+
+
+Objective: TypeAlias = LeastSquares | GeneralizedLinear
+"""The risk as a function of the product: what training and Hessians ask of a problem."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,8 +120,6 @@ class GeneralizedLinearProblem(Problem):
     @cached_property
     def numpy_objective(self) -> GeneralizedLinear:
         """`objective` with NumPy's arrays, in double precision."""
-        from deeplin.problems.objectives import GeneralizedLinear
-
         predictions = self._fit.predictions if self._fit.settled else None
         return GeneralizedLinear(
             *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
@@ -188,3 +234,249 @@ class GeneralizedLinearProblem(Problem):
     @property
     def _rows(self) -> tuple[np.ndarray, np.ndarray]:
         return self.require_data("a loss that is not squared")
+
+
+# --- Newton's method ------------------------------------------------------------------------------
+
+
+class Fit(NamedTuple):
+    """Where Newton's method ended."""
+
+    coordinates: Float[np.ndarray, "r k"]
+    predictions: Float[np.ndarray, "n q"]
+    settled: bool
+    """Whether the steps became small: a minimizer was found."""
+    separable: bool = False
+    """Whether there is a direction in which the risk decreases forever."""
+
+
+class Coordinates(NamedTuple):
+    """Θ = B U Eᵀ: inputs in a basis B of the row space of X, outputs in one of those that matter.
+
+    Minimizers of this form have the least norm: what is left out changes no prediction.
+    """
+
+    rows: Float[np.ndarray, "n r"]
+    """X B."""
+    basis: Float[np.ndarray, "d r"] | None
+    """B; None for the identity."""
+    outputs: Float[np.ndarray, "q k"]
+
+    @classmethod
+    def of(cls, inputs: np.ndarray, loss: ConvexLoss, q: int) -> Coordinates:
+        """For many rows of full rank the inputs as they are; else √n U of X = U S Vᵀ."""
+        outputs = _zero_sum(q) if isinstance(loss, Softmax) else np.eye(q)
+        n, d = inputs.shape
+        if is_tall(inputs):
+            some = inputs[
+                :: max(1, n // max(n // SHARE, 4 * d))
+            ]  # if they have full rank, so have all
+            if solver(some.T @ some / len(some)) is not None:
+                return cls(inputs, None, outputs)
+        _, singular, right = thin_svd(inputs, inputs[:, :0])
+        keep = singular > np.finfo(np.float64).eps * max(inputs.shape) * singular[0]
+        basis = right[keep].T * (np.sqrt(n) / singular[keep])
+        return cls(inputs @ basis, basis, outputs)
+
+    def theta(self, u: np.ndarray) -> np.ndarray:
+        """Θ, (d, q)."""
+        inner = u @ self.outputs.T
+        return inner if self.basis is None else self.basis @ inner
+
+    def predictions(self, u: np.ndarray) -> np.ndarray:
+        """XΘ, (n, q)."""
+        return self.rows @ u @ self.outputs.T
+
+    def penalty(self) -> np.ndarray:
+        """The matrix G with ‖Θ‖² = Tr(UᵀGU)."""
+        size = self.rows.shape[1]
+        return np.eye(size) if self.basis is None else self.basis.T @ self.basis
+
+
+def fit(
+    loss: ConvexLoss,
+    coordinates: Coordinates,
+    targets: np.ndarray,
+    *,
+    ridge: float = 0.0,
+    start: np.ndarray | None = None,
+) -> Fit:
+    """Minimize (1/n)Σφ(Θᵀx_i, y_i) + ridge·‖Θ‖² by Newton's method with backtracking.
+
+    `start` are coordinates U to begin with, such as those of a minimizer nearby.
+    """
+    rows, outputs = coordinates.rows, coordinates.outputs
+    if start is None and is_tall(rows) and len(rows) > 8 * SHARE * rows.shape[1] * outputs.shape[1]:
+        # a sixteenth of the rows has its minimizer near that of all
+        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SHARE]))
+        near = fit(loss, part, targets[::SHARE], ridge=ridge)
+        start = near.coordinates if near.settled else None
+    u = _first(loss, coordinates, targets) if start is None else start
+    for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
+        u = _newton(easier, coordinates, targets, ridge, u).coordinates
+    return _newton(loss, coordinates, targets, ridge, u)
+
+
+def _newton(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, ridge: float, u: np.ndarray
+) -> Fit:
+    rows, outputs = coordinates.rows, coordinates.outputs
+    n, k = len(rows), outputs.shape[1]
+    metric = coordinates.penalty() if ridge else None
+    z = coordinates.predictions(u)
+    separable, hessian, reuse, before = None, np.zeros((0, 0)), False, np.inf
+    for _ in range(STEPS):
+        gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
+        if metric is not None:
+            gradient = gradient + 2 * ridge * metric @ u
+        if not reuse:
+            hessian = assembled(rows, outputs.T @ loss.blocks(z, targets) @ outputs)
+            if metric is not None:
+                hessian = hessian + 2 * ridge * np.kron(np.eye(k), metric)
+        if not np.any(gradient):
+            return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
+        step = -_solved(hessian, gradient.T.reshape(-1)).reshape(k, -1).T
+        change, descent = coordinates.predictions(step), float(np.sum(gradient * step))
+        scale, size = 1 + float(np.abs(z).max()), float(np.abs(change).max())
+        if not np.isfinite(size):
+            break
+        bend = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
+        excess = partial(_excess, loss, targets, z, change, bend)
+        length = 1.0 if reuse and size <= before else _backtracked(excess, descent)
+        u, z = u + length * step, z + length * change
+        # A Hessian from before makes the error smaller by a factor, not its square.
+        if length == 1.0 and size <= (SETTLED**2 * 1e3 if reuse else SETTLED) * scale:
+            return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
+        reuse = length == 1.0 and size <= REUSED * min(scale, before) and is_tall(rows)
+        before = size
+        if not ridge and separable is None and scale > FAR:
+            separable = is_separable(loss, coordinates, targets, u)
+        if separable and -descent < 1e-17:
+            break
+    return Fit(u, z, False, bool(separable))
+
+
+def _least_norm(
+    loss: ConvexLoss,
+    coordinates: Coordinates,
+    targets: np.ndarray,
+    found: Fit,
+    hessian: np.ndarray,
+) -> Fit:
+    """The minimizer of least norm among those along the kernel of H.
+
+    Losses with linear parts can have several. Where it is the end of a linear part, φ'' is not
+    defined there, and the minimizer found stays.
+    """
+    values, vectors = np.linalg.eigh(hessian)
+    kernel = vectors[:, values <= 1e-12 * max(values[-1], np.finfo(float).tiny)]
+    if kernel.shape[1] == 0:
+        return found
+    moves = [column.reshape(-1, len(coordinates.rows.T)).T for column in kernel.T]
+    directions = np.array([coordinates.theta(move).ravel() for move in moves]).T
+    share = np.linalg.lstsq(directions, coordinates.theta(found.coordinates).ravel())[0]
+    u = found.coordinates - sum(c * move for c, move in zip(share, moves, strict=True))
+    z = coordinates.predictions(u)
+    slope = coordinates.rows.T @ loss.slope(z, targets) / len(z)
+    size = np.abs(coordinates.rows).mean() * np.abs(loss.slope(z, targets)).mean()
+    return Fit(u, z, True) if np.all(np.abs(slope) <= 1e-10 * size) else found
+
+
+def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"]:
+    """(1/n)Σ_i B_i ⊗ x_ix_iᵀ of blocks B_i (n, k, k): class-major."""
+    (n, r), k = rows.shape, blocks.shape[-1]
+    matrix = np.empty((k, r, k, r))
+    for a in range(k):
+        for b in range(a, k):
+            matrix[a, :, b] = rows.T @ (blocks[:, a, b, None] * rows) / n
+            matrix[b, :, a] = matrix[a, :, b].T
+    return matrix.reshape(k * r, k * r)
+
+
+def _first(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
+    """The least-squares fit to the first guess of the predictions."""
+    guess = loss.first_guess(targets) @ coordinates.outputs
+    size = coordinates.rows.shape[1], coordinates.outputs.shape[1]
+    return np.linalg.lstsq(coordinates.rows, guess)[0] if np.any(guess) else np.zeros(size)
+
+
+def _solved(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+    """H⁻¹g; where H is singular, (H + τI)⁻¹g with τ of the size of g (Levenberg and Marquardt)."""
+    scales = np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
+    if (solve := solver(hessian / np.outer(scales, scales))) is not None:
+        return solve(gradient / scales) / scales
+    size, steepness = float(np.trace(hessian)) / len(hessian), float(np.linalg.norm(gradient))
+    damping = max(min(steepness, 1e-3 * size), 1e-14 * size) if size > 0 else steepness
+    return np.linalg.solve(hessian + damping * np.eye(len(hessian)), gradient)
+
+
+def _excess(
+    loss: ConvexLoss, y: np.ndarray, z: np.ndarray, change: np.ndarray, bend: float, length: float
+) -> float:
+    rounding = 4 * np.finfo(float).eps * abs(float(loss.value(z, y).mean()))
+    return float(loss.excess(z, z + length * change, y).mean()) + length**2 * bend - rounding
+
+
+def _backtracked(excess: Callable[[float], float], descent: float) -> float:
+    """The first length of 1, ½, ¼, … with excess ≤ ¾ of the descent along the tangent (Armijo).
+
+    The excess over the tangent is exact for small steps, where a difference of risks is rounding.
+    """
+    length = 1.0
+    with np.errstate(over="ignore", invalid="ignore"):
+        while length > 1e-12 and not excess(length) <= -0.75 * length * descent:
+            length /= 2
+    return length
+
+
+def is_separable(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
+) -> bool:
+    """Whether some direction never increases the loss of any sample and decreases one (X-16).
+
+    The risk then has no minimizer. A linear program decides: the largest sum of margins over
+    directions in the unit cube along which no margin is negative. Margins are s·v_i for a change v
+    of the predictions, and v_i of the right class minus that of each other class for softmax. If
+    the direction u has positive margins only, that is the answer already.
+    """
+    from scipy.optimize import linprog  # half a second, which most data need not wait for
+
+    found = _margins(loss, coordinates, targets)
+    if found is None:
+        return False
+    margins, fixed = found
+    margins = margins[np.any(margins, axis=1)]
+    if len(fixed) == 0 and len(margins) and np.all(margins @ u.T.reshape(-1) > 0):
+        return True
+    if len(margins) == 0:
+        return False
+    margins = margins / np.linalg.norm(margins, axis=1, keepdims=True)
+    equal = {"A_eq": fixed, "b_eq": np.zeros(len(fixed))} if len(fixed) else {}
+    answer = linprog(
+        -margins.sum(axis=0), A_ub=-margins, b_ub=np.zeros(len(margins)), bounds=(-1, 1), **equal
+    )
+    if answer.status != 0:
+        return False
+    values = margins @ answer.x
+    return bool(values.max() > 10 * SEPARATED and values.min() >= -SEPARATED)
+
+
+def _margins(
+    loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Rows whose products with a direction must not be negative, and must be zero."""
+    rows, outputs = coordinates.rows, coordinates.outputs
+    if isinstance(loss, Softmax):
+        sample, other = np.nonzero(targets == 0)
+        apart = outputs[targets.argmax(axis=1)[sample]] - outputs[other]
+        return (apart[:, :, None] * rows[sample][:, None, :]).reshape(len(sample), -1), rows[:0]
+    found = loss.decreasing(targets)
+    if found is None:
+        return None
+    signs, bounded = found
+    return (signs[:, None] * rows)[signs != 0], rows[bounded]
+
+
+def _zero_sum(q: int) -> Float[np.ndarray, "q k"]:
+    """An orthonormal basis of the vectors whose entries sum to zero."""
+    return np.linalg.qr(np.eye(q)[:, 1:] - 1 / q)[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,17 +14,22 @@ from deeplin.markup import html_table
 from deeplin.problems.losses import ConvexLoss, Loss, encoded, loss_of
 from deeplin.problems.moments import (
     Moments,
+    Solution,
     accumulate,
     check_rows,
+    is_tall,
     joint_moments,
     require_same_length,
     require_sizes,
+    solve_tall,
+    thin_svd,
 )
-from deeplin.problems.solving import Solution, is_tall, solve_tall, thin_svd
 from deeplin.validation import validated
 
 if TYPE_CHECKING:
-    from deeplin.problems.objectives import LeastSquares, Objective
+    from jaxtyping import Array, Float
+
+    from deeplin.problems.generalized_linear import Objective
 
 
 class Spectrum(NamedTuple):
@@ -40,6 +45,28 @@ class Spectrum(NamedTuple):
     def beside(self, columns: np.ndarray) -> np.ndarray:
         """(I − P_X) C: the part of columns (…, d, k) that no sample sees."""
         return columns - self.vectors @ (self.vectors.T @ columns)
+
+
+class LeastSquares(NamedTuple):
+    """R(Θ) = R_min + Tr((Θ−Θ*)ᵀ Σ̂ (Θ−Θ*)) (FM-L8).
+
+    Written about the optimum, the gap R − R_min keeps its relative accuracy down to rounding,
+    which the expanded form ‖y‖²/n − 2wᵀb + wᵀΣ̂w does not.
+    """
+
+    covariance: Float[Array, "d d"]
+    optimum: Float[Array, "d q"]
+    minimal_risk: Float[Array, ""]
+
+    def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
+        """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
+        difference = theta - self.optimum
+        slope = 2 * self.covariance @ difference
+        return 0.5 * (difference * slope).sum(axis=(-2, -1)), slope
+
+    def curvature_product(self, theta: Any, direction: Any) -> Any:
+        """∇²R(Θ)[D] = 2Σ̂D."""
+        return 2 * self.covariance @ direction
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,8 +201,6 @@ class Problem:
         direction)` and `minimal_risk`, so that compiled code takes the data as an argument.
         """
         import jax  # moments and theory do without JAX
-
-        from deeplin.problems.objectives import LeastSquares
 
         optimum = self.optimum.reshape(self.dimension, -1)
         # Copies that are put there: `jnp.asarray` would compile a program for each new shape.

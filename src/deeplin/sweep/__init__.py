@@ -2,14 +2,22 @@
 
 from deeplin.compatibility import moved
 from deeplin.interrupt import prompt_interrupt
-from deeplin.sweep.config import coordinate_words, from_json, run_key, run_keys, to_json
 from deeplin.sweep.engine import Outcome, UnitsFailed, run
 from deeplin.sweep.executors import Cluster, Executor, ExecutorError, InProcess, Processes
-from deeplin.sweep.experiment import Experiment, Unit, find_experiment, read_sweep
+from deeplin.sweep.experiment import (
+    Experiment,
+    Unit,
+    coordinate_words,
+    find_experiment,
+    from_json,
+    read_sweep,
+    run_key,
+    run_keys,
+    to_json,
+)
 from deeplin.sweep.functions import grid
 from deeplin.sweep.progress import Board, Progress, show_progress
-from deeplin.sweep.session import Shard, StoreError
-from deeplin.sweep.store import Status, Store, read_table, status
+from deeplin.sweep.store import Shard, Status, Store, StoreError, read_table, status
 
 __all__ = [
     "Board", "Cluster", "Executor", "ExecutorError", "Experiment", "InProcess", "Outcome",

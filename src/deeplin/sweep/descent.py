@@ -18,8 +18,7 @@ from deeplin.hessian import sharpness
 from deeplin.networks import Network, distance_to_optimum, initialize
 from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem, synthetic
-from deeplin.sweep.config import run_key, run_keys
-from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.sweep.experiment import Experiment, Unit, run_key, run_keys
 from deeplin.tables.reading import read_problem
 from deeplin.tables.table import open_table
 

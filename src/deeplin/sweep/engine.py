@@ -14,13 +14,10 @@ import pandas as pd
 
 from deeplin.errors import InputError
 from deeplin.interrupt import check_interrupt, interruptible
-from deeplin.sweep.config import precision
-from deeplin.sweep.executors import Executor, InProcess
-from deeplin.sweep.experiment import Experiment, Unit
+from deeplin.sweep.executors import Executor, InProcess, Task
+from deeplin.sweep.experiment import Experiment, Unit, precision
 from deeplin.sweep.progress import Progress
-from deeplin.sweep.session import Shard, open_session
-from deeplin.sweep.store import Store
-from deeplin.sweep.tasks import Task
+from deeplin.sweep.store import Session, Shard, Store
 
 WORTH_REHEARSING = 1_000_000
 """Network-steps from which on the running time is measured in advance."""
@@ -100,10 +97,12 @@ def run(
     dtype, failed = precision(), {}
     units = experiment.identify(config, experiment.units(config), dtype)
     chosen = shard.select(units)
-    with open_session(folder, experiment, config, units, shard) as session:
+    session = Session(folder, shard, units)
+    with session.open(experiment, config):
         missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
         reused = len(chosen) - len(missing)
         tasks = [Task(name, experiment, config, unit, dtype) for name, unit in missing.items()]
+        tasks.sort(key=lambda task: task.unit.bucket)  # so that a worker compiles few shapes
         expected = _expected_seconds(experiment, config, missing)
         with (
             progress.over(missing, reused=reused, aside=session.set_aside, expected=expected),

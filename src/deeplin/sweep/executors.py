@@ -1,27 +1,43 @@
-"""Who computes the units: this process, worker processes of its own, or a dask cluster."""
+"""Who computes the units: this process, worker processes of its own, or a dask cluster.
+
+A task goes in, the bytes of a Parquet file come out.
+"""
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import pickle
+import platform
 import signal
 import threading
+import time
+import traceback
 import uuid
 import warnings
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass
-from multiprocessing.context import SpawnContext
+from dataclasses import dataclass, replace
+from importlib import metadata
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from deeplin.errors import whole_number
+import jax
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deeplin.compilation import share_compiled_code
+from deeplin.errors import InputError, whole_number
 from deeplin.interrupt import check_interrupt
-from deeplin.sweep.tasks import Result, Task, compute, compute_in_worker, failure
+from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.tables.gathering import dask_client
 
+VERSION = metadata.version("deeplin")
 TRIES = 2
 """A unit whose worker process died so often is given up."""
 FAILED_STARTS = 10
@@ -33,6 +49,106 @@ CLUSTER_POLL_SECONDS = 2.0
 
 LIBRARIES = ("OMP", "OPENBLAS", "MKL")
 THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a worker needs to compute a unit."""
+
+    identifier: str
+    experiment: Experiment
+    config: Any
+    unit: Unit
+    precision: str
+
+    def pack(self) -> tuple[str, str, bytes]:
+        """Return the arguments of `compute_in_worker`; workers import experiment and functions."""
+        try:
+            return self.identifier, VERSION, pickle.dumps(self)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise InputError(
+                f"workers cannot import what they are to compute ({error}); define it at the top "
+                "level of a module that they can import."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Result:
+    """A computed unit (`payload`, `columns`) or a failed one (`error`, `trace`)."""
+
+    identifier: str
+    seconds: float = 0.0
+    machine: str = ""
+    payload: bytes = b""
+    columns: str = ""
+    error: str = ""
+    trace: str = ""
+
+
+def compute(task: Task) -> Result:
+    """Compute a unit; an exception becomes its result, so that one failure ends no sweep."""
+    started, unit = time.perf_counter(), task.identifier
+    try:
+        table = to_arrow(task.experiment.run_unit(task.config, task.unit), unit)
+        result = Result(unit, payload=to_parquet(table), columns=describe_columns(table.schema))
+    except Exception as error:
+        trace = traceback.format_exc()
+        result = Result(unit, error=f"{type(error).__name__}: {error}", trace=trace)
+    return replace(result, seconds=time.perf_counter() - started, machine=platform.node())
+
+
+def compute_in_worker(identifier: str, version: str, packed: bytes) -> Result:
+    """Compute a unit in another process with the precision of the one that sweeps."""
+    if version != VERSION:
+        return failure(identifier, f"the worker has deeplin {VERSION}, the sweep {version}")
+    try:
+        task = pickle.loads(packed)
+    except Exception as error:  # whatever the modules of the experiment raise
+        return failure(identifier, f"the worker cannot import the unit's function: {error!r}")
+    jax.config.update("jax_enable_x64", task.precision == "float64")
+    share_compiled_code()
+    return compute(task)
+
+
+def failure(identifier: str, why: str) -> Result:
+    """Return the result of a unit that no worker could compute."""
+    return Result(identifier, error=why, trace=f"{why}\n")
+
+
+def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Table:
+    """Return tidy rows as an Arrow table that carries the id of its unit.
+
+    Column by column: `pa.Table.from_pandas` takes three times as long for a small table, and
+    turns NaN, which is a value, into a missing one.
+    """
+    columns = list(rows.items())
+    arrays = {str(name): _to_array(str(name), column) for name, column in columns}
+    if len(arrays) != len(columns) or not arrays:
+        names = [name for name, _ in columns]
+        raise InputError(f"run_unit returned columns {names}; name each one once.")
+    return pa.table(arrays, metadata={"deeplin.unit": identifier})
+
+
+def _to_array(name: str, column: Any) -> pa.Array:
+    values = column.values if isinstance(column, pd.Series) else np.asarray(column)
+    try:
+        return pa.array(values, from_pandas=values.dtype == object)
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InputError(f"column {name!r} mixes types Parquet cannot hold: {error}") from error
+
+
+def to_parquet(table: pa.Table) -> bytes:
+    """Return the bytes of a Parquet file; the same rows give the same bytes."""
+    buffer = io.BytesIO()
+    # Smallest and largest values in the file would leave out NaN, and DuckDB would then miss the
+    # NaN rows of `WHERE isnan(risk)`.
+    pq.write_table(table, buffer, compression="snappy", write_statistics=False)
+    return buffer.getvalue()
+
+
+def describe_columns(schema: pa.Schema) -> str:
+    """Return names and types of the columns in one line."""
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
 class ExecutorError(RuntimeError):
@@ -52,8 +168,8 @@ class InProcess:
     """Compute one unit after the other here; the batch inside a unit uses all cores."""
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield the results, one bucket after the other so that each shape compiles once."""
-        for task in sorted(tasks, key=lambda task: task.unit.bucket):
+        """Yield the results in order."""
+        for task in tasks:
             yield compute(task)
 
 
@@ -70,7 +186,7 @@ class Processes:
         whole_number("workers", self.workers)
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield results as they arrive; a worker stays in its bucket while it can."""
+        """Yield results as they arrive."""
         waiting, deaths = list(tasks), Counter[str]()
         any_started, failed_starts = False, 0
         threads = max(1, (os.cpu_count() or 1) // self.workers)
@@ -85,38 +201,32 @@ class Processes:
                 check_interrupt()
                 for future in done:
                     worker, result = workers.pop(future), None
-                    if future.exception() is None:
+                    task, alive = worker.task, future.exception() is None
+                    if alive:
                         any_started, failed_starts = True, 0
-                        result = future.result() if worker.task else None
-                    elif worker.task is None:
+                        result = future.result() if task else None
+                    elif task is None:
                         failed_starts += 1
                         _check_starts(worker.stop(), any_started, failed_starts)
+                    elif deaths[task.identifier] < TRIES - 1:
+                        deaths[task.identifier] += 1
+                        waiting.append(task)
                     else:
+                        why = f"its worker process died {TRIES} times (killed, or out of memory)"
+                        result = failure(task.identifier, why)
+                    following = worker.submit(waiting) if alive and waiting else None
+                    if following is None:
                         worker.stop()
-                        result = _try_again(worker.task, waiting, deaths)
-                    if waiting:
-                        future = worker.submit(waiting)
-                        if future is None:  # it is dead
+                        if waiting:
                             worker = _Worker(threads)
-                            future = worker.started
-                        workers[future] = worker
-                    else:
-                        worker.stop()
+                            following = worker.started
+                    if following is not None:
+                        workers[following] = worker
                     if result is not None:
                         yield result
         finally:
             for worker in workers.values():
                 worker.stop()
-
-
-def _try_again(task: Task, waiting: list[Task], deaths: Counter[str]) -> Result | None:
-    """Give the unit of a dead worker another try, or give it up."""
-    deaths[task.identifier] += 1
-    if deaths[task.identifier] < TRIES:
-        waiting.append(task)
-        return None
-    why = f"its worker process died {TRIES} times (killed, or out of memory)"
-    return failure(task.identifier, why)
 
 
 def _check_starts(code: int, any_started: bool, failures: int) -> None:
@@ -138,25 +248,13 @@ def _check_starts(code: int, any_started: bool, failures: int) -> None:
         )
 
 
-class _Context(SpawnContext):
-    """Keeps the process and the queue of results that a pool of one process makes."""
-
-    def Process(self, *arguments: Any, **options: Any):
-        self.process = super().Process(*arguments, **options)
-        return self.process
-
-    def SimpleQueue(self):
-        self.results = super().SimpleQueue()
-        return self.results
-
-
 class _Worker:
     """A pool of one process, so that its death concerns one unit."""
 
     def __init__(self, threads: int):
         self.task: Task | None = None
-        self._context = _Context()
-        self._pool = ProcessPoolExecutor(1, self._context, _prepare_worker)
+        spawn = multiprocessing.get_context("spawn")
+        self._pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
         try:
             with _threads_for_children(threads):
                 self.started = self._pool.submit(bool)  # its answer shows that it has started
@@ -164,27 +262,25 @@ class _Worker:
             raise ExecutorError(
                 f"the system starts no worker process ({error.strerror}); use fewer of them"
             ) from error
+        (self._process,) = self._pool._processes.values()
         # Only the worker writes results. Were its end of the pipe open here too, half a message of
         # a killed worker would be waited for without end.
-        self._context.results._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
+        self._pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     def submit(self, waiting: list[Task]) -> Future | None:
-        """Take a task, of the same bucket as the last if there is one; None if this is dead."""
-        bucket = self.task.unit.bucket if self.task else None
-        task = next((task for task in waiting if task.unit.bucket == bucket), waiting[0])
+        """Take the first of these tasks; None if this worker is dead."""
         try:
-            future = self._pool.submit(compute_in_worker, *task.pack())
+            future = self._pool.submit(compute_in_worker, *waiting[0].pack())
         except RuntimeError:  # broken, or stopped
             return None
-        waiting.remove(task)
-        self.task = task
+        self.task = waiting.pop(0)
         return future
 
     def stop(self) -> int:
         """End the process at once, as it keeps nothing; return its exit code."""
-        self._context.process.kill()
+        self._process.kill()
         self._pool.shutdown(cancel_futures=True)
-        return self._context.process.exitcode or 0
+        return self._process.exitcode or 0
 
 
 @contextmanager

@@ -1,21 +1,31 @@
-"""What can be swept: a name, a frozen config, its units of work, and how to compute one."""
+"""What can be swept: a frozen config, its units of work and how to compute one.
+
+A unit is known by a hash of what it means, and every run draws from a key of its own coordinates.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import importlib
 import json
+import math
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pandas as pd
+from jaxtyping import Array
 
-from deeplin.errors import InputError, whole_number
-from deeplin.sweep.config import build, digest, to_plain
+from deeplin.errors import InputError, seed_number, whole_number
 
 BUILT_IN = {"descent": "deeplin.sweep.descent:DESCENT"}
 """Experiments that a config file may name; any other is found by its import path."""
@@ -140,24 +150,105 @@ def find_experiment(reference: str) -> Experiment:
     return found
 
 
+def precision() -> str:
+    """Return the floating type JAX uses now: `float64` or `float32`, part of a unit's identity."""
+    return str(jnp.result_type(float))
+
+
+def to_plain(value: Any, where: str = "config") -> Any:
+    """Turn a config (or a part of one) into what JSON can hold: dicts, lists, numbers, strings.
+
+    A function becomes `module:name`.
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): to_plain(entry, f"{where}.{key}") for key, entry in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_plain(entry, f"{where}[{k}]") for k, entry in enumerate(value)]
+    if isinstance(value, types.FunctionType):
+        return f"{value.__module__}:{value.__qualname__}"
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise InputError(f"{where} is {value}; pass a finite number.")
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise InputError(
+        f"{where} is a {type(value).__name__}; pass numbers, strings, tuples or frozen dataclasses."
+    )
+
+
+def to_json(config: Any, *, indent: int | None = None) -> str:
+    """Return the config as JSON; `from_json` gives an equal config back."""
+    return json.dumps(to_plain(config), indent=indent, ensure_ascii=False)
+
+
+def from_json(kind: type, text: str) -> Any:
+    """Return the config of class `kind` that `to_json` wrote, every field checked by its type."""
+    try:
+        plain = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"the config is not valid JSON: {error}") from error
+    return build(kind, plain)
+
+
+def canonical(value: Any) -> str:
+    """Return JSON with sorted keys in which equal numbers look equal: 1 and 1.0 are one."""
+
+    def unified(text: str) -> float:
+        number = float(text)
+        return int(number) if number.is_integer() and abs(number) < 2**53 else number
+
+    plain = json.loads(json.dumps(to_plain(value, "value")), parse_float=unified)
+    return json.dumps(plain, sort_keys=True, separators=(",", ":"))
+
+
+def digest(value: Any, *, size: int = 16) -> bytes:
+    """Return a hash of `canonical(value)`, the same on every machine and in every process."""
+    return hashlib.blake2b(canonical(value).encode(), digest_size=size).digest()
+
+
+def run_key(seed: int, **coordinates: Any) -> Array:
+    """Return the JAX key of one run: a hash of the seed and the run's own coordinates.
+
+    Two runs with different coordinates have independent keys, and a run keeps its key however
+    runs are grouped into units and whichever worker computes it.
+
+    ```python
+    import deeplin as dl
+    key = dl.sweep.run_key(0, scale=0.35, repetition=3)
+    ```
+    """
+    return run_keys(seed, [coordinates])[0]
+
+
+def run_keys(seed: int, runs: Iterable[Mapping[str, Any]]) -> Array:
+    """Return the keys of many runs, each given by its coordinates: an array for `jax.vmap`."""
+    words = [coordinate_words(seed, **coordinates) for coordinates in runs]
+    data = jnp.asarray(np.asarray(words, dtype=np.uint32).reshape(-1, 2))
+    return jax.random.wrap_key_data(data, impl="threefry2x32")
+
+
+def coordinate_words(seed: int, **coordinates: Any) -> tuple[int, int]:
+    """Return the 64 bits behind `run_key` as two 32-bit words, for generators other than JAX's.
+
+    ```python
+    import deeplin as dl, numpy as np
+    rng = np.random.default_rng(dl.sweep.coordinate_words(0, repetition=3))
+    ```
+    """
+    identity = {"seed": seed_number(seed), "coordinates": coordinates}
+    number = int.from_bytes(digest(identity, size=8), "big")
+    return number >> 32, number & 0xFFFFFFFF
+
+
 def read_sweep(path: Path) -> tuple[Experiment, Any]:
     """Return the experiment and the config of a file; `experiment` is one of its fields.
 
     Without it the built-in `descent` is meant; `module:attribute` names one of your own, which is
     looked for beside the file too.
     """
-    fields = _parse(path)
-    reference = fields.pop("experiment", "descent")
-    if not isinstance(reference, str):
-        raise InputError(f"experiment is {reference!r}; pass a name or module:attribute.")
-    beside = str(path.resolve().parent)
-    if reference not in BUILT_IN and beside not in sys.path:
-        sys.path.append(beside)
-    experiment = find_experiment(reference)
-    return experiment, build(experiment.config, fields, path.name)
-
-
-def _parse(path: Path) -> dict[str, Any]:
     parsers = {".json": json.loads, ".toml": tomllib.loads}
     if path.suffix not in parsers:
         raise InputError(f"{path} is neither .json nor .toml; pass a config in one of these forms.")
@@ -169,4 +260,73 @@ def _parse(path: Path) -> dict[str, Any]:
         raise InputError(f"{path} is not valid {path.suffix[1:].upper()}: {error}") from error
     if not isinstance(fields, dict):
         raise InputError(f"{path} holds a {type(fields).__name__}; pass the fields of a config.")
-    return fields
+    reference = fields.pop("experiment", "descent")
+    if not isinstance(reference, str):
+        raise InputError(f"experiment is {reference!r}; pass a name or module:attribute.")
+    beside = str(path.resolve().parent)
+    if reference not in BUILT_IN and beside not in sys.path:
+        sys.path.append(beside)
+    experiment = find_experiment(reference)
+    return experiment, build(experiment.config, fields, path.name)
+
+
+def build(kind: Any, value: Any, where: str = "config") -> Any:
+    """Return an instance of the annotated type `kind` from plain JSON or TOML values."""
+    origin, members = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if dataclasses.is_dataclass(kind):
+        return _build_dataclass(kind, value, where)
+    if origin in (typing.Union, types.UnionType):
+        errors = []
+        for member in members:
+            try:
+                return build(member, value, where)
+            except InputError as error:
+                errors += [] if member is types.NoneType else [str(error)]
+        raise InputError(" Or: ".join(errors))
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise InputError(f"{where} is {value!r}; pass a list.")
+        kinds = members[:1] * len(value) if members[-1] is Ellipsis else members
+        if len(kinds) != len(value):
+            raise InputError(f"{where} has {len(value)} entries; pass {len(kinds)}.")
+        return tuple(build(kinds[k], entry, f"{where}[{k}]") for k, entry in enumerate(value))
+    if origin is typing.Literal:
+        fits, wanted = value in members, f"one of {_listed(members)}"
+    elif isinstance(kind, type) and origin is None and kind is not tuple:
+        value = float(value) if kind is float and type(value) is int else value
+        fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+        wanted = f"a value of type {kind.__name__}"
+    else:
+        name = "tuple" if kind is tuple else str(kind)
+        raise InputError(
+            f"{where} is annotated as {name}, which does not say how to build it from JSON; "
+            "annotate numbers, strings, dataclasses, Literal, or tuple[float, ...] and the like."
+        )
+    if not fits:
+        raise InputError(f"{where} is {value!r}; pass {wanted}.")
+    return value
+
+
+def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{where} is {value!r}; pass a table of fields.")
+    fields, hints = {f.name: f for f in dataclasses.fields(kind)}, typing.get_type_hints(kind)
+    unknown = sorted(set(value) - set(fields))
+    if unknown:
+        raise InputError(f"{where} has no field {_listed(unknown)}; its fields: {_listed(fields)}.")
+    missing = [
+        name
+        for name, field in fields.items()
+        if name not in value and field.default is field.default_factory is dataclasses.MISSING
+    ]
+    if missing:
+        raise InputError(f"{where} lacks {_listed(missing)}; its fields: {_listed(fields)}.")
+    return kind(
+        **{name: build(hints[name], entry, f"{where}.{name}") for name, entry in value.items()}
+    )
+
+
+def _listed(names: Iterable[Any]) -> str:
+    return ", ".join(map(str, names))

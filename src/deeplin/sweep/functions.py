@@ -1,27 +1,44 @@
-"""A function of one's own over a grid of its arguments, as a sweep that survives interruption."""
+"""A function of one's own over a grid of its arguments, as a sweep that survives interruption.
+
+What the function depends on besides its arguments is compared with what the folder was made with:
+the user's own code (the function and what it reaches outside installed packages) is hashed as
+bytecode, with default arguments, closures and the values of the globals it reads, recursively;
+packages count by their version. Values are hashed as their pickles. Files that a function reads
+are not seen: pass something that changes with their content as an argument.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import dis
+import enum
+import functools
+import hashlib
+import importlib
 import inspect
+import io
 import os
+import pickle
+import sys
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from importlib import metadata
 from itertools import product
+from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
 from deeplin.errors import InputError, whole_number
-from deeplin.sweep.config import coordinate_words, run_key
 from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Cluster, Executor
-from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.sweep.fingerprint import dependencies
+from deeplin.sweep.experiment import Experiment, Unit, coordinate_words, run_key
 from deeplin.sweep.progress import Progress
-from deeplin.sweep.session import Shard
+from deeplin.sweep.store import Shard
 
 OWN: dict[str, Callable[..., Any]] = {
     "key": run_key,
@@ -29,6 +46,15 @@ OWN: dict[str, Callable[..., Any]] = {
     "repetition": lambda seed, repetition, **point: repetition,
 }
 """Arguments that a function gets if it has them, each run its own."""
+PLAIN = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray}
+UNSEEN = {"eval", "exec", "globals", "__import__"}
+"""Builtins with which a function reads what its code does not name."""
+GENERATED = {
+    *("__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__"),
+    *("__dataclass_fields__", "__dataclass_params__", "__match_args__"),
+    *("__slotnames__", "__static_attributes__", "_abc_impl"),
+}
+"""Attributes of a class that change no result, or that follow from the others."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +63,7 @@ class Grid:
 
     function: Callable[..., Any]
     code: Any
-    """What it depends on: hashes by name (see `fingerprint.py`)."""
+    """What it depends on: hashes by name (see `dependencies`)."""
     values: Any
     """Lists of values by argument."""
     repetitions: int = 1
@@ -65,7 +91,7 @@ def grid(
     Finished calls are kept in `folder`: interrupt it, call it again, add values or repetitions,
     and only what is missing is computed; the table of the outcome has the rows of this call. A
     folder made with another function is refused, and so is one made with other globals, helpers,
-    default arguments or package versions (see `deeplin.sweep.fingerprint`). `executor`, `shard` and
+    default arguments or package versions (see `deeplin.sweep.functions`). `executor`, `shard` and
     `progress` as for `run`. Worker processes import the function: for them it must be at the top
     level of a module or script.
 
@@ -141,7 +167,7 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
     return pd.DataFrame({**run, **spread}, index=range(rows))
 
 
-@cache
+@functools.cache
 def _check_same(function: Callable[..., Any], code: tuple[tuple[str, str], ...]) -> None:
     """Raise unless a worker has imported what the sweep was begun with."""
     changed = sorted({name for name, _ in set(code) ^ set(dependencies(function).items())})
@@ -185,3 +211,254 @@ def _listed(name: str, values: Any) -> list:
     if not found or any(value in found[:index] for index, value in enumerate(found)):
         raise InputError(f"values of {name} are {found}; pass at least one, each once.")
     return found
+
+
+# --- what a function depends on ---------------------------------------------------------------
+
+
+def dependencies(function: Callable[..., Any]) -> dict[str, str]:
+    """Return a hash for each function, class and global that `function` depends on, by name.
+
+    Raises InputError for what cannot be compared with that of an earlier call.
+
+    ```python
+    from deeplin.sweep.functions import dependencies
+
+    factor = 2
+    def double(x):
+        return factor * x
+
+    before = dependencies(double)
+    factor = 3
+    assert dependencies(double)["factor"] != before["factor"]
+    ```
+    """
+    found = _Dependencies(getattr(function, "__module__", ""))
+    found.digest(getattr(function, "__name__", "it"), function)
+    return dict(sorted(found.hashes.items()))
+
+
+class _Dependencies:
+    """The hashes of what is reached from one function."""
+
+    def __init__(self, home: str):
+        self.hashes: dict[str, str] = {}
+        self._home = home
+        self._labels: dict[int, tuple[Any, str]] = {}
+        """Functions and classes with their labels, by id; kept so that no id is used twice."""
+        self._read: set[tuple[int, str]] = set()
+        """Globals that were read: the id of their namespace, and their name."""
+
+    def digest(self, name: str, value: Any) -> str:
+        """Return a hash of `value`, which an error calls `name`."""
+        pickled = io.BytesIO()
+        try:
+            _Pickler(self, pickled).dump(value)
+        except InputError:
+            raise
+        except Exception as error:  # whatever an object raises that cannot be pickled
+            raise InputError(
+                f"the function depends on {name}, a {type(value).__name__}, which cannot be "
+                f"compared with that of an earlier call ({error}); pass what it needs of it as an "
+                "argument, or make it inside the function."
+            ) from error
+        return hashlib.blake2b(pickled.getvalue(), digest_size=8).hexdigest()
+
+    def label(self, value: Any, parts: Callable[[Any], Any]) -> str:
+        """Return the name under which a function or class of the user's is hashed by its parts."""
+        if id(value) not in self._labels:
+            label = self._free(value.__module__, value.__qualname__)
+            self.hashes[label] = ""
+            self._labels[id(value)] = value, label
+            self.hashes[label] = self.digest(label, parts(value))
+        return self._labels[id(value)][1]
+
+    def function(self, function: types.FunctionType) -> Any:
+        """Hash the globals that a function reads, and return its other parts."""
+        for name, variables in _globals_read(function.__code__, function.__globals__):
+            if variables is None:
+                self.count_version(name)
+            elif (id(variables), name) not in self._read:
+                self._read.add((id(variables), name))
+                value, module = variables[name], str(variables.get("__name__"))
+                hashed = self.digest(name, value)
+                if self._labels.get(id(value), (None, ""))[1] != self._label(module, name):
+                    self.hashes[self._free(module, name)] = hashed
+        return _code(function.__code__), self.captured(function)
+
+    def captured(self, function: types.FunctionType) -> Any:
+        """Return default arguments, and hashes of the variables of a closure."""
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        closure = {name: self.digest(name, _contents(cell)) for name, cell in cells}
+        return function.__defaults__, function.__kwdefaults__, closure
+
+    def count_version(self, module: str) -> None:
+        """Hash the version of a module's package, unless it is the user's or Python's."""
+        package = module.partition(".")[0]
+        if not _is_own(module) and package not in sys.stdlib_module_names:
+            self.hashes[f"version of {package}"] = _version(package)
+
+    def _label(self, module: str, name: str) -> str:
+        return name if module == self._home else f"{module}.{name}"
+
+    def _free(self, module: str, name: str) -> str:
+        """Return a label that nothing has yet: two things may have one name."""
+        taken = self._label(module, name) in self.hashes
+        return self._free(module, f"{name}'") if taken else self._label(module, name)
+
+
+class _Pickler(pickle.Pickler):
+    """Pickles what can be compared as it is; `persistent_id` replaces the rest by its parts."""
+
+    def __init__(self, dependencies: _Dependencies, file: io.BytesIO):
+        super().__init__(file, protocol=4)
+        self.fast = True  # without memory of objects met before: equal values have equal pickles
+        self._dependencies = dependencies
+
+    def persistent_id(self, value: Any) -> Any:
+        if type(value) in PLAIN:
+            return None
+        found, module = self._dependencies, str(getattr(value, "__module__", ""))
+        name = str(getattr(value, "__qualname__", None))
+        if isinstance(value, types.ModuleType):
+            found.count_version(value.__name__)
+            return "module", value.__name__
+        named = isinstance(value, type) or _resolve(module, name) is value
+        if named and not _is_own(module):
+            found.count_version(module)
+            return module, name
+        if isinstance(value, type):
+            return "class", found.label(value, _class)
+        if isinstance(value, types.FunctionType):
+            if _is_own(module):
+                return "function", found.label(value, found.function)
+            return module, name, found.captured(value)  # made by a package, such as optax.sgd
+        if isinstance(value, jax.Array):
+            is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+            return "array", np.asarray(jax.random.key_data(value) if is_key else value)
+        if isinstance(value, set | frozenset):
+            return "set", sorted(found.digest("a set", entry) for entry in value)
+        if isinstance(value, property | functools.cached_property) or hasattr(value, "__wrapped__"):
+            names = ("fget", "fset", "fdel", "func", "__wrapped__")
+            return type(value).__name__, [getattr(value, name, None) for name in names]
+        return _without_caches(value)
+
+
+def _class(kind: type) -> Any:
+    """Return what tells a class from another."""
+    if issubclass(kind, enum.Enum):
+        members = {name: member.value for name, member in kind.__members__.items()}
+    else:
+        members = {name: value for name, value in vars(kind).items() if name not in GENERATED}
+    if dataclasses.is_dataclass(kind):
+        factories = [field.default_factory for field in dataclasses.fields(kind)]
+        members["factories"] = [None if it is dataclasses.MISSING else it for it in factories]
+    described = {
+        name: value
+        for name, value in members.items()
+        if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
+    }
+    return kind.__bases__, described
+
+
+def _without_caches(value: Any) -> Any:
+    """Return class and attributes of an object that keeps what it has computed, else None."""
+    kind = type(value)
+    if dataclasses.is_dataclass(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return kind, {name: getattr(value, name, None) for name in names}
+    members = [item for base in kind.__mro__ for item in vars(base).items()]
+    cached = {name for name, member in members if isinstance(member, functools.cached_property)}
+    if not cached:
+        return None
+    return kind, {name: part for name, part in vars(value).items() if name not in cached}
+
+
+def _globals_read(
+    code: types.CodeType, variables: Mapping[str, Any]
+) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
+    """Yield the name and the namespace of each global that code reads; None for a module."""
+    for instruction in dis.get_instructions(code):
+        name = str(instruction.argval)
+        if instruction.opname == "IMPORT_NAME":
+            module = _imported(name, variables)
+            if module is not None:
+                yield module.__name__, None
+                yield from _attributes(module, code, set())
+        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            if name in variables:
+                yield name, variables
+                yield from _attributes(variables[name], code, set())
+            elif name in UNSEEN:
+                raise InputError(
+                    f"{code.co_name} calls {name}, with which it could read anything; pass what it "
+                    "needs as arguments."
+                )
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _globals_read(constant, variables)
+
+
+def _attributes(value: Any, code: types.CodeType, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Yield what code may take from a module of the user's: each of its names that is used."""
+    if not isinstance(value, types.ModuleType) or not _is_own(value.__name__) or id(value) in seen:
+        return
+    seen.add(id(value))
+    for name in code.co_names:
+        if name in vars(value):
+            yield name, vars(value)
+            yield from _attributes(vars(value)[name], code, seen)
+
+
+def _imported(name: str, variables: Mapping[str, Any]) -> types.ModuleType | None:
+    """Return the module that an import inside a function names; None if there is none."""
+    for full in (name, f"{variables.get('__package__') or ''}.{name}"):
+        try:
+            return importlib.import_module(full)
+        except (ImportError, ValueError, TypeError):
+            continue
+    return None
+
+
+def _code(code: types.CodeType) -> Any:
+    """Return bytecode with its names and constants, without lines and layout."""
+    constants = [_code(it) if isinstance(it, types.CodeType) else it for it in code.co_consts]
+    numbers = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
+    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
+    return code.co_code, numbers, names, constants
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that is not bound yet
+        return None
+
+
+def _resolve(module: str, name: str) -> Any:
+    """Return the object of that name in a loaded module, or None."""
+    value = sys.modules.get(module)
+    for part in name.split("."):
+        value = None if value is None else inspect.getattr_static(value, part, None)
+    return value
+
+
+@functools.cache
+def _is_own(module: str) -> bool:
+    """Whether a module is the user's: neither part of Python, nor installed, nor of deeplin."""
+    package = module.partition(".")[0]
+    if package in sys.stdlib_module_names or package == "deeplin":
+        return False
+    found = sys.modules.get(module)
+    places = [getattr(found, "__file__", None) or "", *getattr(found, "__path__", ())]
+    parts = {part for place in places for part in Path(place).parts}
+    return not parts & {"site-packages", "dist-packages"}
+
+
+@functools.cache
+def _version(package: str) -> str:
+    version = getattr(sys.modules.get(package), "__version__", None)
+    if isinstance(version, str):
+        return version
+    names = metadata.packages_distributions().get(package, ())
+    return ", ".join(metadata.version(name) for name in sorted(set(names)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from statistics import median
 
@@ -20,11 +20,21 @@ LOG_SECONDS = 10.0
 
 
 class Progress:
-    """Counts the units that are to be computed, then each one that is done; shows nothing."""
+    """Counts the units that are to be computed, then each one that is done.
+
+    It is shown on a `Board` if it is part of one; a sweep that is `alone` on it opens it.
+    """
 
     failed = steps = 0
     """Units that failed; network-steps of all that are done."""
     _done, _all = 0, 1
+
+    def __init__(
+        self, board: Board | None = None, name: str = "", seconds: float = 1.0, alone: bool = False
+    ):
+        self._board, self._name, self._alone = board, name, alone
+        self.weight = seconds
+        """Seconds that its units took when recorded: of the new ones, once these are known."""
 
     @contextmanager
     def over(
@@ -43,7 +53,10 @@ class Progress:
         # Units differ in size: the time left follows their steps, or runs where none are given.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._units, self._done, self._all = units, 0, sum(self._sizes.values())
-        with self._shown(reused):
+        self.weight *= len(units) / (len(units) + reused) if reused else 1.0
+        with self._board if self._board and self._alone else nullcontext():
+            if reused or self._alone:
+                self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
             for name, reason in (aside or {}).items():
                 self._say(f"set aside {name}: {reason}")
             if expected:
@@ -58,18 +71,17 @@ class Progress:
         self._done += self._sizes[identifier]
         if error:
             self._say(f"unit {identifier} failed: {error}")
+        if self._board:
+            self._board.update()
 
     @property
     def share(self) -> float:
         """What is done of the work; 1 where there is none."""
         return self._done / self._all if self._all else 1.0
 
-    def _shown(self, reused: int) -> AbstractContextManager:
-        """Show something while the units are computed."""
-        return nullcontext()
-
     def _say(self, text: str) -> None:
-        """Show one line."""
+        if self._board:
+            self._board.note(f"{self._name}: {text}")
 
 
 class Board:
@@ -80,8 +92,7 @@ class Board:
 
     def __init__(self, title: str, seconds: Mapping[str, float], console: Console | None = None):
         self.title, self._seconds = title, dict(seconds)
-        self._usual = median(seconds.values()) if seconds else 1.0
-        self._parts: list[_Part] = []
+        self._parts: list[Progress] = []
         self._console = console or Console(stderr=True)
         self._lock = threading.Lock()
         self._started = self._last_line = time.perf_counter()
@@ -100,7 +111,8 @@ class Board:
 
         The board is shown inside `with board:`, or, for a sweep `alone`, while that is computed.
         """
-        self._parts.append(_Part(self, name, self._seconds.get(name, self._usual), alone))
+        usual = median(self._seconds.values()) if self._seconds else 1.0
+        self._parts.append(Progress(self, name, self._seconds.get(name, usual), alone))
         return self._parts[-1]
 
     def __enter__(self) -> Board:
@@ -152,33 +164,6 @@ class Board:
         texts = [f"{speed:,.0f} steps/s"] if steps else []
         texts += [] if not left else [f"about {duration(left)} left"]
         return ", ".join([*texts, f"{failed} failed"] if failed else texts)
-
-
-class _Part(Progress):
-    """One sweep of a board."""
-
-    def __init__(self, board: Board, name: str, seconds: float, alone: bool):
-        self._board, self._name, self._alone = board, name, alone
-        self.weight = seconds
-        """Seconds that its units took when recorded: of the new ones, once these are known."""
-
-    def advance(self, identifier: str, error: str = "") -> None:
-        """Count one unit as done, and show it."""
-        super().advance(identifier, error)
-        self._board.update()
-
-    @contextmanager
-    def _shown(self, reused: int) -> Iterator[None]:
-        count = len(self._units)
-        if reused:
-            self.weight *= count / (count + reused)
-        with self._board if self._alone else nullcontext():
-            if reused or self._alone:
-                self._say(f"{count} unit(s) to compute, {reused} finished before")
-            yield
-
-    def _say(self, text: str) -> None:
-        self._board.note(f"{self._name}: {text}")
 
 
 def show_progress(title: str = "sweep", console: Console | None = None) -> Progress:

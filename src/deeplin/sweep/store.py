@@ -19,11 +19,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +33,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
+from deeplin.environment import environment
 from deeplin.errors import InputError
+from deeplin.files import whole_file
+from deeplin.sweep.executors import Result, describe_columns
+from deeplin.sweep.experiment import Experiment, Unit, precision, to_plain
 
 FORMAT = 1
-FIELDS = {
-    "format": int, "experiment": str, "schema": int, "dtype": str, "config": dict, "units": list
-}  # fmt: skip
-"""What a manifest cannot do without."""
+
+
+class StoreError(OSError):
+    """A sweep had to stop because its folder cannot be written; what was finished is kept."""
 
 
 class DamagedManifest(InputError):
@@ -69,7 +74,7 @@ class Store:
     def find_manifest(self) -> dict[str, Any] | None:
         """Return the manifest, or None where there is none; a damaged one is an error."""
         try:
-            manifest = parse(self.manifest_path.read_bytes())
+            manifest = _parse(self.manifest_path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             return None
         version = manifest.get("format")
@@ -78,9 +83,7 @@ class Store:
                 f"{self.manifest_path} has format {version}, this version of deeplin knows "
                 f"{FORMAT}; use the version that wrote it, or remove this file if none did."
             )
-        whole = all(isinstance(manifest.get(name), kind) for name, kind in FIELDS.items())
-        whole = whole and all(isinstance(unit, str) for unit in manifest["units"])
-        if not whole or manifest.pop("seal", None) not in (None, seal(manifest)):
+        if manifest.pop("seal", None) != _seal(manifest):
             raise DamagedManifest(
                 f"{self.manifest_path} is damaged, or was changed since it was written. The call "
                 "or command of the sweep makes it again; finished units are kept."
@@ -103,7 +106,7 @@ class Store:
                 suspect[path] = "not a unit file"
             elif unit not in known:
                 suspect[path] = "a unit of another sweep"
-            elif checksum(unit, path.read_bytes()) != mark:
+            elif _checksum(unit, path.read_bytes()) != mark:
                 suspect[path] = "damaged: its bytes do not match its checksum"
             elif unit in finished:
                 suspect[path] = "repeats a unit that is finished already"
@@ -131,7 +134,7 @@ class Store:
         found = []
         for path in sorted(self.failed.glob("*.json")):
             with suppress(FileNotFoundError):  # it succeeds at this moment
-                found.append(damaged | parse(path.read_bytes()) | {"unit": path.stem})
+                found.append(damaged | _parse(path.read_bytes()) | {"unit": path.stem})
         return found
 
     def journal(self) -> Iterator[dict[str, Any]]:
@@ -142,14 +145,26 @@ class Store:
         """
         for path in sorted(self.sessions.glob("*.jsonl")):
             with suppress(OSError):
-                for line in map(parse, path.read_bytes().splitlines()):
-                    if line and ("outcome" not in line or _says_outcome(line)):
+                for line in map(_parse, path.read_bytes().splitlines()):
+                    of_unit = (
+                        line.get("outcome") in ("finished", "failed")
+                        and isinstance(line.get("unit"), str)
+                        and isinstance(line.get("seconds"), float)
+                        and line["seconds"] >= 0  # and so no NaN
+                    )
+                    if line and ("outcome" not in line or of_unit):
                         yield line | {"session": path.stem}
 
     def running(self) -> list[str]:
         """Return the shards that a living process is working on, as `i-of-N`."""
-        paths = sorted(self.locks.glob("*-of-*.lock"))
-        return [path.stem for path in paths if os.access(path, os.W_OK) and _is_held(path)]
+        found = []
+        for path in sorted(self.locks.glob("*-of-*.lock")):
+            try:
+                if os.access(path, os.W_OK):
+                    FileLock(path).acquire(timeout=0).lock.release()
+            except Timeout:
+                found.append(path.stem)
+        return found
 
 
 def read_table(folder: str | os.PathLike) -> pd.DataFrame:
@@ -224,35 +239,230 @@ def status(folder: str | os.PathLike) -> Status:
     )
 
 
-def checksum(identifier: str, payload: bytes) -> str:
+@dataclass(frozen=True)
+class Shard:
+    """Part `index` of `count` of a sweep, counted from 1: every `count`-th unit."""
+
+    index: int = 1
+    count: int = 1
+
+    def __post_init__(self):
+        if not 1 <= self.index <= self.count:
+            raise InputError(f"shard is {self.index}/{self.count}; pass i/N with 1 ≤ i ≤ N.")
+
+    @classmethod
+    def parse(cls, text: str) -> Shard:
+        """Return the shard written as `i/N`."""
+        index, _, count = text.partition("/")
+        if not (index.strip().isdigit() and count.strip().isdigit()):
+            raise InputError(f"shard is {text!r}; pass i/N, for example 1/4.")
+        return cls(int(index), int(count))
+
+    @property
+    def name(self) -> str:
+        """For file names."""
+        return f"{self.index}-of-{self.count}"
+
+    def select(self, units: Mapping[str, Unit]) -> dict[str, Unit]:
+        """Return the units of this shard."""
+        return dict(list(units.items())[self.index - 1 :: self.count])
+
+
+class Session:
+    """A folder in which one shard of a sweep is computed: what is finished, and how to keep more.
+
+    Units whose tables are there, whole, are not computed again.
+    """
+
+    def __init__(self, folder: str | os.PathLike, shard: Shard, units: Mapping[str, Unit]):
+        self.store, self.shard, self.units = Store(folder), shard, units
+        self.set_aside: dict[str, str] = {}
+        self.finished: set[str] = set()
+        self._columns = ""
+        self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{os.getpid()}-{shard.name}"
+        self._temporary = self.store.temporary / shard.name
+
+    @contextmanager
+    def open(self, experiment: Experiment, config: Any) -> Iterator[None]:
+        """Work in the folder, alone: work that overlaps a running one is refused."""
+        store, shard = self.store, self.shard
+        folders = (store.units, store.failed, store.aside, store.sessions, store.locks)
+        try:
+            for folder in (*folders, store.temporary):
+                folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(
+                f"cannot write in {store.folder}: {error.strerror}; pass a folder you may write in."
+            ) from error
+        if not all(os.access(folder, os.W_OK) for folder in folders):
+            raise InputError(f"{store.folder} is read-only; pass a folder you may write in.")
+        running = store.running()
+        for name in running:
+            if name == shard.name or not name.endswith(f"-of-{shard.count}"):
+                raise InputError(
+                    f"another process is sweeping into {store.folder} (shard {name}, "
+                    f"{self._holder(name)}); wait for it, or pass another folder."
+                )
+        with FileLock(store.locks / f"{shard.name}.lock"):  # released when the process is killed
+            shutil.rmtree(self._temporary, ignore_errors=True)  # of one that was killed
+            try:
+                with self._explained():
+                    self._temporary.mkdir()
+                    self._begin(experiment, to_plain(config), bool(running))
+                yield
+            finally:
+                shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def keep(self, result: Result) -> str:
+        """Keep a result; return the error of a failed unit, or an empty string."""
+        unit, error, trace = result.identifier, result.error, result.trace
+        if not error and self._columns not in ("", result.columns):
+            error = trace = (
+                f"its columns ({result.columns}) differ from those of the other units "
+                f"({self._columns})"
+            )
+        record = self.store.failed / f"{unit}.json"
+        with self._explained():
+            if error:
+                coordinates = self.units[unit].coordinates
+                failure = {"unit": unit, "coordinates": coordinates, "error": error, "trace": trace}
+                self._write_json(record, failure | {"session": self._name})
+            else:
+                name = f"{unit}.{_checksum(unit, result.payload)}.parquet"
+                self._write(self.store.units / name, result.payload)
+                self.finished.add(unit)
+                self._columns = result.columns
+                record.unlink(missing_ok=True)
+            self._note(
+                unit=unit,
+                outcome="failed" if error else "finished",
+                seconds=round(result.seconds, 6),
+                machine=result.machine,
+            )
+        return error
+
+    def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
+        """Check the sweep against what is there, set doubtful files aside, write the manifest.
+
+        `others`: another shard is at work.
+        """
+        store, earlier = self.store, None
+        try:
+            earlier = store.find_manifest()
+        except DamagedManifest as error:
+            self._move_aside(store.manifest_path, str(error))
+        theirs = earlier["units"] if earlier else []
+        finished, suspect = store.inventory(frozenset(self.units) | frozenset(theirs))
+        more = [unit for unit in theirs if unit not in self.units and (unit in finished or others)]
+        manifest = {
+            "format": FORMAT,
+            "experiment": experiment.name,
+            "schema": experiment.schema,
+            "dtype": precision(),
+            "seed": config.get("seed"),
+            "config": config,
+            "units": [*self.units, *more],
+        }
+        if earlier:
+            _check_same(store, experiment, manifest, earlier, len(more))
+        for path, reason in suspect.items():
+            self._move_aside(path, reason)
+        for path in list(finished.values())[:1]:
+            self._columns = describe_columns(pq.read_schema(path))
+        self.finished = set(finished)
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        who = {"process": os.getpid(), "shard": self.shard.name, "dtype": manifest["dtype"]}
+        self._note(started=started, **who, **environment())
+        self._write_json(store.manifest_path, {**manifest, "seal": _seal(manifest)})
+
+    def _holder(self, shard: str) -> str:
+        """Return which process works on a shard, since when."""
+        try:
+            last = [line for line in self.store.journal() if line.get("shard") == shard][-1]
+            return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
+        except (LookupError, TypeError):  # before its first line, or the line is damaged
+            return "just starting"
+
+    def _note(self, **line: Any) -> None:
+        """Add a line to the journal of this session."""
+        with (self.store.sessions / f"{self._name}.jsonl").open("ab", buffering=0) as journal:
+            journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
+
+    def _move_aside(self, path: Path, reason: str) -> None:
+        """Take a file that is not to be trusted out of the readers' way, and report it."""
+        with suppress(FileNotFoundError):  # another shard that is just starting has done it
+            path.rename(self.store.aside / f"{path.name}.{self._name}")
+        self.set_aside[path.name] = reason
+
+    def _write_json(self, path: Path, value: Any) -> None:
+        self._write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
+
+    def _write(self, path: Path, payload: bytes) -> None:
+        """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
+        with whole_file(path, self._temporary) as file:
+            file.write(payload)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                error.errno,
+                f"cannot write {error.filename or self.store.folder}: {error.strerror}; the "
+                f"{len(self.finished)} finished unit(s) are kept",
+            ) from error
+
+
+def _check_same(
+    store: Store,
+    experiment: Experiment,
+    mine: dict[str, Any],
+    earlier: dict[str, Any],
+    more: int,
+) -> None:
+    """Refuse a folder of another sweep; `more` of its units are not requested now."""
+    for name in ("experiment", "schema", "dtype"):
+        if earlier[name] != mine[name]:
+            raise InputError(
+                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
+                "pass another folder."
+            )
+    new, old = mine["config"], earlier["config"]
+    changed = {name for name in new.keys() | old if new.get(name) != old.get(name)}
+    subset = experiment.subsets and changed <= set(experiment.grid)
+    if more and not subset:
+        differences = ", ".join(_differences(new, old)) or "the content of the data"
+        raise InputError(
+            f"{store.folder} holds a sweep with another config (different: {differences}), and "
+            f"{more} of its unit(s) do not belong to this one; pass another folder."
+        )
+
+
+def _differences(new: Any, old: Any) -> list[str]:
+    """Return the names of fields that differ, of those inside a field that is a mapping itself."""
+    changed = sorted(name for name in new.keys() | old if new.get(name) != old.get(name))
+    found = []
+    for name in changed:
+        inner = new.get(name), old.get(name)
+        found += _differences(*inner) if all(isinstance(it, dict) for it in inner) else [name]
+    return found
+
+
+def _checksum(identifier: str, payload: bytes) -> str:
     """Return a hash over a unit's id and its file's bytes."""
     return hashlib.blake2b(identifier.encode() + payload, digest_size=12).hexdigest()
 
 
-def seal(manifest: Mapping[str, Any]) -> str:
+def _seal(manifest: Mapping[str, Any]) -> str:
     """Return a hash over a manifest, by which a damaged one is noticed."""
-    return checksum("", json.dumps(manifest, sort_keys=True).encode())
+    return _checksum("", json.dumps(manifest, sort_keys=True).encode())
 
 
-def parse(text: bytes) -> dict[str, Any]:
+def _parse(text: bytes) -> dict[str, Any]:
     """Return the JSON object that `text` is; an empty one if it is none."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _says_outcome(line: dict[str, Any]) -> bool:
-    """Whether a line of the journal says how a unit ended, and in what time."""
-    known = line["outcome"] in ("finished", "failed") and isinstance(line.get("unit"), str)
-    seconds = line.get("seconds")
-    return known and isinstance(seconds, int | float) and math.isfinite(seconds)
-
-
-def _is_held(path: Path) -> bool:
-    try:
-        with FileLock(path, timeout=0):
-            return False
-    except Timeout:
-        return True

@@ -1,9 +1,9 @@
 """Results about deep linear networks as functions: bounds, exact values, laws."""
 
 from deeplin.compatibility import moved
-from deeplin.theory.adam import adam_critical_learning_rate
 from deeplin.theory.architecture import stability_limit
 from deeplin.theory.benign_overfitting import (
+    EffectiveRanks,
     FirstGuess,
     LowerRisk,
     RiskBound,
@@ -11,6 +11,8 @@ from deeplin.theory.benign_overfitting import (
     best_interpolant,
     conditional_variance,
     degrees_of_freedom_bounds,
+    effective_index,
+    effective_ranks,
     first_guess,
     guess_start,
     interpolation_bound,
@@ -22,49 +24,44 @@ from deeplin.theory.benign_overfitting import (
     risk_split,
     spike_bound,
 )
-from deeplin.theory.critical_rate import critical_learning_rate, layerwise_sharpness
-from deeplin.theory.effective_rank import (
-    EffectiveRanks,
-    effective_index,
-    effective_ranks,
+from deeplin.theory.critical_rate import (
+    adam_critical_learning_rate,
+    critical_learning_rate,
+    layerwise_sharpness,
+    logistic_descent,
+    parallel_sharpness,
+    sam_sharpness_limit,
 )
 from deeplin.theory.minimizers import (
     MinimalSharpness,
     MinimalTrace,
+    SharpnessBrackets,
     balanced_sharpness,
     minimal_sharpness,
     minimal_trace,
     minimizer_lower_bound,
+    sharpness_brackets,
+    worst_sharpness_ratio,
 )
-from deeplin.theory.network_orbits import NetworkOrbit, network_orbit
-from deeplin.theory.orbits import Orbit, balanced_orbit, mode_orbits
-from deeplin.theory.paths import parallel_sharpness
-from deeplin.theory.residual_depth import (
-    certified_depth,
-    certified_gap,
-    least_margin,
-    sharp_failure_probability,
-    sharp_product_bounds,
-)
+from deeplin.theory.orbits import NetworkOrbit, Orbit, balanced_orbit, mode_orbits, network_orbit
 from deeplin.theory.residual_initialization import (
     DrawConstants,
     admissible_range,
+    certified_depth,
+    certified_gap,
     draw_constants,
+    least_margin,
     log_failure_probability,
     noise_scale,
     product_bounds,
     product_bounds_frequency,
     residual_constants,
     residual_displacement,
+    sharp_failure_probability,
+    sharp_product_bounds,
     smallest_admissible_depth,
 )
 from deeplin.theory.ridgeless import RidgelessRisk, double_descent, ridgeless_risk
-from deeplin.theory.sam import sam_sharpness_limit
-from deeplin.theory.sharpness_brackets import (
-    SharpnessBrackets,
-    sharpness_brackets,
-    worst_sharpness_ratio,
-)
 from deeplin.theory.small_initialization import (
     FlowEndBounds,
     flow_end_bounds,
@@ -78,7 +75,6 @@ from deeplin.theory.stochastic import (
     stochastic_sharpness,
     stochastic_sharpness_bound,
 )
-from deeplin.theory.talk import logistic_descent
 from deeplin.theory.weight_decay import (
     CriticalWeightDecay,
     DecayedMinimum,

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
 from deeplin.dynamics.update import check_momentum
-from deeplin.errors import InputError, positive_number
+from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.problems import Problem
-from deeplin.theory.architecture import architecture, stability_limit
-from deeplin.theory.flattest_minimizer import (
-    geometric_mean,
-    layer_rates,
-    minimal_sharpness,
+from deeplin.theory.architecture import (
+    architecture,
+    largest_eigenvalue_of_update,
+    root,
+    stability_limit,
 )
-from deeplin.theory.paths import parallel_sharpness, path_norms
-from deeplin.theory.sam import effective_sharpness
+from deeplin.theory.minimizers import geometric_mean, layer_rates, minimal_sharpness
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
 from deeplin.validation import validated
@@ -147,3 +150,204 @@ def _require_plain(momentum: float, decay: float, radius: float) -> None:
             "pass momentum=0, or a minimizer of your choice to "
             "theory.stochastic_sharpness(problem, network, batch_size, momentum=...)."
         )
+
+
+@validated
+def parallel_sharpness(problem: Problem, depth: int | Sequence[int], paths: ArrayLike) -> float:
+    """S_min of networks with parallel paths, any data (X-22).
+
+    One output, any convex loss: that of one path with ‖p‖² = (Σ_h‖p_h‖^{−2/(L−2)})^{−(L−2)}, the
+    smallest ‖p_h‖ for L = 2. Several outputs and squared loss: m^{2/L−1} times that of one path.
+    For L = 2 nothing is gained by more paths, for any loss.
+
+    Arguments:
+        depth: the depth of all paths, or one for each.
+        paths: the number of paths, all with ‖p_h‖ = 1, or the norms ‖p_h‖.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    one, four = (dl.theory.parallel_sharpness(problem, 4, m) for m in (1, 4))
+    assert np.isclose(four, one / 2)
+    ```
+    """
+    if isinstance(depth, Sequence):
+        depths = np.array([whole_number("depth", L) for L in depth])
+        norms = path_norms(paths, len(depths))
+        if len(set(depths)) > 1:
+            return _of_different_depths(problem, depths[norms > 0], norms[norms > 0])
+        depth = int(depths[0])
+    L, norms = whole_number("depth", depth), path_norms(paths)
+    if problem.outputs == 1:
+        return minimal_sharpness(problem, L, [effective_norm(norms, L)]).exact
+    if np.any(norms != 1):
+        raise InputError(
+            f"the paths have read-outs of norms {norms.tolist()}; networks with several outputs "
+            "have none. Pass the number of paths."
+        )
+    if L > 2:
+        problem.require_squared_loss("the sharpness of parallel paths with several outputs")
+    return len(norms) ** (2 / L - 1) * minimal_sharpness(problem, L).exact
+
+
+def path_norms(paths: ArrayLike, count: int | None = None) -> Float[np.ndarray, " m"]:
+    """‖p_h‖ of each path; `count` ones where only their number is given."""
+    if np.ndim(paths) == 0:
+        m = whole_number("paths", paths)
+        if count is not None and m not in (1, count):
+            raise InputError(f"paths is {m} for {count} depths; pass one norm for each depth.")
+        return np.ones(count or m)
+    norms = finite_array("paths", paths, (1,))
+    if norms.min() < 0 or norms.max() == 0 or (count is not None and len(norms) != count):
+        raise InputError(
+            f"paths is {norms.tolist()}; pass their number, or one norm ‖p_h‖ of at least 0 for "
+            "each of them, not all 0."
+        )
+    return norms
+
+
+def effective_norm(norms: Float[np.ndarray, " m"], depth: int) -> float:
+    """‖p‖ of the one path that has the same S_min; a path with p_h = 0 does not count."""
+    used = norms[norms > 0]
+    if depth == 1:
+        return float(np.linalg.norm(used))  # the paths add up to one layer
+    if depth == 2:
+        return float(used.min())
+    power = 2 / (depth - 2)
+    return float(np.exp(-float(logsumexp(-power * np.log(used))) / power))  # pyright: ignore
+
+
+def _of_different_depths(
+    problem: Problem, depths: Int[np.ndarray, " m"], norms: Float[np.ndarray, " m"]
+) -> float:
+    """The least λ_max(H^{1/2}[Σt_h² I + w*w*ᵀ/g]H^{1/2}), g = Σ_h(t_h/‖p_h‖)^{2/(L_h−1)}/(L_h−1).
+
+    For a given T = Σt_h² the sum g is concave in the t_h², and its maximum is where its derivatives
+    are equal. A path of one layer has t_h = ‖p_h‖ and K ⪰ ‖p_h‖²I, which is attained.
+    """
+    problem.require_single_target("the sharpness of paths of different depths")
+    problem.require_signal("the sharpness of paths of different depths")
+    if np.any(depths == 1):
+        return 2 * problem.largest_eigenvalue * float(np.sum(norms[depths == 1] ** 2))
+    levels, squares = 2 * problem.spectrum.eigenvalues, problem.spectrum.coordinates[:, 0] ** 2
+    power = 1 / (depths - 1)
+
+    def shares(log_price: float) -> np.ndarray:
+        """t_h² where the derivatives of g are the price; two layers take all at theirs."""
+        deep = depths > 2
+        logs = np.full(len(depths), -np.inf)
+        rate = 2 * np.log(power[deep]) - 2 * power[deep] * np.log(norms[deep])
+        logs[deep] = (rate - log_price) / (1 - power[deep])
+        return np.exp(logs)
+
+    shallow = -2 * np.log(norms[depths == 2].min()) if np.any(depths == 2) else -np.inf
+
+    def best(log_total: float) -> float:
+        total = np.exp(log_total)
+        given = np.zeros(len(depths))
+        if np.any(depths > 2):
+            low, high = log_total - 1.0, log_total + 1.0
+            while np.sum(shares(low)) < total:
+                low -= 5.0
+            while np.sum(shares(high)) > total:
+                high += 5.0
+            price = root(lambda x: np.log(np.sum(shares(x))) - log_total, low, high)
+            given = shares(max(price, shallow))
+        gained = np.sum((given / norms**2) ** power * power)
+        if np.isfinite(shallow):
+            gained += max(total - np.sum(given), 0.0) * np.exp(shallow)
+        return largest_eigenvalue_of_update(total * levels, levels * squares / gained)
+
+    from scipy.optimize import minimize_scalar
+
+    start = 2 * np.log(problem.optimum_norm)
+    found = minimize_scalar(
+        lambda x: np.log(best(x)), bracket=(start - 1, start + 1), options={"xtol": 1e-10}
+    )
+    return float(np.exp(found.fun))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def effective_sharpness(sharpness: float, radius: float) -> float:
+    """S(1 + ρS): what SAM, θ ← θ − η∇R(θ + ρ∇R(θ)), has in the place of S.
+
+    At a minimizer its Jacobian is I − ηA(I + ρA) with A = ∇²R ⪰ 0, and λ(1 + ρλ) increases. (With
+    the perturbation divided by its norm the map is not differentiable at a minimizer, and no rate
+    makes it settle: along one quadratic mode it ends in a cycle of two points.)
+    """
+    return sharpness * (1 + radius * sharpness)
+
+
+def sam_sharpness_limit(learning_rate: float, sam_radius: float) -> float:
+    """The largest sharpness S at which SAM is stable: 4/(η(1 + √(1 + 8ρ/η))) (X-23).
+
+    The root of ηS(1 + ρS) = 2, without cancellation; 2/η for ρ = 0.
+
+    ```python
+    from deeplin.theory import sam_sharpness_limit
+    assert sam_sharpness_limit(0.1, 0.0) == 20 and sam_sharpness_limit(0.1, 0.05) < 20
+    ```
+    """
+    eta = positive_number("learning_rate", learning_rate)
+    rho = positive_number("sam_radius", sam_radius, zero_allowed=True)
+    return float(4 / (eta * (1 + np.sqrt(1 + 8 * rho / eta))))
+
+
+@validated
+def adam_critical_learning_rate(
+    problem: Problem,
+    depth: int,
+    readout: ArrayLike | None = None,
+    *,
+    beta1: float = 0.9,
+    epsilon: float = 1e-8,
+) -> float:
+    """ε(2+2β₁)/((1−β₁)S_min): above it full-batch Adam settles in no minimizer (X-24).
+
+    At a minimizer m and √ν are of first order in the deviation, so m/(√ν + ε) = m/ε up to second
+    order: the late steps are those of heavy-ball descent with averaged gradients at rate η/ε, and
+    β₂ does not enter. `beta1=0` is RMSProp. With the usual ε = 1e-8 no usual rate is below it: Adam
+    comes close, is thrown out, and returns. Any convex loss; almost every start; ε stands outside
+    the root.
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X[:, 0])
+    assert dl.theory.adam_critical_learning_rate(problem, depth=3) < 1e-6
+    ```
+    """
+    beta = positive_number("beta1", beta1, zero_allowed=True)
+    if beta >= 1:
+        raise InputError(f"beta1 is {beta:g}; pass a number from 0 to below 1.")
+    small = positive_number("epsilon", epsilon)
+    exact = minimal_sharpness(problem, depth, readout).exact
+    return small * (2 + 2 * beta) / ((1 - beta) * exact)
+
+
+def logistic_descent(
+    inputs: np.ndarray, labels: np.ndarray, rates: Sequence[float], steps: int
+) -> np.ndarray:
+    """Final loss (1/n)Σ log(1 + exp(−y_i x_iᵀw)) of descent from zero, for each learning rate.
+
+    Rates are multiples of 2/smoothness, smoothness = λ_max(XᵀX/n)/4: above 1 the convex theory
+    gives no guarantee, yet on separable data the loss goes to zero for every rate (Talk-log).
+
+    ```python
+    import deeplin as dl, numpy as np
+    X = np.random.default_rng(0).normal(size=(20, 3))
+    loss = dl.theory.logistic_descent(X, np.sign(X[:, 0]), rates=(1.0, 30.0), steps=500)
+    assert (loss < np.log(2)).all()
+    ```
+    """
+    X = finite_array("inputs", inputs, (2,))
+    y = finite_array("labels", labels, (1,))
+    signed = X * y[:, None]
+    smoothness = np.linalg.norm(X, 2) ** 2 / (4 * len(X))
+    eta = 2 * np.asarray(rates, dtype=np.float64) / smoothness
+    w = np.zeros((X.shape[1], len(eta)))
+    for _ in range(whole_number("steps", steps)):
+        margin = signed @ w
+        # 1/(1 + e^m) without overflow for large margins
+        w += eta * (signed.T @ np.exp(-np.logaddexp(0, margin))) / len(X)
+    return np.mean(np.logaddexp(0, -(signed @ w)), axis=0)

@@ -17,7 +17,7 @@ from deeplin.problems.population import (
     Factored,
     covariance_dimension,
 )
-from deeplin.theory.secular import root
+from deeplin.theory.architecture import root
 
 if TYPE_CHECKING:
     import pandas as pd

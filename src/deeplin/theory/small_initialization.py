@@ -14,7 +14,7 @@ from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import imbalance
 from deeplin.networks.singular_values import values_of_layers
 from deeplin.problems import Problem
-from deeplin.theory.secular import largest_eigenvalue_of_update
+from deeplin.theory.architecture import largest_eigenvalue_of_update
 
 
 def initialization_scale(network: Network) -> float | np.ndarray:

@@ -1,9 +1,28 @@
-"""The global minimizer with weight decay, its sharpness, where it collapses (X-9, X-15)."""
+"""The global minimizer with weight decay, its sharpness, where it collapses (X-9, X-15).
+
+For a given product w the least Σ‖W_k‖_F² is L(‖w‖/‖p‖)^{2/L} (balanced, rank one, aligned), so
+F = ℓ + λΣ‖W_k‖_F² becomes ℓ(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L} (X-9, X-15). Among all w of one
+norm N the loss is least on the path w(μ) = argmin ℓ + μ‖·‖², where dℓ = −2μN dN. A point of the
+path is stationary for λ' = μN^{2−2/L}, and d log N/d log μ = −2μ ŵᵀ(H + 2μ)⁻¹ŵ, H the Hessian of ℓ
+there; this also holds without a minimizer of ℓ.
+
+For several outputs, with Θ = Σ_i σ_i u_iv_iᵀ, the objective is the sum over rank-one parts
+
+    R(Θ) − R(0) + λLΣσ_i^{2/L} = Σ_i [σ_i² v_iᵀΣ̂v_i − 2σ_i u_iᵀΘ*Σ̂v_i + λLσ_i^{2/L}],
+
+because the u_i are orthogonal. So zero is the global minimizer exactly if no single part gains more
+than it costs, which makes λ_c a search over one number. The minimizer itself has no closed form: it
+is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge with a matrix that chooses itself.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,17 +32,16 @@ from deeplin.errors import InputError, positive_number
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.problems import Problem
-from deeplin.problems.generalized_linear import GeneralizedLinearProblem
+from deeplin.problems.generalized_linear import GeneralizedLinearProblem, fit
 from deeplin.theory.architecture import (
     Architecture,
     architecture,
     is_white,
     numerical_rank,
+    root,
     stability_limit,
 )
-from deeplin.theory.decayed_several import collapse_of_several, decayed_several
 from deeplin.theory.minimizers import balanced_factors
-from deeplin.theory.ridge_path import LossPath, RidgePath, SquaredPath
 from deeplin.validation import validated
 
 
@@ -216,3 +234,301 @@ def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.nd
     D, c2 = eye + (np.sqrt(L) - 1) * along, norm ** (2 / L) * size ** (2 - 2 / L)
     top = float(np.linalg.eigvalsh(c2 * D @ H @ D + 2 * decay * (eye - (L - 1) * along))[-1])
     return top if L == 1 else max(4 * decay, top)
+
+
+class Point(NamedTuple):
+    """One point of the ridge path."""
+
+    mu: float
+    norm: float
+    gain: float
+    """ℓ(0) − ℓ(w(μ))."""
+    fall: float
+    """−d log N/d log μ, from 0 to 1."""
+    product: np.ndarray
+    """w(μ)."""
+
+
+class RidgePath(ABC):
+    """The ridge path of a loss; what is below says which of its points are global minima of F."""
+
+    depth: int
+    spacing: float
+    """Of the grid in log μ that is searched. Its extremes are found by their slopes, so that only
+    two of them in one cell would be overlooked."""
+    pull: float
+    """‖∇ℓ(0)‖."""
+    level: float
+    """λ_max of H, the largest seen so far."""
+    most: float
+    """ℓ(0) − inf ℓ."""
+
+    @abstractmethod
+    def at(self, mu: float) -> Point:
+        """The point w(μ)."""
+
+    def best(self, decay: float) -> Point | None:
+        """The global minimizer for λ' > 0, or None where that is w = 0.
+
+        As dF/dN = 2N^{2/L−1}(λ' − μN^{2−2/L}), minima are where μN^{2−2/L} passes λ' upwards.
+        """
+        L = self.depth
+        if self.pull == 0 or (L == 2 and 2 * decay >= self.pull):
+            return None
+        if L == 1:
+            return self.at(decay)
+
+        def missing(log_mu: float) -> float:
+            norm = self.at(float(np.exp(log_mu))).norm
+            return log_mu + (2 - 2 / L) * np.log(norm) - np.log(decay) if norm > 0 else -np.inf
+
+        def slope(log_mu: float) -> float:
+            return 1 - (2 - 2 / L) * self.at(float(np.exp(log_mu))).fall
+
+        found = [self.at(float(np.exp(x))) for x in self._rising(missing, slope, decay)]
+        costs = [decay * L * point.norm ** (2 / L) - point.gain for point in found]
+        return found[int(np.argmin(costs))] if costs and min(costs) < 0 else None
+
+    def collapse(self) -> tuple[float, float]:
+        """λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
+
+        The supremum of (ℓ(0) − ℓ(w))/(L‖w‖^{2/L}); on the path it is where LμN² passes the gain.
+        For L = 2 it is ‖∇ℓ(0)‖/2, reached continuously; for L ≥ 3 the norm jumps.
+        """
+        L = self.depth
+        if L <= 2 or self.pull == 0:
+            return (np.inf if L == 1 else self.pull / 2), 0.0
+
+        def ratio(point: Point) -> float:
+            return point.gain / (L * point.norm ** (2 / L))
+
+        def surplus(log_mu: float) -> float:
+            point = self.at(float(np.exp(log_mu)))
+            return L * point.mu * point.norm**2 / point.gain - 1
+
+        some = max(ratio(self.at(self.level * 4.0**-k)) for k in range(6))
+        found = [self.at(float(np.exp(x))) for x in self._rising(surplus, None, some)]
+        best = max(found, key=ratio)
+        return ratio(best), best.norm
+
+    def _rising(
+        self,
+        function: Callable[[float], float],
+        slope: Callable[[float], float] | None,
+        decay: float,
+    ) -> list[float]:
+        """All log μ where a function grows through zero, for minima at strengths from `decay` on.
+
+        F ≤ F(0) bounds the norm of a minimizer, N^{2/L} ≤ (ℓ(0) − inf ℓ)/(λ'L), and with it
+        μ = λ'N^{2/L−2} from below; from (λ_max(H)/2)·L/(L−2) on, μN^{2−2/L} only falls.
+        """
+        L, step = self.depth, self.spacing
+        low = np.log(decay) + (1 - L) * np.log(self.most / (decay * L)) - step
+        if L == 2:
+            # μN grows to ‖∇ℓ(0)‖/2: two ends are enough
+            high = np.log(self.level) + step
+            while function(high) <= 0 and high < 60 + np.log(self.level):
+                high += 2.0
+            return [root(function, low, high)] if function(low) < 0 < function(high) else []
+        grid, values = [low], [function(low)]  # which may raise the level
+        while grid[-1] <= np.log(self.level / 2 * L / (L - 2)) + step:
+            grid.append(grid[-1] + step)
+            values.append(function(grid[-1]))
+        if slope is not None:
+            slopes = [slope(x) for x in grid]
+            signs = zip(pairwise(grid), pairwise(slopes), strict=True)
+            grid = sorted([*grid, *(root(slope, *ends) for ends, (a, b) in signs if a * b < 0)])
+            values = [function(x) for x in grid]
+        signs = zip(pairwise(grid), pairwise(values), strict=True)
+        return [root(function, *ends) for ends, (before, after) in signs if before < 0 <= after]
+
+
+class SquaredPath(RidgePath):
+    """In the eigenbasis of Σ̂, w(μ)_i = ℓ_i w*_i/(ℓ_i + μ), from ℓ_i > 0 and w*_i."""
+
+    spacing = 0.02
+
+    def __init__(
+        self, eigenvalues: Float[np.ndarray, " r"], coordinates: Float[np.ndarray, " r"], depth: int
+    ):
+        self.eigenvalues, self.coordinates, self.depth = eigenvalues, coordinates, depth
+        self.pull = 2 * float(np.linalg.norm(eigenvalues * coordinates))
+        self.level = 2 * float(eigenvalues.max())
+        self.most = float(eigenvalues @ coordinates**2)
+
+    def at(self, mu: float) -> Point:
+        """In closed form; the gain Σℓ_i w*_i²(1 − (μ/(ℓ_i+μ))²) without cancellation."""
+        shares = self.eigenvalues / (self.eigenvalues + mu)
+        w = shares * self.coordinates
+        square = float(w @ w)
+        gain = float((shares * (2 - shares)) @ (self.eigenvalues * self.coordinates**2))
+        fall = float((1 - shares) @ w**2) / square if square > 0 else 1.0
+        return Point(mu, np.sqrt(square), gain, fall, w)
+
+
+class LossPath(RidgePath):
+    """By Newton's method, each point from the nearest one known."""
+
+    spacing = 0.1
+
+    def __init__(self, problem: GeneralizedLinearProblem, depth: int):
+        self.problem, self.depth = problem, depth
+        zero = np.zeros((problem.dimension, 1))
+        self.pull = float(np.linalg.norm(problem.value_and_gradient(zero)[1]))
+        self.level = float(np.linalg.eigvalsh(problem.curvature_at(zero))[-1])
+        self.most = problem.zero_gap
+        self._points: dict[float, tuple[Point, np.ndarray]] = {}
+
+    def at(self, mu: float) -> Point:
+        """The ridge solution and how fast its norm falls."""
+        if mu in self._points:
+            return self._points[mu][0]
+        problem = self.problem
+        near = min(self._points, key=lambda other: abs(np.log(other / mu)), default=None)
+        found = fit(
+            problem.convex_loss,
+            problem.coordinates,
+            problem.require_data("weight decay")[1],
+            ridge=mu,
+            start=None if near is None else self._points[near][1],
+        )
+        w = problem.coordinates.theta(found.coordinates)
+        N, H = float(np.linalg.norm(w)), problem.curvature_at(w)
+        solved = np.linalg.solve(H + 2 * mu * np.eye(len(H)), w)
+        fall = 2 * mu * float(np.sum(w * solved)) / N**2 if N > 0 else 1.0
+        self.level = max(self.level, float(np.linalg.eigvalsh(H)[-1]))
+        point = Point(mu, N, problem.zero_gap - float(problem.gap(w)), fall, w[:, 0])
+        self._points[mu] = point, found.coordinates
+        return point
+
+
+SPACING = 0.02
+"""Of the grid in log τ: the logarithm searched there has slopes of at most one."""
+STEPS, SETTLED, GONE = 20_000, 1e-14, 1e-9
+"""Most steps of the ridge iteration, relative change at its end, and where a part counts as 0."""
+
+Matrix = Float[np.ndarray, "q r"]
+Levels = Float[np.ndarray, " r"]
+
+
+def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[float, float]:
+    """λ_c and the norm of Θ just below it, from the eigenvalues ℓ of Σ̂ and Θ* in its eigenbasis.
+
+    The best σ of one part uvᵀ leaves λ_c = C max over unit v of ‖Θ*Σ̂v‖^{2−2/L}(vᵀΣ̂v)^{2/L−1},
+    C = ((L−2)/(L−1))^{1−2/L}/(L−1). By the weighted mean inequality (vᵀΣ̂v)^θ = min over τ of vᵀD_τv
+    with D_τ = θτ^{θ−1}Σ̂ + (1−θ)τ^θI, θ = (L−2)/(L−1), so the maximum over v is an eigenvalue, and
+    one search over τ between the ends of the spectrum is left.
+    """
+    L = depth
+    if L == 1:
+        return np.inf, 0.0
+    if L == 2:
+        return float(np.linalg.norm(target * levels, ord=2)), 0.0
+    theta = (L - 2) / (L - 1)
+    pulled = target * levels
+
+    def top(log_tau: float) -> float:
+        tau = np.exp(log_tau)
+        weights = theta * tau ** (theta - 1) * levels + (1 - theta) * tau**theta
+        return float(np.linalg.norm(pulled / np.sqrt(weights), ord=2)) ** 2
+
+    best, at = _largest(top, np.log(levels.min()), np.log(levels.max()))
+    constant = theta ** (1 - 2 / L) / (L - 1)
+    # there τ = B = vᵀΣ̂v and best = A²/B^θ with A = ‖Θ*Σ̂v‖; the part has σ = θA/B
+    size = theta * np.sqrt(best) * np.exp(at * (theta / 2 - 1))
+    return constant * best ** ((L - 1) / L), float(size)
+
+
+def decayed_several(
+    levels: Levels, target: Matrix, depth: int, decay: float
+) -> tuple[Matrix, bool]:
+    """Θ (q×r, in the eigenbasis of Σ̂) of least objective, and whether that is certain.
+
+    One layer is a ridge. Two: the penalty is 2λ times the nuclear norm, so the problem is convex
+    and ‖(Θ*−Θ)Σ̂‖ ≤ λ certifies the minimum. Deeper: the best of descents that start from Θ* and
+    from each of its truncations, certified where `_unique` holds.
+    """
+    if depth == 1:
+        return target * levels / (levels + decay), True
+    if decay >= collapse_of_several(levels, target, depth)[0]:
+        return np.zeros_like(target), True
+    left, values, right = np.linalg.svd(target, full_matrices=False)
+    kept = range(len(values), 0, -1) if depth > 2 else [len(values)]
+    found = [
+        _settle(levels, target, (left[:, :k] * values[:k]) @ right[:k], depth, decay) for k in kept
+    ]
+    costs = [_cost(levels, target, theta, depth, decay) for theta in found]
+    best = found[int(np.argmin(costs))]
+    if depth == 2:
+        slack = np.linalg.norm((target - best) * levels, ord=2) / decay - 1
+        return best, bool(slack <= 1e-6)
+    return best, _unique(levels, values, min(costs), depth, decay)
+
+
+def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float) -> Matrix:
+    """Ridges on the columns and on the rows of Θ in turn, until neither changes it.
+
+    Σσ^{2/L} is concave in ΘΘᵀ and in ΘᵀΘ, so each minimizes an objective that lies above F and
+    touches it at Θ: F never grows. The first keeps the column space, the second the row space.
+    """
+    theta = start
+    for _ in range(STEPS):
+        before = theta
+        left, _, ridge = _parts(theta, L, decay)
+        theta = left @ ((left.T @ target) * (levels / (levels + ridge[:, None])))
+        _, right, ridge = _parts(theta, L, decay)
+        inner = (right * levels) @ right.T + np.diag(ridge)
+        theta = (target * levels) @ right.T @ np.linalg.solve(inner, right)
+        if np.linalg.norm(theta - before) <= SETTLED * np.linalg.norm(theta):
+            break
+    return theta
+
+
+def _parts(theta: Matrix, L: int, decay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Left and right singular vectors of the parts that are not gone, and μ_i = λσ_i^{2/L−2}."""
+    left, values, right = np.linalg.svd(theta, full_matrices=False)
+    alive = values > GONE * values[0]
+    return left[:, alive], right[alive], decay * values[alive] ** (2 / L - 2)
+
+
+def _cost(levels: Levels, target: Matrix, theta: Matrix, L: int, decay: float) -> float:
+    """F − R_min."""
+    _, _, ridge = _parts(theta, L, decay)
+    penalty = decay * np.sum((ridge / decay) ** (1 / (1 - L)))  # Σσ^{2/L}
+    return float(np.sum((theta - target) ** 2 * levels) + L * penalty)
+
+
+def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: float) -> bool:
+    """Whether F has only one stationary point among all Θ whose objective is at most this one's.
+
+    Such Θ have the range of Θ* (projecting on it lowers F), and a gap g with
+    g + λLΣσ_i(Θ)^{2/L} ≤ F − R_min, σ_i(Θ) ≥ σ_i(Θ*) − √(g/ℓ_min) (Weyl): iterate the two. On that
+    convex set the curvature of the risk, 2ℓ_min, must exceed the most negative one of the
+    penalty, 2λ(1−2/L)s^{2/L−2} at the smallest singular value s.
+    """
+    present = values[values > GONE * values[0]]
+    gap = cost
+    for _ in range(100):
+        least = np.maximum(present - np.sqrt(gap / levels.min()), 0.0)
+        gap = min(gap, max(cost - decay * L * float(np.sum(least ** (2 / L))), 0.0))
+    smallest = float(present.min() - np.sqrt(gap / levels.min()))
+    if smallest <= 0:
+        return False
+    return decay * (1 - 2 / L) * smallest ** (2 / L - 2) < float(levels.min())
+
+
+def _largest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
+    """The largest value of a function on an interval, and where: a grid, then its best cell."""
+    from scipy.optimize import minimize_scalar  # as in `secular.root`
+
+    grid = np.linspace(low, high, 2 + int((high - low) / SPACING))
+    heights = [function(point) for point in grid]
+    k = int(np.argmax(heights))
+    best = heights[k], float(grid[k])
+    ends = grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)]
+    if ends[0] < ends[1]:
+        found: Any = minimize_scalar(
+            lambda x: -function(x), bounds=ends, method="bounded", options={"xatol": 1e-10}
+        )
+        best = max(best, (-float(found.fun), float(found.x)))
+    return best

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
-from deeplin.theory.secular import root
+from deeplin.theory.architecture import root
 
 BALANCED = 1e-9
 """‖W_2ᵀW_2 − W_1W_1ᵀ − λI‖ up to which layers count as λ-balanced, relative to their size."""

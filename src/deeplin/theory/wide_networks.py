@@ -22,8 +22,8 @@ from deeplin.markup import html_table
 from deeplin.networks import Network
 from deeplin.networks.products import product
 from deeplin.problems import Population, Problem
+from deeplin.theory.architecture import root
 from deeplin.theory.benign_overfitting import require_interpolation, unseen_trace
-from deeplin.theory.secular import root
 
 LAZY, RICH = 0.01, 1.0
 """Squared relative motion of the layers below which a network is called lazy, above which rich."""

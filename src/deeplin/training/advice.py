@@ -20,8 +20,8 @@ from deeplin.theory import (
     stochastic_sharpness,
     stochastic_sharpness_bound,
 )
+from deeplin.theory.critical_rate import effective_sharpness
 from deeplin.theory.minimizers import balanced_factors, balanced_network
-from deeplin.theory.sam import effective_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.spec import TrainingSpec
 

@@ -28,14 +28,12 @@ LONGEST_ON_BATCHES = 3_000
 """The same on batches that leave noise: what is not learned by then is lost in it."""
 BUDGET = 1e9
 """Weights times networks times steps of one call, which limits starts and steps: about a second."""
-LOWERED, LOWERINGS = 0.75, 10
+LOWERED, LOWERINGS = 0.85, 18
 """By how much the rate is lowered because one of the new starts diverged, and how often."""
 LADDERS = 4
 """Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
 HIGHEST_ADAPTIVE = 0.2
 """The largest rate of Adam and RMSProp that is tried; it is lowered until all starts learn."""
-MARGIN = 0.7
-"""Part of the largest rate at which every simulated start stayed bounded that is advised."""
 LEARNED = 0.01
 """A network has learned when 1 % of what a linear map explains is left to learn, …"""
 LEARNED_SEPARABLE = 0.1
@@ -50,7 +48,7 @@ class Trials:
     depth: int
     width: int
     learning_rate: float
-    """The rate to use: `MARGIN` times the largest at which all starts stay bounded."""
+    """The rate to use: none of the starts diverges at it."""
     steps: int | None
     """Steps after which the slowest of those that learned had; None: none of them has."""
     starts: int
@@ -72,9 +70,9 @@ def try_starts(
     """Find a learning rate that works from starts of this kind, by training some of them.
 
     All starts are trained at several rates at once, from the critical one (above it nothing
-    settles) downwards; the search ends at the largest rate at which all stay bounded. Part of it
-    is advised, and a longer run of many new starts at that rate counts the steps; Adam's and
-    RMSProp's rates are lowered until these learn. Starts: `torch`,
+    settles) downwards; the search ends at the largest rate at which all stay bounded, or at half
+    of the critical one. It is lowered until none of eight times as many new starts diverges (Adam's
+    and RMSProp's until all of them learn), and their longer runs count the steps. Starts: `torch`,
     `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of
     the solution's size in each layer).
 
@@ -119,7 +117,7 @@ def try_starts(
         top = HIGHEST_ADAPTIVE
     elif not np.isfinite(top):
         top = 16 * known.learning_rate if not problem.has_minimizer else 4 * known.learning_rate
-    rate = min(MARGIN * _largest_bounded(bounded, top), top / 2)
+    rate = min(_largest_bounded(bounded, top), top / 2)
     # As many new starts as networks before: the program is compiled already.
     starts = drawn(count * RATES)
     limit = LONGEST if known.certain or known.settles else LONGEST_ON_BATCHES

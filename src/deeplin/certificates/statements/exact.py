@@ -12,25 +12,20 @@ from deeplin.hessian import sharpness
 from deeplin.hessian.spectrum import blocks
 from deeplin.networks import Network, host_arrays, initialize, products
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-from deeplin.theory.adam import adam_critical_learning_rate
-from deeplin.theory.critical_rate import critical_learning_rate
+from deeplin.theory.critical_rate import (
+    adam_critical_learning_rate,
+    critical_learning_rate,
+    parallel_sharpness,
+    sam_sharpness_limit,
+)
 from deeplin.theory.minimizers import balanced_sharpness, minimal_trace
 from deeplin.theory.orbits import balanced_orbit
-from deeplin.theory.paths import parallel_sharpness
-from deeplin.theory.sam import sam_sharpness_limit
-from deeplin.theory.second_moment import DENSE
-from deeplin.theory.stochastic import minimal_stochastic_sharpness, stochastic_sharpness
+from deeplin.theory.stochastic import DENSE, minimal_stochastic_sharpness, stochastic_sharpness
 from deeplin.theory.weight_decay import critical_weight_decay, decayed_minimum
 from deeplin.theory.white_inputs import balanced_mode, time_to_reach, two_layer_flow
 
 
-@statement(
-    "X-1",
-    title="sharpness at a minimizer from a d×d matrix",
-    formula=r"S = \lambda_{\max}\big(2\hat\Sigma^{1/2}\textstyle\sum_k\|v_k\|^2A_k^\top A_k"
-    r"\hat\Sigma^{1/2}\big)",
-    hypotheses=Context.minimizer_hypotheses,
-)
+@statement("X-1", hypotheses=Context.minimizer_hypotheses)
 def exact_sharpness(context: Context) -> Check:
     """Against certified Lanczos on the full Hessian, at the end of the run."""
     exact, other = context.exact_sharpness, context.certified_sharpness
@@ -38,24 +33,14 @@ def exact_sharpness(context: Context) -> Check:
     return Check(apart, error, scale=np.abs(other.value))
 
 
-@statement(
-    "X-2",
-    title="exact minimal sharpness",
-    formula=r"S_{\min} = \min_{t>0}\lambda_{\max}\big(2\hat\Sigma^{1/2}[t^2I+"
-    r"(L-1)(\|p\|/t)^{2/(L-1)}w^*w^{*\top}]\hat\Sigma^{1/2}\big)",
-)
+@statement("X-2")
 def exact_minimal_sharpness(context: Context) -> list[Check]:
     """The minimizer that attains it, and the end of the run, which cannot be flatter."""
     context.require_vector()
     return _attained(context)
 
 
-@statement(
-    "X-3",
-    title="sharpness in the limit of a vanishing start",
-    formula=r"S_{\mathrm{bal}} = \lambda_{\max}\big(2\|w^*\|^{2-2/L}\|p\|^{2/L}(\hat\Sigma+"
-    r"(L-1)\hat\Sigma^{1/2}\hat w\hat w^\top\hat\Sigma^{1/2})\big) \ge S_{\min}",
-)
+@statement("X-3")
 def balanced_limit(context: Context) -> list[Check]:
     """The balanced rank-one minimizer has this sharpness, and it is at least S_min."""
     context.require_vector()
@@ -70,26 +55,16 @@ def balanced_limit(context: Context) -> list[Check]:
     ]
 
 
-@statement(
-    "X-7",
-    title="exact minimal sharpness for any number of outputs",
-    formula=r"S_{\min} = \min_{t>0}2\lambda_{\max}\big(\hat\Sigma^{1/2}[t^2I+"
-    r"(L-1)t^{-2/(L-1)}\Theta^{*\top}\Theta^*]\hat\Sigma^{1/2}\big)",
-)
+@statement("X-7")
 def minimal_sharpness_of_several(context: Context) -> list[Check]:
     """As X-2, with the bracket of FM-T2 extended to several outputs."""
     if context.problem.outputs == 1:
         raise NotApplicable("for several targets; one target is X-2")
     _require_solution(context)
-    return _attained(context) + _bracket(context)
+    return _attained(context) + context.minimal_bracket()
 
 
-@statement(
-    "X-8",
-    title="minimal trace of the Hessian",
-    formula=r"\min\operatorname{tr}\nabla^2R = 2L(q\operatorname{tr}\hat\Sigma)^{1/L}"
-    r"\|\Theta^*\hat\Sigma^{1/2}\|_*^{2(L-1)/L}",
-)
+@statement("X-8")
 def least_trace(context: Context) -> list[Check]:
     """Attained, and not undercut by the end of the run."""
     _require_solution(context)
@@ -103,11 +78,7 @@ def least_trace(context: Context) -> list[Check]:
     ]
 
 
-@statement(
-    "X-9",
-    title="the global minimizer with weight decay and its unique sharpness",
-    formula=r"w = (\hat\Sigma+\mu I)^{-1}\hat\Sigma w^*,\quad \mu = \lambda\|w\|^{2/L-2}",
-)
+@statement("X-9")
 def decayed(context: Context) -> list[Check]:
     """At a quarter of the critical weight decay (of ‖Σ̂w*‖ for one layer), and at the jump."""
     context.require_vector()
@@ -139,11 +110,7 @@ def _decayed(context: Context) -> list[Check]:
     return checks
 
 
-@statement(
-    "X-10",
-    title="mini-batch descent: the least curvature of its second moment",
-    formula=r"S_{\min}(B) = \min_tS_B\big(t^2I+(L-1)t^{-2/(L-1)}w^*w^{*\top}\big)",
-)
+@statement("X-10")
 def batches(context: Context) -> list[Check]:
     """For B = n/5, at the minimizer that attains it and at the end of the first run."""
     context.require_vector()
@@ -171,12 +138,7 @@ def batches(context: Context) -> list[Check]:
     return [*checks, Check(least, reached, "S_min(B) ≤ S_B", slack=1e-5)]
 
 
-@statement(
-    "X-11",
-    title="of layer-wise learning rates only the geometric mean counts",
-    formula=r"\min\lambda_{\max}\big(D_\eta^{1/2}\nabla^2R\,D_\eta^{1/2}\big) = "
-    r"(\eta_1\cdots\eta_L)^{1/L}S_{\min}",
-)
+@statement("X-11")
 def layerwise_rates(context: Context) -> list[Check]:
     """Rates 4, 1/4, 4, … of product one: W_k = √η_k V_k turns the preconditioned Hessian at W into
     the Hessian at V, another minimizer of the same problem."""
@@ -190,11 +152,7 @@ def layerwise_rates(context: Context) -> list[Check]:
     return [Check(measured, context.minimal.exact, "attained", equality=True)]
 
 
-@statement(
-    "X-12",
-    title="the period-two orbit of a balanced mode beyond the edge of stability",
-    formula=r"a = 1+\eta(\sigma-x^L)x^{L-2},\quad \sigma = x^L\frac{1+a^{2L-1}}{1+a^{L-1}}",
-)
+@statement("X-12")
 def orbit_of_a_mode(context: Context) -> list[Check]:
     """A mode of the size ‖w*‖ at 1.1 times its critical rate: two steps of its descent return."""
     context.require_vector()
@@ -216,12 +174,7 @@ def orbit_of_a_mode(context: Context) -> list[Check]:
     ]
 
 
-@statement(
-    "X-13",
-    title="gradient flow of a balanced mode on white inputs",
-    reference="exact results, X-13 (known results)",
-    formula=r"\dot\sigma = 2L\sigma^{2-2/L}(s-\sigma)",
-)
+@statement("X-13")
 def flow_of_a_mode(context: Context) -> list[Check]:
     """A mode with target ‖w*‖ from a hundredth of it: its speed, and both solutions for L = 2."""
     context.require_vector()
@@ -242,13 +195,7 @@ def flow_of_a_mode(context: Context) -> list[Check]:
     ]
 
 
-@statement(
-    "X-14",
-    title="minimal sharpness for any convex loss",
-    formula=r"S_{\min} = \min_{t>0}\lambda_{\max}\big(H^{1/2}[t^2I+"
-    r"(L-1)(\|p\|/t)^{2/(L-1)}w^*w^{*\top}]H^{1/2}\big),\quad H=\nabla^2\ell(w^*)",
-    any_loss=True,
-)
+@statement("X-14")
 def minimal_sharpness_of_a_loss(context: Context) -> list[Check]:
     """The minimizer that attains it, the balanced one, and the end of the run: none is flatter."""
     _require_minimizer(context)
@@ -257,13 +204,7 @@ def minimal_sharpness_of_a_loss(context: Context) -> list[Check]:
     return [*_attained(context), Check(context.minimal.exact, balanced, "S_min ≤ S_bal")]
 
 
-@statement(
-    "X-15",
-    title="the global minimizer with weight decay for any convex loss",
-    formula=r"S_\lambda=\max\{4\lambda,\lambda_{\max}(c^2DHD+2\lambda(I-(L-1)\hat w\hat w^\top))\},"
-    r"\quad D=I+(\sqrt L-1)\hat w\hat w^\top,\ c^2=\|p\|^{2/L}\|w\|^{2-2/L}",
-    any_loss=True,
-)
+@statement("X-15")
 def decayed_loss(context: Context) -> list[Check]:
     """As X-9, for losses that are not squared, also on separable data; a theorem."""
     if context.problem.loss == "squared":
@@ -273,27 +214,16 @@ def decayed_loss(context: Context) -> list[Check]:
     return _decayed(context)
 
 
-@statement(
-    "X-17",
-    title="minimal sharpness of softmax by a geodesically convex program",
-    formula=r"S_{\min} = \inf_{P_k\succ0}\lambda_{\max}\big(H^{1/2}\textstyle\sum_kP_k\otimes"
-    r"\Theta^\top P_{k-1}^{-1}\Theta\,H^{1/2}\big)",
-    any_loss=True,
-)
+@statement("X-17")
 def minimal_sharpness_of_softmax(context: Context) -> list[Check]:
     """Between its bounds, attained, and not undercut by the end of the run."""
     _require_minimizer(context)
     if context.problem.outputs == 1:
         raise NotApplicable("for several outputs; one output is X-14")
-    return _attained(context) + _bracket(context)
+    return _attained(context) + context.minimal_bracket()
 
 
-@statement(
-    "X-22",
-    title="two parallel paths: minimal sharpness",
-    formula=r"S_{\min}(m)=m^{2/L-1}S_{\min}(1)",
-    any_loss=True,
-)
+@statement("X-22")
 def two_paths(context: Context) -> Check:
     """Two copies of the flattest network of w*/2 have it, K = Σ_h Σ_k ‖v_k‖²A_kᵀA_k; a theorem."""
     context.require_vector()
@@ -307,12 +237,7 @@ def two_paths(context: Context) -> Check:
     return Check(attained, parallel_sharpness(problem, L, 2), "attained", equality=True)
 
 
-@statement(
-    "X-23",
-    title="SAM: critical learning rate",
-    formula=r"\eta S(1+\rho S)\le2,\quad \eta_c(\rho)=2/(S_{\min}(1+\rho S_{\min}))",
-    any_loss=True,
-)
+@statement("X-23")
 def sharpness_aware(context: Context) -> list[Check]:
     """At ρ = 0.1/S_min the step is neutral at the flattest minimizer; a theorem."""
     S, problem, L = _flattest_measured(context), context.problem, context.depth
@@ -324,12 +249,7 @@ def sharpness_aware(context: Context) -> list[Check]:
     ]
 
 
-@statement(
-    "X-24",
-    title="Adam and RMSProp with ε > 0: critical learning rate",
-    formula=r"S\le\varepsilon(2+2\beta_1)/((1-\beta_1)\eta)",
-    any_loss=True,
-)
+@statement("X-24")
 def adaptive(context: Context) -> list[Check]:
     """The late map of (θ, m) is neutral at the flattest minimizer; a theorem about that map."""
     S, problem, L = _flattest_measured(context), context.problem, context.depth
@@ -349,15 +269,6 @@ def _attained(context: Context) -> list[Check]:
     return [
         Check(_flattest_measured(context), exact, "attained", equality=True),
         context.at_minimizer(exact * context.minimal_scale, context.final_sharpness, "S_min ≤ S"),
-    ]
-
-
-def _bracket(context: Context) -> list[Check]:
-    """The bounds of S_min that need no search."""
-    minimal = context.minimal
-    return [
-        Check(minimal.lower, minimal.exact, "lower bound"),
-        Check(minimal.exact, minimal.upper, "upper bound"),
     ]
 
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from deeplin.certificates.interpolation import CertificateContext
+from deeplin.certificates.context import Context
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.theory.benign_overfitting import (
     best_interpolant,
@@ -31,7 +31,7 @@ RADII = np.geomspace(1e-4, 0.999, 120)
 """Distances ρ among which the hypothesis of X-31 is sought."""
 
 
-def _subspaces(context: CertificateContext) -> list[np.ndarray]:
+def _subspaces(context: Context) -> list[np.ndarray]:
     """Orthonormal columns (batch, d_k, r) that span H_1 … H_{L−1}, for orthogonal middle layers.
 
     H_1 is the span of W_1(0)Q and of W_2(0)ᵀ…W_L(0)ᵀ, carried up by the middle layers. Columns
@@ -57,13 +57,8 @@ def _subspaces(context: CertificateContext) -> list[np.ndarray]:
     return bases
 
 
-@statement(
-    "X-4",
-    title="training lives in rank(X) + q directions of every hidden layer",
-    formula=r"W_k(t)-W_k(0)=V_kV_k^\top(W_k(t)-W_k(0))V_{k-1}V_{k-1}^\top",
-    hypotheses=CertificateContext.stays_finite,
-)
-def exact_reduction(context: CertificateContext) -> Check:
+@statement("X-4", hypotheses=Context.stays_finite)
+def exact_reduction(context: Context) -> Check:
     """For orthogonal middle layers, under descent, momentum and flow, at every record."""
     last = np.eye(context.widths[-1])
     if context.readout is not None:
@@ -81,27 +76,16 @@ def exact_reduction(context: CertificateContext) -> Check:
     return Check(left, 0.0, scale=scale, slack=context.flow_slack)
 
 
-@statement(
-    "X-5",
-    title="width at which the initial state can be drawn without forming the network",
-    formula=r"r=\min(m,\mathrm{rank}(X)+q)",
-)
-def reduced_width(context: CertificateContext) -> Check:
+@statement("X-5")
+def reduced_width(context: Context) -> Check:
     """The width r that carries the training; `simulate_wide` draws it for any m."""
     context.require_identity_middle()
     needed = context.problem.rank + context.problem.outputs
     return value(float(min(context.width, needed)), "r")
 
 
-@statement(
-    "X-6",
-    title="when the trained network is the minimum-norm interpolant",
-    reference="exact results, X-6 (the correct form of BO-L4.5, first case)",
-    formula=r"\|\Theta_\perp(t)\|\le\|V^\top W_1(0)(I-P_X)\|_F\,"
-    r"\|W_2(t)^\top\cdots W_L(t)^\top\|_2",
-    hypotheses=CertificateContext.stays_finite,
-)
-def minimum_norm_condition(context: CertificateContext) -> Check:
+@statement("X-6", hypotheses=Context.stays_finite)
+def minimum_norm_condition(context: Context) -> Check:
     """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
     context.require_wide_data()
     outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
@@ -111,7 +95,7 @@ def minimum_norm_condition(context: CertificateContext) -> Check:
     return Check(context.perpendicular_norm, reached * above, scale=scale, slack=context.flow_slack)
 
 
-def _seen(context: CertificateContext) -> np.ndarray:
+def _seen(context: Context) -> np.ndarray:
     """W_1(0)Q, the first layer on the data, (batch, m, n)."""
     context.require_identity_middle()
     if context.readout is not None:
@@ -126,20 +110,14 @@ def _extremes(layers: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     return smallest, values[:, 0]
 
 
-def _ends(context: CertificateContext) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _ends(context: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """σ and S of W_1(0)Q, then of W_L(0), each (batch,)."""
     first = _extremes(_seen(context), context.problem.rank)
     return (*first, *_extremes(context.initial[-1], context.problem.outputs))
 
 
-@statement(
-    "X-25",
-    title="Θ_⊥ is Gaussian given the layers above the first, at every time",
-    formula=r"E[\|\Theta_\perp\|^2\mid U]=\alpha^2(d-n)\|U\|^2,\;"
-    r"\mathrm{Var}=2\alpha^4(d-n)\|U^\top U\|_F^2,\;U=W_2^\top\cdots W_L^\top",
-    hypotheses=CertificateContext.stays_finite,
-)
-def conditional_law(context: CertificateContext) -> Check:
+@statement("X-25", hypotheses=Context.stays_finite)
+def conditional_law(context: Context) -> Check:
     """How many standard deviations ‖Θ_⊥‖² is from its mean, for a Gaussian first layer."""
     context.require_identity_middle()
     problem, first, above = context.problem, context.initial[0], context.backward[1][-1]
@@ -154,13 +132,8 @@ def conditional_law(context: CertificateContext) -> Check:
     return value(np.abs(np.nan_to_num(score)), "measured: deviations from the mean")
 
 
-@statement(
-    "X-26",
-    title="gradient flow interpolates without a lower bound on β or α",
-    formula=r"\mathcal L(t)\le\mathcal L(0)e^{-4\mu t},\;"
-    r"\mu=\sigma_{\min}^2(X)(\sigma^2-\varepsilon)(1-\varepsilon)^{L-2}",
-)
-def convergence_rate(context: CertificateContext) -> list[Check]:
+@statement("X-26")
+def convergence_rate(context: Context) -> list[Check]:
     """(i) from a small last layer, ε = ‖W_L(0)‖²; (ii) from a small first one, ε = ‖W_1(0)Q‖²."""
     first_low, first_high, last_low, last_high = _ends(context)
     hidden = context.depth - 2
@@ -179,7 +152,7 @@ def convergence_rate(context: CertificateContext) -> list[Check]:
     return checks
 
 
-def _loss_below(context: CertificateContext, factor, part: str, hypotheses: dict) -> Check:
+def _loss_below(context: Context, factor, part: str, hypotheses: dict) -> Check:
     """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
     bound = context.loss[:1] * factor
     scale = np.finfo(float).eps * context.target_norm**2 + bound
@@ -190,7 +163,7 @@ def _loss_below(context: CertificateContext, factor, part: str, hypotheses: dict
     )  # fmt: skip
 
 
-def _between(context: CertificateContext, lower: Bound, upper: Bound, met: dict) -> list[Check]:
+def _between(context: Context, lower: Bound, upper: Bound, met: dict) -> list[Check]:
     """Both sides of ‖U(t)‖², with the singular values of the trained P_XΘ(t) at each record."""
     inside = context.problem.spectrum.vectors.T @ context.backward[0]
     found = np.linalg.svd(inside, compute_uv=False)
@@ -209,13 +182,8 @@ def _between(context: CertificateContext, lower: Bound, upper: Bound, met: dict)
     ]
 
 
-@statement(
-    "X-27",
-    title="from a zero last layer: what training leaves in U, whatever the data",
-    formula=r"v(\sigma_{\max}^2(W_1(0)Q))\le\|U\|^2\le v(\sigma_{\min}^2(W_1(0)Q)),\;"
-    r"v(z)=\sum_i\frac{s_i^2}{z+\kappa_i},\;\kappa_i(1+\kappa_i)^{L-2}(z+\kappa_i)=s_i^2",
-)
-def zero_last_layer(context: CertificateContext) -> list[Check]:
+@statement("X-27")
+def zero_last_layer(context: Context) -> list[Check]:
     """At every time of a flow with β = 0, s_i those of P_XΘ(t); at its end they are Θ_min's."""
     low, high = _ends(context)[:2]
     last = np.max(np.abs(context.initial[-1]), axis=(-2, -1))
@@ -232,12 +200,8 @@ def zero_last_layer(context: CertificateContext) -> list[Check]:
     )
 
 
-@statement(
-    "X-28",
-    title="from a first layer that does not see the data: what training leaves in U",
-    formula=r"\|U\|^2=\sum_i(b^2+x_i)(1+x_i)^{L-2},\;x_i(1+x_i)^{L-2}(b^2+x_i)=s_i^2",
-)
-def zero_first_layer(context: CertificateContext) -> list[Check]:
+@statement("X-28")
+def zero_first_layer(context: Context) -> list[Check]:
     """Between the values of the largest and the smallest singular value of W_L(0)."""
     _, seen, low, high = _ends(context)
     met = context.under_flow() | {
@@ -283,7 +247,7 @@ def _seen_growth(norms: np.ndarray) -> tuple[float, float]:
     return float(np.sqrt(np.sum(above**2))), float(np.sum(above**2) * norms[0])
 
 
-def _ball(context: CertificateContext, ends: np.ndarray, loss: float, step: float) -> Ball:
+def _ball(context: Context, ends: np.ndarray, loss: float, step: float) -> Ball:
     """The smallest ρ_* over `RADII` with ρ_* ≤ ρ, for `ends` = (σ_1, S_1, σ_L, S_L)."""
     low_1, high_1, low_L, high_L = ends
     hidden, X, best = context.depth - 2, context.input_norm, Ball(False)
@@ -305,14 +269,8 @@ def _ball(context: CertificateContext, ends: np.ndarray, loss: float, step: floa
     return best
 
 
-@statement(
-    "X-31",
-    title="gradient descent interpolates and stays near its start",
-    reference="exact results, X-31 (descent; BO speak of flow)",
-    formula=r"\eta\le c/H(\rho),\;\sqrt{\mathcal L_0/\mu(\rho)}/(1-c/2)=\rho_*\le\rho"
-    r"\;\Rightarrow\;\mathcal L_{t+1}\le(1-4\eta\mu(1-c/2))\mathcal L_t,\;\|W(t)-W(0)\|\le\rho_*",
-)
-def descent(context: CertificateContext) -> list[Check]:
+@statement("X-31")
+def descent(context: Context) -> list[Check]:
     """Local, with the best ρ; global from β = 0; and Θ_⊥ with the norms that were measured."""
     ends, plain = np.stack(_ends(context), axis=-1), _plain_descent(context)
     step = context.learning_rate / context.problem.samples  # on ℒ = nR
@@ -352,14 +310,14 @@ def _start_stiffness(ends: np.ndarray, depth: int) -> np.ndarray:
     return first + last + (depth - 2) * first * last
 
 
-def _plain_descent(context: CertificateContext) -> dict:
+def _plain_descent(context: Context) -> dict:
     """The hypothesis of full-batch descent with one rate."""
     if context.is_flow or not context.has_path:
         raise NotApplicable("for gradient descent; X-26 speaks of gradient flow")
     return {"plain descent": np.full(context.batch, context.run.plain)} | context.stays_finite()
 
 
-def _from_zero(context: CertificateContext, ends: np.ndarray, step: np.ndarray, met: dict) -> Check:
+def _from_zero(context: Context, ends: np.ndarray, step: np.ndarray, met: dict) -> Check:
     """Descent from β = 0, without a condition on the width (X-31, global)."""
     L, Y, sigma, X = (
         context.depth,
@@ -382,14 +340,8 @@ def _from_zero(context: CertificateContext, ends: np.ndarray, step: np.ndarray, 
     return _loss_below(context, factor, "from β = 0", hypotheses)
 
 
-@statement(
-    "X-32",
-    title="the variance of interpolation from both sides",
-    formula=r"\mathrm{Tr}\,C\ge\sum_i\lambda_i\frac{(v_i^\top P_Xv_i)^2}{\|Xv_i\|^2},\;"
-    r"\frac{k/n}{(1+bx)^2}+\frac{n/R_k}{(1/b+x)^2}\le\frac{df_2}n\le\frac kn+"
-    r"\frac{b^2}{(b-1)^2}\frac n{R_k}",
-)
-def variance_bounds(context: CertificateContext) -> list[Check]:
+@statement("X-32")
+def variance_bounds(context: Context) -> list[Check]:
     """Tr(C) of these data from below, and df₂/n of the population by k and R_k."""
     population, problem = context.require_population(), context.problem
     context.require_wide_data()
@@ -404,15 +356,8 @@ def variance_bounds(context: CertificateContext) -> list[Check]:
     return checks
 
 
-@statement(
-    "X-33",
-    title="when what training leaves lowers the risk",
-    formula=r"\mathrm{Risk}(\Theta)\ge\mathrm{Tr}\,\Omega^\top(X\Sigma^{-1}X^\top)^{-1}\Omega,\;"
-    r"\mathrm{Risk}(\Theta)-\mathrm{Risk}(\Theta_{\min})=\mathrm{Tr}\,\Theta_\perp^\top\Sigma"
-    r"\Theta_\perp+2\mathrm{Tr}\,(\Theta_{\min}-\Theta^*)^\top\Sigma\Theta_\perp",
-    hypotheses=CertificateContext.interpolates,
-)
-def best_possible(context: CertificateContext) -> list[Check]:
+@statement("X-33", hypotheses=Context.interpolates)
+def best_possible(context: Context) -> list[Check]:
     """For the interpolator nearest to the trained map; no start can have a smaller risk."""
     population, problem = context.require_population(), context.problem
     context.require_wide_data()

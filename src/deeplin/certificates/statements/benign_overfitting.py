@@ -1,0 +1,623 @@
+"""Benign overfitting (BO): the data, what training does beside them, convergence, the risk.
+
+α and β are measured on the singular values of the initial layers (errata E-6). The paper's flow
+lacks the factor 2 of the gradient (errata E-5): the flow of the true gradient judged here runs
+twice as fast, so the printed rates hold a fortiori.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import numpy as np
+
+from deeplin.certificates.context import Context
+from deeplin.certificates.registry import (
+    CATALOGUE,
+    Check,
+    Hypothesis,
+    NotApplicable,
+    by_construction,
+    statement,
+    value,
+)
+from deeplin.networks import linear_risk
+from deeplin.networks.products import squared_distance
+from deeplin.problems.population import Factored
+from deeplin.theory.benign_overfitting import (
+    RiskBound,
+    RiskSplit,
+    effective_ranks,
+    interpolation_bound,
+    noise_cost,
+    random_start_bound,
+    risk_split,
+    spike_bound,
+)
+
+
+@statement("BO-D2.1")
+def ranks(context: Context) -> list[Check]:
+    """r_j ≤ R_j ≤ r_j² for every j with a nonzero tail, which any spectrum must satisfy."""
+    population = context.require_population()
+    found = effective_ranks(population.spectrum)
+    small, large = found.small[None, None], found.large[None, None]
+    return [Check(small, large, "r_j ≤ R_j"), Check(large, small**2, "R_j ≤ r_j²")]
+
+
+@statement("BO-D2.2")
+def tail_index(context: Context) -> Check:
+    """k, for the caller's b."""
+    return value(context.require_tail().k, "k")
+
+
+def _only_a_distribution(id: str) -> None:
+    """Register an assumption that no finite data set can confirm or refute."""
+
+    @statement(id)
+    def unverifiable(context: Context) -> Check:
+        if context.population is not None and context.population.drawn:
+            return by_construction()
+        raise NotApplicable(f"an assumption about the distribution: {CATALOGUE[id]['title']}")
+
+
+for _id in ("BO-A1", "BO-A2", "BO-A3", "BO-A4"):
+    _only_a_distribution(_id)
+
+
+@statement("BO-A5")
+def full_rank(context: Context) -> list[Check]:
+    """d > n and rank X = n; given the population, no eigenvector of Σ lies in the span of the rows.
+
+    X(I − vvᵀ) loses rank exactly if v is in that span, ‖P_Xv‖ = 1. As "almost surely" means one
+    eigenvector at a time, the eigenvectors are a fixed basis, not every vector of an eigenspace.
+    """
+    problem = context.problem
+    checks = [
+        Check(problem.samples + 1.0, problem.dimension, "d > n"),
+        Check(float(problem.samples), problem.rank, "rank X = n", equality=True),
+    ]
+    population = context.population
+    if population is not None:
+        inside, vectors = problem.spectrum.vectors, _eigenvectors(population.covariance)
+        inside = inside if vectors is None else vectors.T @ inside
+        share = float(np.max(np.sum(inside**2, axis=1)))
+        checks.append(Check(share, 1 - 1e-9, "no eigenvector among the rows"))
+    return checks
+
+
+def _eigenvectors(covariance) -> np.ndarray | None:
+    """Eigenvectors of Σ; None for the coordinate axes."""
+    if isinstance(covariance, Factored):
+        left, _, _ = np.linalg.svd(covariance.factor, full_matrices=False)
+        if np.ptp(covariance.diagonal) > 0:
+            raise NotApplicable("for a factor plus a constant diagonal, whose eigenvectors show")
+        return left
+    return None if covariance.ndim == 1 else np.linalg.eigh(covariance)[1]
+
+
+@statement("BO-D2.5")
+def interpolant(context: Context) -> Check:
+    """It interpolates: XΘ_min = Y."""
+    context.require_wide_data()
+    X, Y = context.problem.require_data("the minimum-norm interpolant")
+    residual = np.linalg.norm(X @ context.problem.optimum.reshape(len(X.T), -1) - Y)
+    return Check(residual, 0.0, scale=np.linalg.norm(Y))
+
+
+@statement("BO-L4.3")
+def input_norm(context: Context) -> Check:
+    """The measured constant."""
+    largest = context.require_population().spectrum[0]
+    return context.with_constant(context.input_norm, np.sqrt(largest * context.problem.samples))
+
+
+@statement("BO-L5.6")
+def input_frobenius(context: Context) -> Check:
+    """The measured constant."""
+    total = np.sum(context.require_population().spectrum)
+    return context.with_constant(context.input_frobenius, np.sqrt(total * context.problem.samples))
+
+
+@statement("BO-L5.7")
+def target_norm(context: Context) -> Check:
+    """The measured constant."""
+    problem = context.problem
+    truth = np.linalg.norm(context.require_population().optimum)
+    noise = np.sqrt(problem.outputs * problem.samples)
+    return context.with_constant(context.target_norm, context.input_norm * truth + noise)
+
+
+@statement("BO-sigma-min")
+def smallest_singular_value(context: Context) -> Check:
+    """√s_k ≤ c σ_min(X): the measured constant."""
+    context.require_wide_data()
+    return context.with_constant(np.sqrt(context.require_tail().sum), context.smallest_singular)
+
+
+@statement("BO-trace")
+def noise_trace(context: Context) -> Check:
+    """The measured constant."""
+    population = context.require_population()
+    context.require_wide_data()
+    n, k, _, rank = context.require_tail()
+    return context.with_constant(noise_cost(context.problem, population), k / n + n / rank)
+
+
+@statement("BO-D3.3")
+def spiked(context: Context) -> list[Check]:
+    """Its effective ranks in closed form."""
+    population = context.require_population()
+    k, epsilon = context.require_spike()
+    found, tail = effective_ranks(population.spectrum), population.dimension - k
+    checks = [
+        Check(found.small[0], k + epsilon * tail, "r_0", equality=True),
+        Check(found.tail_sums[k], epsilon * tail, "s_k", equality=True),
+    ]
+    if epsilon > 0:
+        checks.append(Check(found.large[k], float(tail), "R_k", equality=True))
+    return checks
+
+
+@statement("BO-D2.3")
+def random_start(context: Context) -> Check:
+    """β measured on the last layer, in the caller's normalisation."""
+    context.require_identity_middle()
+    return value(context.scales[1], "β")
+
+
+@statement("BO-D2.4", hypotheses=Context.stays_finite)
+def perpetual_bound(context: Context) -> Check:
+    """The smallest B over the records."""
+    return value(context.bound[-1], "B")
+
+
+def _product_rate(quadratic, network):
+    """dΘ/dt under dW/dt = −∇R, by differentiation through the product alone."""
+    slope = jax.grad(linear_risk, argnums=1)(quadratic, network)
+    weights = jax.tree.map(lambda leaf: -leaf, slope.weights)
+
+    def product(layers):
+        return type(network)(layers, network.readout).product
+
+    return jax.jvp(product, (network.weights,), (weights,))[1]
+
+
+_product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
+
+
+@statement("BO-L4.4", hypotheses=Context.stays_finite)
+def product_rate(context: Context) -> Check:
+    """The formula against automatic differentiation, at the start and at the end."""
+    n, shape = context.problem.samples, (context.batch, context.widths[0], -1)
+    errors, sizes = [], []
+    for record, network in ((0, context.run.initial), (-1, context.run.network)):
+        rate = np.asarray(_product_rates(context.problem.quadratic, network.with_batch()))
+        difference = rate.reshape(shape) + _pulled_back(context, record)
+        errors.append(n * np.linalg.norm(difference, axis=(-1, -2)))
+        norms = context.singular_values[record]
+        others = [np.prod(np.delete(norms, k, axis=-1), axis=-1) for k in range(context.depth)]
+        sizes.append(n * np.sum(context.gradient_scale[record] * np.stack(others, -1), axis=-1))
+    return Check(np.stack(errors), 0.0, scale=np.stack(sizes))
+
+
+def _pulled_back(context: Context, record: int) -> np.ndarray:
+    """Σ_j A_jᵀ(A_j g)(V_jᵀV_j), by Horner's rule from the last layer down, (batch, d, q)."""
+    total = 0.0
+    for j in range(context.depth, 0, -1):
+        above = context.backward[j][record if len(context.backward[j]) > 1 else 0]
+        total = total + context.forward[j - 1][record] @ (above.mT @ above)
+        if j > 1:
+            total = context.weights[j - 2][record].mT @ total
+    return np.asarray(total)
+
+
+@statement("BO-L4.5", hypotheses=Context.under_flow)
+def perpendicular_growth(context: Context) -> Check:
+    """At every record, with B and the integral up to it.
+
+    The gradient's factor 2 (errata E-5) is made up for by ‖(I−P_X)A_jᵀA_jP_X‖ ≤ ‖A_j‖²/2, so the
+    printed constant stands.
+    """
+    return _growth(context, 1.0)
+
+
+def _growth(context: Context, factor) -> Check:
+    """‖Θ_⊥(t)‖ ≤ ‖Θ_⊥(0)‖ + factor·(L−1)B²‖X‖_2∫√ℒ, for a factor (batch,)."""
+    context.require_wide_data()
+    growth = (context.depth - 1) * context.bound**2 * context.input_norm * context.path
+    return _perpendicular_below(context, context.perpendicular_norm[:1] + factor * growth)
+
+
+def _perpendicular_below(context: Context, right, where=True) -> Check:
+    """‖Θ_⊥(t)‖ ≤ right along a gradient flow after its start, relative to ‖Θ‖ + ‖Θ_min‖."""
+    size = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
+    after, slack = context.later & where, context.flow_tolerance
+    return Check(context.perpendicular_norm, right, where=after, slack=slack, scale=size)
+
+
+@statement("E-4", hypotheses=Context.under_flow)
+def printed_zero_case(context: Context) -> Check:
+    """The printed claim, judged: it is false for β = 0 with a random first layer."""
+    context.require_wide_data()
+    zero = context.perpendicular_norm[0] == 0
+    if not np.any(zero):
+        raise NotApplicable("for maps that start at Θ_⊥ = 0")
+    return _perpendicular_below(context, 0.0, where=zero[None])
+
+
+@statement("BO-L5.3", hypotheses=Context.stays_finite)
+def perpendicular_from_first_layer(context: Context) -> Check:
+    """Projecting the product, or the first layer before multiplying."""
+    context.require_wide_data()
+    first = context.problem.spectrum.beside(context.weights[0].mT)
+    difference = context.perpendicular - first @ context.backward[1]
+    scale = np.sqrt(context.problem.outputs) * np.prod(context.singular_values, axis=-1)
+    return Check(np.linalg.norm(difference, axis=(-1, -2)), 0.0, scale=scale)
+
+
+@statement("BO-L5.4", hypotheses=Context.stays_finite)
+def first_layer_beside_data(context: Context) -> Check:
+    """For descent as for flow: its gradients have their rows in the span of the data."""
+    context.require_wide_data()
+    change = context.problem.spectrum.beside((context.weights[0] - context.initial[0]).mT)
+    sizes = context.layer_norms[..., 0]
+    return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=np.maximum(sizes, sizes[:1]))
+
+
+@statement("BO-L5.5", hypotheses=Context.under_flow)
+def perpendicular_growth_from_first_layer(context: Context) -> Check:
+    """At every record, with B and the integral up to it."""
+    return _growth(context, 2 * np.linalg.norm(context.initial[0], 2, axis=(-2, -1)))
+
+
+@statement("BO-D5.1")
+def good_start(context: Context) -> Check:
+    """The smallest c for which the initialization is good."""
+    spread = np.max(_spread(context), axis=0)
+    return context.with_constant(np.maximum(spread, _start_of_the_loss(context)), 1.0)
+
+
+def _spread(context: Context) -> np.ndarray:
+    """α/σ_min, σ_max/α of W_1(0) and β/σ_min, σ_max/β of W_L(0), (4, batch)."""
+    context.require_identity_middle()
+    if "width" in context.run.evidence:
+        raise NotApplicable("for weights that were formed; this wide network was not")
+    ratios = []
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for scale, layer in zip(context.scales, context.ends, strict=True):
+            singular = np.linalg.svd(layer, compute_uv=False)
+            ratios += [scale / singular[:, -1], singular[:, 0] / scale]
+    return np.nan_to_num(ratios, nan=np.inf)
+
+
+def _start_of_the_loss(context: Context) -> np.ndarray:
+    """ℒ(0)/(‖Y‖² + α²β²q‖X‖_F²log(n/δ)/m), (batch,)."""
+    alpha, beta = context.scales
+    chance = np.log(context.problem.samples / context.constants.delta)
+    spread = (alpha * beta * context.input_frobenius) ** 2 * context.problem.outputs * chance
+    return context.loss[0] / (context.target_norm**2 + spread / context.width)
+
+
+def _wide(context: Context) -> dict[str, Hypothesis]:
+    """m ≥ c(d + q + log(1/δ)), with the caller's c (1 if none)."""
+    needed = context.problem.dimension + context.problem.outputs - np.log(context.constants.delta)
+    enough = Hypothesis(context.width, "≥", (context.constants.c or 1.0) * needed)
+    return {"m ≥ c(d + q + log(1/δ))": enough}
+
+
+@statement("BO-LB.1", hypotheses=_wide)
+def singular_values_at_start(context: Context) -> list[Check]:
+    """All four, as ratios of at most 2."""
+    names = ("α/σ_min(W_1)", "σ_max(W_1)/α", "β/σ_min(W_L)", "σ_max(W_L)/β")
+    nonzero = [scale > 0 for scale in context.scales for _ in range(2)]
+    rows = zip(_spread(context), names, nonzero, strict=True)
+    return [Check(ratio, 2.0, name, where=some) for ratio, name, some in rows]
+
+
+@statement("BO-LB.2", hypotheses=_wide)
+def loss_at_start(context: Context) -> Check:
+    """The measured constant."""
+    context.require_identity_middle()
+    return context.with_constant(_start_of_the_loss(context), 1.0)
+
+
+def _good(context: Context) -> dict[str, Hypothesis]:
+    """β ≥ 2 and a good start, which for the lemmas means the event of BO-LB.1."""
+    first, last = (np.max(part, axis=0) for part in np.split(_spread(context), 2))
+    worst = np.maximum(np.where(context.scales[0] == 0, 0.0, first), last)
+    return {
+        "β ≥ 2": Hypothesis(context.scales[1], "≥", 2.0),
+        "good initialization": Hypothesis(worst, "≤", 2.0),
+    }
+
+
+def _decay_rate(context: Context) -> np.ndarray:
+    """β²σ_min²(X)/(4e), (batch,)."""
+    return (context.scales[1] * context.smallest_singular) ** 2 / (4 * np.e)
+
+
+@statement("BO-LB.3")
+def decay_while_lazy(context: Context) -> Check:
+    """At every record: −dℒ/dt is the squared norm of the gradient of ℒ = nR."""
+    met = _good(context) | context.stays_finite()
+    speed = context.problem.samples**2 * np.sum(context.gradient_squares, axis=-1)
+    return Check(_decay_rate(context) * context.loss, speed, where=context.lazy, hypotheses=met)
+
+
+@statement("BO-LB.4")
+def decay_as_long_as_lazy(context: Context) -> Check:
+    """At every record up to which all layers stayed near their start."""
+    return _decay(context, _good(context), np.logical_and.accumulate(context.lazy, axis=0))
+
+
+def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
+    """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
+    bound = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
+    # The loss is known to the rounding of Y − XΘ.
+    scale = np.finfo(float).eps * context.target_norm**2 + bound
+    return Check(
+        context.loss,
+        bound,
+        "rate of the loss",
+        hypotheses=context.under_flow() | hypotheses,
+        where=context.later & where,
+        slack=context.flow_tolerance,
+        scale=scale,
+    )
+
+
+@statement("BO-LB.5")
+def stays_lazy(context: Context) -> Check:
+    """The lazy distance at every record, under the conditions of BO-P5.2 and its decay."""
+    conditions: dict = _good(context) | _start_conditions(context)
+    decay = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
+    known = np.finfo(float).eps * context.target_norm**2
+    conditions["the loss decays as in BO-LB.4"] = np.all(context.loss <= decay + known, axis=0)
+    met, later = context.under_flow() | conditions, context.later[..., None]
+    least = 1 / (2 * context.depth)
+    return Check(context.lazy_distance, least, "lazy distance", hypotheses=met, where=later)
+
+
+def _start_conditions(context: Context) -> dict[str, Hypothesis]:
+    """The conditions of BO-P5.2 on m, β and α, with the caller's c (1 if none)."""
+    problem, L = context.problem, context.depth
+    c, chance = context.constants.c or 1.0, np.log(problem.samples / context.constants.delta)
+    alpha, beta = context.scales
+    X, sigma = context.input_norm, context.smallest_singular
+    spread = (L * alpha * X * context.input_frobenius) ** 2 * problem.outputs * chance
+    with np.errstate(divide="ignore", invalid="ignore"):
+        enough = spread / (beta**2 * sigma**4)
+    large = max(1.0, np.sqrt(L * X * context.target_norm) / sigma)
+    return _wide(context) | {
+        "m large enough for L, α and X": Hypothesis(context.width, "≥", c * enough),
+        "β large enough": Hypothesis(beta, "≥", c * large),
+        "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
+    }
+
+
+@statement("BO-P5.2")
+def convergence(context: Context) -> list[Check]:
+    """All its parts; part 2 as it is true, over the subsets of layers with the first (E-19)."""
+    context.require_identity_middle()
+    conditions = _start_conditions(context)
+    flow, start = context.under_flow() | conditions, _start_of_the_loss(context)
+    bound, size = context.bound_with_first[-1], _printed_bound(context)
+    parts = [
+        _decay(context, conditions),
+        context.with_constant(start, 1.0, "3. ℒ(0)", hypotheses=conditions),
+        context.with_constant(bound, size, "2. B with layer 1", hypotheses=flow),
+    ]
+    if "width" not in context.run.evidence:
+        spread = np.max(_spread(context), axis=0)
+        parts.append(context.with_constant(spread, 1.0, "1. good", hypotheses=conditions))
+    return parts
+
+
+def _printed_bound(context: Context) -> np.ndarray:
+    """(α + 1/L)β, (batch,)."""
+    alpha, beta = context.scales
+    return (alpha + 1 / context.depth) * beta
+
+
+@statement("E-19")
+def printed_bound_on_all_subsets(context: Context) -> list[Check]:
+    """The c it needs, about L for small α, since the last layer alone has norm β."""
+    context.require_identity_middle()
+    size = _printed_bound(context)
+    flow = context.under_flow() | _start_conditions(context)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        narrower = context.bound_with_first[-1] / size
+    return [
+        context.with_constant(context.bound[-1], size, "all subsets", hypotheses=flow),
+        value(narrower, "with layer 1: smallest c", hypotheses=flow),
+    ]
+
+
+@statement("E-24")
+def printed_bound_on_the_product(context: Context) -> Check:
+    """The c it needs: an interpolating map has at least the norm of Θ_min on the data."""
+    context.require_identity_middle()
+    least = np.linalg.norm(context.problem.optimum.reshape(context.problem.dimension, -1), 2)
+    conditions = context.under_flow() | _start_conditions(context)
+    return context.with_constant(least, _printed_bound(context), hypotheses=conditions)
+
+
+def _interpolator(context: Context) -> np.ndarray:
+    """Θ_min + Θ_⊥, (batch, d, q): the interpolator nearest to the trained map."""
+    optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
+    return optimum + context.perpendicular[-1]
+
+
+def _split(context: Context) -> RiskSplit:
+    population = context.require_population()
+    context.require_wide_data()
+    return risk_split(context.problem, population, _interpolator(context))
+
+
+@statement("BO-risk", hypotheses=Context.stays_finite)
+def excess_risk(context: Context) -> Check:
+    """Of the trained map; it is between 0 and λ_1‖Θ − Θ*‖²."""
+    population = context.require_population()
+    theta = context.backward[0][-1]
+    most = population.spectrum[0] * squared_distance(theta - population.optimum)
+    return Check(population.risk(theta), most, "Risk ≤ λ_1‖Θ − Θ*‖²")
+
+
+@statement("BO-L4.1", hypotheses=Context.stays_finite)
+def inside_the_data(context: Context) -> Check:
+    """In its quantitative form, at every record: exact interpolation makes the right side 0."""
+    context.require_wide_data()
+    spectrum = context.problem.spectrum
+    apart = spectrum.vectors.T @ context.backward[0] - spectrum.coordinates
+    inside = np.linalg.norm(apart, axis=(-1, -2))
+    scale = np.linalg.norm(context.backward[0], axis=(-1, -2)) + context.problem.optimum_norm
+    return Check(inside, np.sqrt(context.loss) / context.smallest_singular, scale=scale)
+
+
+@statement("BO-L4.2", hypotheses=Context.interpolates)
+def risk_parts(context: Context) -> list[Check]:
+    """For the interpolator nearest to the trained map: as in the proof, then as printed."""
+    split, population = _split(context), context.require_population()
+    q = population.outputs
+    chance = q * math.log(q / context.constants.delta)
+    missed = split.bound / 2 - split.noise
+    # Tr(ΩᵀCΩ) is quadratic in the noise, whose size the printed bound takes as 1.
+    printed = missed + population.noise**2 * chance * noise_cost(context.problem, population)
+    return [
+        Check(split.total, split.bound, "of the proof"),
+        context.with_constant(split.total, printed, "as printed"),
+    ]
+
+
+@statement("BO-T3.1")
+def interpolation_risk(context: Context) -> list[Check]:
+    """Bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
+    split = _split(context)
+    context.require_tail()
+    population, n = context.require_population(), context.problem.samples
+    delta, b, norms = context.constants.delta, context.constants.b, context.perpendicular_norm
+    largest = math.sqrt(population.spectrum[0] * n)
+    travelled = context.depth * context.bound[-1] ** 2 * largest * context.path[-1]
+    bound, by_path = (
+        interpolation_bound(population, n, norm, delta=delta, b=b)
+        for norm in (norms[-1], norms[0] + travelled)
+    )
+    hypotheses = context.interpolates() | _enough_samples(context)
+    along = hypotheses | context.under_flow()
+    return [
+        *_terms(context, split, bound, hypotheses),
+        context.with_constant(split.xi, by_path.xi, "Ξ by ∫√ℒ", hypotheses=along),
+    ]
+
+
+def _terms(context: Context, split: RiskSplit, bound: RiskBound, hypotheses: dict) -> list[Check]:
+    """Bias, variance and Ξ each with the smallest c of its own, and the total."""
+    rows = (
+        (split.bias, bound.bias, "bias"),
+        (split.noise, bound.variance, "variance"),
+        (split.xi, bound.xi, "Ξ"),
+        (split.total, bound.total, "total"),
+    )
+    return [context.with_constant(*row, hypotheses=hypotheses) for row in rows]
+
+
+def _enough_samples(context: Context) -> dict:
+    """n ≥ c·max(r_0, k, log(1/δ)), with the caller's c (1 if none)."""
+    first = effective_ranks(context.require_population().spectrum).small[0]
+    needed = max(first, context.require_tail().k, -math.log(context.constants.delta))
+    enough = Hypothesis(context.problem.samples, "≥", (context.constants.c or 1.0) * needed)
+    return {"n ≥ c·max(r_0, k, log(1/δ))": enough}
+
+
+@statement("BO-T3.2")
+def random_start_risk(context: Context) -> list[Check]:
+    """Bias, variance, Ξ as printed and corrected, and the total, from the initialization alone."""
+    context.require_identity_middle()
+    split = _split(context)
+    hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)
+    printed, corrected = (_start_bound(context, corrected) for corrected in (False, True))
+    return [
+        *_terms(context, split, printed, hypotheses),
+        context.with_constant(split.xi, corrected.xi, "Ξ corrected (E-19)", hypotheses=hypotheses),
+    ]
+
+
+def _start_bound(context: Context, corrected: bool) -> RiskBound:
+    alpha, beta = context.scales
+    return random_start_bound(
+        context.require_population(),
+        context.problem.samples,
+        alpha=alpha,
+        beta=beta,
+        depth=context.depth,
+        width=context.width,
+        delta=context.constants.delta,
+        b=context.constants.b,
+        corrected=corrected,
+    )
+
+
+def _random_start(context: Context) -> dict:
+    """The conditions of BO-T3.2 on α, β and m, with the caller's c (1 if none)."""
+    population, constants = context.require_population(), context.constants
+    c, delta = constants.c or 1.0, constants.delta
+    alpha, beta = context.scales
+    n, L, q = context.problem.samples, context.depth, population.outputs
+    largest, s_0 = population.spectrum[0], np.sum(population.spectrum)
+    s_k = context.require_tail().sum
+    truth = np.linalg.norm(population.optimum)
+    reach = math.sqrt(L * n) * (math.sqrt(truth) * largest**0.25 + q**0.25)
+    spread = L**2 * alpha**2 * largest * s_0 * n**2 * q * math.log(n / delta)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        wide = np.maximum(population.dimension + q - math.log(delta), spread / (beta * s_k) ** 2)
+    large = max(1.0, largest**0.25 * reach / math.sqrt(s_k))
+    return {
+        "gradient flow": context.flow,
+        "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
+        "β large enough": Hypothesis(beta, "≥", c * large),
+        "width m large enough": Hypothesis(context.width, "≥", c * wide),
+    }
+
+
+@statement("BO-C3.4")
+def spike_risk(context: Context) -> Check:
+    """With the α and β of the proof: β as in BO-T3.2, α so small that its Ξ is of lower order."""
+    population, n = context.require_population(), context.problem.samples
+    k, epsilon = context.require_spike()
+    context.require_identity_middle()
+    split, d, c = _split(context), population.dimension, context.constants.c or 1.0
+    bound = spike_bound(population, n, delta=context.constants.delta)
+    rare = -math.log(context.constants.delta)
+    start = _start_bound(context, corrected=False)
+    conditions = _random_start(context) | {
+        "α so small that Ξ is of lower order": Hypothesis(
+            start.xi, "≤", start.bias + start.variance
+        ),
+        "d ≥ cn": Hypothesis(d, "≥", c * n),
+        "n ≥ c·max(k + εd, log(1/δ))": Hypothesis(n, "≥", c * max(k + epsilon * d, rare)),
+    }
+    return context.with_constant(split.total, bound, hypotheses=context.interpolates() | conditions)
+
+
+@statement("BO-disc", hypotheses=Context.interpolates)
+def follows_interpolant(context: Context) -> Check:
+    """Benign or tempered alike: the difference is the part Ξ due to Θ_⊥, and vanishes with it."""
+    split = _split(context)
+    population = context.require_population()
+    least = population.risk(context.problem.optimum.reshape(population.optimum.shape))
+    apart = np.abs(np.sqrt(split.total) - math.sqrt(least))
+    return Check(apart, np.sqrt(split.xi), scale=np.sqrt(split.total))
+
+
+@statement("BO-mod-id", hypotheses=Context.stays_finite)
+def modified_identity(context: Context) -> Check:
+    """For networks that copy the input to the first d units and read the last q."""
+    context.require_identity_middle()
+    d, q, m = context.widths[0], context.widths[-1], context.widths[1]
+    eye = np.eye(d + q)
+    same = m == d + q and np.all(context.initial[0] == eye[:, :d])
+    if not same or np.any(context.initial[-1] != eye[d:]) or context.readout is not None:
+        raise NotApplicable("for the modified identity of width d + q")
+    return Check(context.perpendicular_norm, 0.0, scale=context.problem.optimum_norm)

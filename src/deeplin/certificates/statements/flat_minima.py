@@ -1,0 +1,820 @@
+"""Flat minima (FM): gradients, sharpness of minimizers, small and residual starts; its talk."""
+
+from __future__ import annotations
+
+from functools import lru_cache, partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from scipy.special import chdtr, ndtr
+
+from deeplin.certificates.context import NEAR, Context
+from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
+from deeplin.hessian import sharpness
+from deeplin.networks import Network, linear_gradient, linear_risk
+from deeplin.networks.products import imbalance, layer_gradients, squared_distance
+from deeplin.theory.critical_rate import logistic_descent
+from deeplin.theory.minimizers import (
+    balanced_sharpness,
+    least_sharpness,
+    minimizer_lower_bound,
+    sharpness_brackets,
+)
+from deeplin.theory.residual_initialization import (
+    ResidualConstants,
+    admissible_range,
+    least_failure_u,
+    least_margin,
+    noise_scale,
+    product_bounds,
+    product_constants,
+    residual_constants,
+    residual_noise,
+    sharp_failure_probability,
+    sharp_product_bounds,
+)
+from deeplin.theory.small_initialization import (
+    balanced_sharpness_at,
+    flow_end_bounds,
+    initialization_scale,
+    lojasiewicz_constant,
+)
+
+_autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)))
+
+
+@statement("FM-grad", hypotheses=Context.stays_finite)
+def gradients(context: Context) -> Check:
+    """The closed form against automatic differentiation, at the start and at the end."""
+    errors, sizes = [], []
+    for record, network in ((0, context.run.initial), (-1, context.run.network)):
+        measured = _autodiff(context.problem.objective, network.with_batch()).weights
+        for k, layer in enumerate(measured):
+            closed = context.backward[k + 1][record] @ context.forward[k][record].mT
+            errors.append(np.linalg.norm(np.asarray(layer) - closed, axis=(-1, -2)))
+            sizes.append(context.gradient_scale[record, :, k])
+    error, size = (np.stack(list(parts), axis=-1)[None] for parts in (errors, sizes))
+    return Check(error, 0.0, scale=size)
+
+
+@statement("FM-L8", hypotheses=Context.stays_finite)
+def gap_and_gradient(context: Context) -> list[Check]:
+    """The risk expanded in the moments against R_min plus the distance; then both bounds."""
+    problem, product = context.problem, context.backward[0]
+    cross = problem.cross_moment.reshape(problem.dimension, -1)
+    square = np.sum(product * (problem.covariance @ product), axis=(-1, -2))
+    risk = problem.target_moment - 2 * np.sum(cross * product, axis=(-1, -2)) + square
+    expected, scale = problem.minimal_risk + context.gap, problem.target_moment + square
+    low, high = 4 * problem.smallest_eigenvalue, 4 * problem.largest_eigenvalue
+    return [
+        Check(risk, expected, "R − R_min", equality=True, scale=scale),
+        Check(low * context.gap, context.slope_squares, "lower bound"),
+        Check(context.slope_squares, high * context.gap, "upper bound"),
+    ]
+
+
+@statement("FM-toy")
+def toy_product(context: Context) -> Check:
+    """The Hessian by automatic differentiation, at the depth of the network."""
+    sharpness = toy_sharpness(context.depth)
+    return Check(sharpness, context.depth - 1.0, equality=True, scale=float(context.depth))
+
+
+@lru_cache(maxsize=64)
+def toy_sharpness(depth: int) -> float:
+    """Largest Hessian eigenvalue of x ↦ x_1⋯x_L at (1, …, 1) (FM-toy).
+
+    ```python
+    from deeplin.certificates.statements.flat_minima import toy_sharpness
+    assert abs(toy_sharpness(10) - 9) < 1e-5
+    ```
+    """
+    hessian = jax.jit(jax.hessian(jnp.prod))(jnp.ones(depth))
+    return float(np.linalg.eigvalsh(np.asarray(hessian))[-1])
+
+
+@statement("FM-L1")
+def conservation(context: Context) -> list[Check]:
+    """The drift along the flow; between consecutive descent steps, its exact size.
+
+    One step of descent changes the difference by η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ), because the terms
+    of first order cancel. So a descent run recorded at every step is checked to rounding too.
+    """
+    context.require_depth()
+    change = imbalance(context.weights)
+    for level, start in zip(change, imbalance(context.initial), strict=True):
+        level -= start
+    squares = context.layer_norms**2
+    scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
+    drift = np.stack([np.linalg.norm(level, axis=(-1, -2)) for level in change], axis=-1)
+    flow, slack = {"gradient flow": context.flow}, context.flow_tolerance
+    along = Check(drift, 0.0, "along the flow", scale=scale, slack=slack, hypotheses=flow)
+    if not context.consecutive.any():
+        return [along]
+    error, where = _discrete_error(context, change), context.consecutive[..., None]
+    finite = context.stays_finite()
+    steps = Check(error, 0.0, "between descent steps", scale=scale, where=where, hypotheses=finite)
+    return [along, steps]
+
+
+def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
+    """‖change − η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ)‖_F from the record before, (records, batch, L−1)."""
+    rate = context.learning_rate[:, None, None]
+    gradients = layer_gradients(context.backward, context.forward)
+    predicted = [rate**2 * square for square in imbalance(gradients)]
+    errors = [
+        np.linalg.norm(np.diff(level, axis=0) - step[:-1], axis=(-1, -2))
+        for level, step in zip(change, predicted, strict=True)
+    ]
+    return np.pad(np.stack(errors, axis=-1), ((1, 0), (0, 0), (0, 0)))
+
+
+STRETCHES = (2.0, 10.0, 100.0)
+"""Factors C with which FM-rescale is tried."""
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(None, 0, 0))
+def _gradient_along(quadratic, network, step):
+    """∇R at the weights moved by `step` (flattened), flattened."""
+    flat, unravel = ravel_pytree(network.weights)
+    moved = Network(unravel(flat + step), network.readout)
+    return ravel_pytree(linear_gradient(quadratic, moved))[0]
+
+
+@statement("FM-sharp")
+def fastest_change(context: Context) -> list[Check]:
+    """Change of the gradient along the top eigenvector; no eigenvalue of larger modulus.
+
+    The quotient is a central difference of step 1e-5‖W‖: its error, of second order, stays far
+    below the relative slack of 1e-6. Near a minimizer no eigenvalue is below −(error of X-1),
+    since the Hessian is within it of a positive semidefinite matrix.
+    """
+    top, exact = context.certified_sharpness, context.exact_sharpness
+    size = np.sqrt(np.sum(context.layer_norms[-1] ** 2, axis=-1))
+    step = jnp.asarray(1e-5 * size[:, None] * np.asarray(top.vector))
+    sides = (context.problem.quadratic, context.final_network)
+    change = _gradient_along(*sides, step) - _gradient_along(*sides, -step)
+    quotient = np.linalg.norm(np.asarray(change), axis=1) / (2e-5 * size)
+    value, slack = np.abs(top.value), 1e-6 + top.error / np.abs(top.value)
+    finite, at_minimum = context.stays_finite(), context.minimizer_hypotheses()
+    part = "along the top eigenvector"
+    return [
+        Check(quotient, value, part, equality=True, slack=slack, hypotheses=finite),
+        Check(exact.error, top.value, "no eigenvalue of larger modulus", hypotheses=at_minimum),
+    ]
+
+
+@statement("FM-T1")
+def minimal_sharpness_bracket(context: Context) -> list[Check]:
+    """The bracket around the exact value, for p = 1."""
+    context.require_vector()
+    return context.minimal_bracket()
+
+
+@statement("FM-T2")
+def sharpness_of_minimizers(context: Context) -> list[Check]:
+    """Both lower bounds at the end of the run, and the bracket of FM-T1 scaled by ‖p‖^{2/L}."""
+    context.require_vector()
+    minimal, scale = context.minimal, context.minimal_scale
+    own = minimizer_lower_bound(context.problem, context.layer_norms[-1])
+    own = own * context.readout_norm ** (1 / context.depth)
+    return [
+        *context.minimal_bracket(scale),
+        context.at_minimizer(own, context.final_sharpness, "Σ1/‖W_k‖"),
+        context.at_minimizer(minimal.lower * scale, context.final_sharpness, "uniform"),
+    ]
+
+
+@statement("FM-rescale")
+def rescaled_minimizers(context: Context) -> list[Check]:
+    """The end of the run, rescaled by several C."""
+    context.require_vector()
+    context.require_depth()
+    network = context.final_network
+    first, second, *rest = network.weights
+    second_norm = context.layer_norms[-1, :, 1:2]
+    bound = minimizer_lower_bound(context.problem, second_norm, depth=context.depth)
+    bound = bound * context.readout_norm ** (1 / context.depth)
+    checks = []
+    for C in STRETCHES:
+        stretched = Network((C * first, second / C, *rest), network.readout)
+        measured = sharpness(context.problem, stretched, method="exact").value
+        checks.append(context.at_minimizer(C * bound, measured, f"C = {C:g}"))
+    return checks
+
+
+@statement("FM-crit")
+def settled_sharpness(context: Context) -> list[Check]:
+    """At the end of a descent run; with momentum β the threshold is (2+2β)/η."""
+    context.require_vector()
+    if context.run.learning_rate is None:
+        raise NotApplicable("for gradient descent")
+    threshold = (2 + 2 * context.run.momentum) / context.learning_rate
+    measured, slack = context.final_sharpness, 4 * context.slack
+    hypotheses = context.minimizer_hypotheses()
+    doubtful = context.bounded & (context.slack <= NEAR) & (measured > threshold * (1 + slack))
+    hypotheses["the run stayed there long enough to be thrown out"] = ~doubtful | _settled(context)
+    minimal = context.minimal.exact * context.minimal_scale
+    return [
+        Check(minimal, measured, "S_min ≤ S", slack=slack, hypotheses=hypotheses),
+        Check(measured, threshold, "S ≤ 2/η", slack=slack, hypotheses=hypotheses),
+    ]
+
+
+def _settled(context: Context) -> np.ndarray:
+    """Whether each run stayed at its minimizer long enough for an instability to show, (batch,).
+
+    Above the threshold one step multiplies the deviation along the top eigenvector by g, |g| > 1
+    (for heavy ball the larger root of z² − (1 + β − ηS)z + β): rounding grows to `NEAR` within
+    log(NEAR/eps)/log|g| steps. The run itself says how long it was near; nothing is trained.
+    """
+    beta = context.run.momentum
+    trace = 1 + beta - context.learning_rate * context.final_sharpness
+    root = np.sqrt(np.maximum(trace**2 - 4 * beta, 0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
+        needed = np.log(NEAR / np.finfo(float).eps) / growth
+    near = context.gap <= NEAR**2 * context.problem.zero_gap
+    near = np.logical_and.accumulate(near[::-1])[::-1]
+    since = np.where(near, context.times[:, None], np.inf).min(axis=0)
+    return (context.times[-1] - since >= needed) & (context.gap[-1] > 0)
+
+
+@statement("X-18")
+def tight_brackets(context: Context) -> list[Check]:
+    """The brackets around the exact values, and the worst ratio, for p = 1: theorems.
+
+    The worst ratio in closed form is proved for Λ/a ≤ L − 1, and a computed maximum above.
+    """
+    context.require_vector()
+    problem, L = context.problem, context.depth
+    brackets, least = sharpness_brackets(problem, L), context.minimal.exact
+    balanced = balanced_sharpness(problem, L)
+    how = "theorem" if L == 1 or brackets.spread <= L - 1 else "computed"
+    return [
+        Check(brackets.minimal[0], least, "S_min, lower"),
+        Check(least, brackets.minimal[1], "S_min, upper"),
+        Check(brackets.balanced[0], balanced, "S_bal, lower"),
+        Check(balanced, brackets.balanced[1], "S_bal, upper"),
+        Check(balanced / least, brackets.worst_ratio, f"S_bal/S_min ≤ R ({how})"),
+    ]
+
+
+def _epsilon(context: Context) -> np.ndarray:
+    """ε of the start of each run (FM-ε), (batch,)."""
+    context.require_depth()
+    return np.asarray(initialization_scale(context.run.initial.with_batch()))
+
+
+def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
+    """The parts of an assumption as hypotheses, with the sides as the part's name has them."""
+    found = {}
+    for check in checks:
+        left, right = np.squeeze(check.left), np.squeeze(check.right)
+        least = Hypothesis(right, "≥", left)  # such as ‖w*‖ ≥ 1
+        found[f"{name}, {check.part}"] = (
+            Hypothesis(left, "≤", right) if "≤" in check.part else least
+        )
+    return found
+
+
+def _first(context: Context) -> dict[str, Any]:
+    """The hypotheses of FM-T3."""
+    return _flow(context) | _parts("FM-A1", first_assumption(context))
+
+
+def _second(context: Context) -> dict[str, Any]:
+    """The hypotheses of the corollaries about where the flow ends."""
+    problem = context.problem
+    optimum = problem.optimum.reshape(problem.dimension, -1)
+    apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
+    late = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": Hypothesis(apart, "≤", problem.optimum_norm / 8)}
+    small = _parts("FM-A2", second_assumption(context))
+    return _first(context) | small | context.minimizer_hypotheses() | late
+
+
+def _flow(context: Context) -> dict[str, Any]:
+    return {"gradient flow": context.flow}
+
+
+@statement("FM-A1")
+def first_assumption(context: Context) -> list[Check]:
+    """Both parts, at the initial weights."""
+    context.require_perceptron()
+    context.require_vector()
+    gradient = np.sqrt(np.sum(context.gradient_squares[0], axis=-1))
+    return [
+        Check(context.gap[:1], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
+        Check(np.finfo(float).tiny, gradient, "∇R(W(0)) ≠ 0"),
+    ]
+
+
+@statement("FM-ε")
+def scale_of_initialization(context: Context) -> Check:
+    """ε of each run."""
+    return value(_epsilon(context))
+
+
+@statement("FM-L2", hypotheses=_flow)
+def layer_structure(context: Context) -> list[Check]:
+    """All three, at every record."""
+    context.require_perceptron()
+    epsilon = _epsilon(context)[None, :, None]
+    squares = context.singular_values**2
+    spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
+    later = squares[..., 1:]
+    with np.errstate(divide="ignore"):
+        bound = 1 - epsilon / later
+    pairs = pairwise(context.extremes)
+    aligned = np.stack([np.sum(up.right * down.left, axis=-1) ** 2 for down, up in pairs], axis=-1)
+    return [
+        Check(context.layer_norms**2 - squares, epsilon, "(a) rank one"),
+        Check(spread, epsilon, "(b) equal norms"),
+        Check(bound, aligned, "(c) aligned", where=later > 0, scale=1.0),
+    ]
+
+
+def _early(context: Context) -> int:
+    """Index of the first record with t ≥ 1; the proof of FM-T3 works from any such moment."""
+    context.require_depth()
+    context.require_perceptron()
+    context.require_vector()
+    late = np.flatnonzero(context.times >= 1)
+    if not context.is_flow or len(late) == 0:
+        raise NotApplicable("for gradient flow recorded at some time t ≥ 1")
+    return int(late[0])
+
+
+def _constant(context: Context, early: int) -> np.ndarray:
+    """μ of FM-T3 for each run, from the first record with t ≥ 1."""
+    gap = context.gap[early]
+    return lojasiewicz_constant(context.problem, context.depth, _epsilon(context), gap).constant
+
+
+@statement("FM-T3")
+def lojasiewicz(context: Context) -> list[Check]:
+    """The condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
+    early = _early(context)
+    late = (np.arange(len(context.times)) >= early)[:, None]
+    squares = np.sum(context.gradient_squares, axis=-1)
+    floor = np.sqrt(2 * _epsilon(context)) * context.depth
+    beyond = context.singular_values[..., 0] - floor
+    upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
+    bound, least = _constant(context, early) * context.gap, np.maximum(beyond, 0)
+    product, flow = least ** (context.depth - 1), {"gradient flow": context.flow}
+    return [
+        Check(bound, squares, "Polyak-Łojasiewicz", where=late, hypotheses=_first(context)),
+        Check(product, upper_layers, "‖W_L…W_2‖", where=beyond > 0, hypotheses=flow),
+    ]
+
+
+@statement("FM-L7")
+def exponential_convergence(context: Context) -> list[Check]:
+    """From the first record with t ≥ 1, with the constant of FM-T3; the path by its chords."""
+    early = _early(context)
+    elapsed = np.maximum(context.times - context.times[early], 0)[:, None]
+    mu, met = _constant(context, early), _first(context)
+    bound = context.gap[early] * np.exp(-mu * elapsed)
+    later = (elapsed > 0) & context.moving
+    slack = context.gap_error / np.maximum(context.gap, bound)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        whole = 2 * np.sqrt(context.gap[early] / mu)
+    return [
+        Check(context.gap, bound, "rate", where=later, slack=slack, hypotheses=met),
+        Check(_chords(context, early), whole, "path length", hypotheses=met),
+    ]
+
+
+def _chords(context: Context, early: int) -> np.ndarray:
+    """Σ‖W(t_{i+1}) − W(t_i)‖ from a record on: at most the length ∫‖∇R‖dt of the path, (batch,)."""
+    squares = [np.sum(np.diff(w[early:], axis=0) ** 2, axis=(-1, -2)) for w in context.weights]
+    return np.sum(np.sqrt(np.sum(squares, axis=0)), axis=0)
+
+
+@statement("FM-A2")
+def second_assumption(context: Context) -> list[Check]:
+    """All four parts."""
+    context.require_perceptron()
+    context.require_vector()
+    epsilon = _epsilon(context)
+    return [
+        Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
+        Check(epsilon, 1.0, "ε ≤ 1"),
+        Check(1.0, context.problem.optimum_norm, "‖w*‖ ≥ 1"),
+        Check(32 * context.depth * np.sqrt(epsilon), 1.0, "32 L √ε ≤ 1"),
+    ]
+
+
+@statement("FM-C1", hypotheses=_second)
+def layer_norms(context: Context) -> list[Check]:
+    """Both bounds at the end of the run."""
+    size, power = context.problem.optimum_norm, 1 / context.depth
+    sigma = context.singular_values[-1:]
+    return [
+        Check((size / 2) ** power, sigma, "lower"),
+        Check(sigma, (2 * size) ** power, "upper"),
+    ]
+
+
+@statement("FM-C2", hypotheses=_second)
+def flat_minimum(context: Context) -> list[Check]:
+    """The ratio, with the exact S_min of X-2, and the bound on S itself."""
+    problem, L = context.problem, context.depth
+    sharpness = context.final_sharpness
+    ratio = sharpness / context.minimal.exact
+    bound = 8 * L * problem.largest_eigenvalue * problem.optimum_norm ** (2 - 2 / L)
+    return [
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack),
+        Check(ratio, 4 * problem.condition_number, "S/S_min ≤ 4Λ/λ"),
+        Check(sharpness, bound, "S"),
+    ]
+
+
+@statement("X-19", hypotheses=_flow)
+def conserved_end(context: Context) -> list[Check]:
+    """Singular values and x_k = ‖v_{k−1}‖²/‖v_k‖² at every record, the sharpness at the end.
+
+    Theorems about the flow; an integrated one is known to its tolerance for each conserved
+    difference, relative to r and σ². S_bal is that of the product reached, which is w* for data of
+    full rank.
+    """
+    context.require_depth()
+    context.require_perceptron()
+    context.require_vector()
+    product, start = context.backward[0][..., 0], context.run.initial.with_batch()
+    bounds = flow_end_bounds(start, np.linalg.norm(product, axis=-1))
+    low, high = (np.asarray(bound)[..., None] for bound in bounds.singular_squares)
+    squares, slack = context.singular_values**2, context.depth * context.flow_slack
+    scale = np.maximum(squares, high)
+    ends = np.stack([np.sum(v**2, axis=(-1, -2)) for v in context.backward], axis=-1)
+    known = ends[..., 1:] > 0
+    growth = np.divide(ends[..., :-1], ends[..., 1:], out=np.zeros_like(squares), where=known)
+    balanced = balanced_sharpness_at(context.problem, product[-1], context.depth)
+    ratio = context.final_sharpness / balanced
+    least, most = (np.asarray(bound)[-1] for bound in bounds.sharpness_ratio)
+    size = {"r − 2Δ > 0": Hypothesis(low[-1, :, 0], ">", 0.0)}
+    met = context.minimizer_hypotheses() | size
+    return [
+        Check(low, squares, "r − 2Δ ≤ σ_k²", scale=scale, slack=slack),
+        Check(squares, high, "σ_k² ≤ r + 2Δ", scale=scale, slack=slack),
+        Check(low, growth, "r − 2Δ ≤ x_k", scale=scale, slack=slack, where=known),
+        Check(growth, high, "x_k ≤ r + 2Δ", scale=scale, slack=slack, where=known),
+        Check(least, ratio, "S/S_bal, lower", slack=slack, hypotheses=met),
+        Check(ratio, most, "S/S_bal, upper", slack=slack, hypotheses=met),
+    ]
+
+
+LEAST_PROBABILITY = 1e-4
+"""A start passes as residual unless a Gaussian sample is less likely than this to look like it."""
+GRID = np.linspace(0.0, 1.0, 401)[1:]
+"""Where the inequalities are evaluated, as a share of their range (at 0 both sides are equal)."""
+
+
+def _sandwich(context: Context) -> list[Check]:
+    """4λ‖p‖²σ_min²σ_min²(R−R_min) ≤ ‖∇_kR‖² ≤ 4Λ‖p‖²‖·‖²‖·‖²(R−R_min), for every layer."""
+    problem = context.problem
+    largest = context.suffix_values[..., 0] * context.prefix_values[..., 0]
+    smallest = context.suffix_values[..., 1] * context.prefix_values[..., 1]
+    gap = (4 * context.readout_norm**2 * context.gap)[..., None]
+    low, high = problem.smallest_eigenvalue * smallest**2, problem.largest_eigenvalue * largest**2
+    squares, finite = context.gradient_squares, context.stays_finite()
+    return [
+        Check(low * gap, squares, "lower", hypotheses=finite),
+        Check(squares, high * gap, "upper", hypotheses=finite),
+    ]
+
+
+@statement("FM-grad-sandwich")
+def gradient_sandwich(context: Context) -> list[Check]:
+    """Both bounds for every layer and record; without a read-out ‖p‖ = 1 (FM-T5)."""
+    context.require_square()
+    return _sandwich(context)
+
+
+def _residual_start(context: Context) -> tuple[np.ndarray, dict[str, Any]]:
+    """s of each run, and the hypothesis that W_k(0) − I is Gaussian noise."""
+    context.require_square()
+    noise = residual_noise(context.run.initial.with_batch()).reshape(context.batch, -1)
+    scale = np.asarray(noise_scale(context.run.initial.with_batch()))
+    if not np.all(scale > 0):
+        raise NotApplicable("for a random start, s > 0; here W_k(0) = I")
+    distance = kolmogorov_distance(noise / scale[:, None], ndtr)
+    likely = Hypothesis(distance, "≤", kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY))
+    # s is known to a few percent, so two digits lose nothing, and runs share their constants
+    rounded = np.array([float(f"{s:.2g}") for s in scale])
+    return rounded, {"residual initialization": likely}
+
+
+def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:
+    """Largest distance between the empirical and the given distribution, along the last axis."""
+    count = samples.shape[-1]
+    level = distribution(np.sort(samples, axis=-1))
+    above = np.arange(1, count + 1) / count - level
+    return np.max(np.maximum(above, 1 / count - above), axis=-1)
+
+
+def kolmogorov_bound(samples: int, probability: float) -> float:
+    """The distance exceeded with at most this probability (Dvoretzky-Kiefer-Wolfowitz)."""
+    return float(np.sqrt(np.log(2 / probability) / (2 * samples)))
+
+
+def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
+    """One constant of each run, NaN where there are none."""
+    return np.array([np.nan if c is None else getattr(c, name) for c in constants])
+
+
+@statement("FM-L3")
+def product_singular_values(context: Context) -> list[Check]:
+    """At the smallest admissible u; where there is none, at the u with the least failure bound."""
+    scale, hypotheses = _residual_start(context)
+    d, L = context.widths[0], context.depth
+    ranges = [admissible_range(s, d, L) for s in scale.tolist()]
+    pairs = zip(scale.tolist(), ranges, strict=True)
+    u = np.array([least_failure_u(s, d, L) if r is None else r.lower for s, r in pairs])
+    hypotheses["L, d large enough for an admissible u"] = [r is not None for r in ranges]
+    bounds = product_bounds(scale, d, u)
+    ball = np.exp(-2 * scale**2 - 4 * u) / 64
+    near = (np.max(context.displacement_norms, axis=-1) <= ball)[..., None]
+    through = context.product_values
+    M, m = (np.reshape(bound, (-1, 1)) for bound in (2 * bounds.largest, bounds.smallest / 2))
+    return [
+        Check(through[..., 0], M, "‖Π_{k:1}‖", where=near, hypotheses=hypotheses),
+        Check(m, through[..., 1], "σ_min(Π_{k:1})", where=near, hypotheses=hypotheses),
+    ]
+
+
+@lru_cache(maxsize=16)
+def _gaussian_statistics(width: int) -> tuple[int, float, float]:
+    """Number of draws, and Kolmogorov distances of ‖Nh‖²/‖h‖² and hᵀNh/‖h‖²."""
+    draws = int(np.clip(2e6 // width**2, 20, 2000))
+    rng = np.random.default_rng(width)
+    h = rng.normal(size=width)
+    N = rng.normal(size=(draws, width, width))
+    image = N @ h
+    first = np.sum(image**2, axis=1) / (h @ h)
+    second = image @ h / (h @ h)
+    distances = kolmogorov_distance(first, partial(chdtr, width)), kolmogorov_distance(second, ndtr)
+    return draws, float(distances[0]), float(distances[1])
+
+
+@statement("FM-L6")
+def gaussian_image(context: Context) -> list[Check]:
+    """Kolmogorov distances at this width, against what is exceeded with probability 1e-9."""
+    draws, first, second = _gaussian_statistics(context.widths[0])
+    bound = kolmogorov_bound(draws, 1e-9)
+    return [Check(first, bound, "χ²(d)"), Check(second, bound, "N(0, 1)")]
+
+
+@statement("FM-L9", hypotheses=Context.stays_finite)
+def perturbed_products(context: Context) -> list[Check]:
+    """With M and m measured at the start, wherever training has moved little enough.
+
+    The condition on ‖θ_k‖_2 is asked of ‖θ_k‖_F, which is at least as large.
+    """
+    context.require_square()
+    start = context.product_values[0]
+    M = np.maximum(np.max(start[..., 0], axis=-1), 1)
+    m = np.minimum(np.min(start[..., 1], axis=-1), 1 - 1e-12)
+    near = (np.max(context.displacement_norms, axis=-1) <= m**2 / (4 * M**2))[..., None]
+    through = context.product_values
+    return [
+        Check(through[..., 0], 2 * M[:, None], "‖Π_{k:1}‖", where=near),
+        Check(m[:, None] / 2, through[..., 1], "σ_min(Π_{k:1})", where=near),
+    ]
+
+
+def _convergence(context: Context) -> list[Check]:
+    """θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
+    constants, hypotheses = _convergence_hypotheses(context)
+    rate, radius = _field(constants, "rate"), _field(constants, "radius")
+    return _stays_near(context, rate, radius, "C_5", hypotheses)
+
+
+def _stays_near(
+    context: Context, rate: np.ndarray, radius: np.ndarray, name: str, hypotheses: dict[str, Any]
+) -> list[Check]:
+    """θ_k within its radius, the Polyak-Łojasiewicz inequality with rate·λ‖p‖², and its decay."""
+    rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
+    decay = context.gap[0] * np.exp(-rate * context.times[:, None])
+    later = (context.times[:, None] > 0) & context.moving
+    slack = context.gap_error / np.maximum(context.gap, decay)
+    squares = np.sum(context.gradient_squares, axis=-1)
+    moved = context.displacement_norms
+    return [
+        Check(moved, radius[:, None], f"‖θ_k‖_F ≤ {name}", hypotheses=hypotheses),
+        Check(rate * context.gap, squares, "Polyak-Łojasiewicz", hypotheses=hypotheses),
+        Check(context.gap, decay, "convergence", where=later, slack=slack, hypotheses=hypotheses),
+    ]
+
+
+def _convergence_hypotheses(context: Context):
+    """The constants of each run and the hypotheses of FM-T4."""
+    scale, hypotheses = _residual_start(context)
+    d, L, problem = context.widths[0], context.depth, context.problem
+    constants = [residual_constants(s, d, L) for s in scale.tolist()]
+    ratio = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
+    allowed = _field(constants, "gap") * ratio * context.readout_norm**2
+    hypotheses["gradient flow"] = context.flow
+    hypotheses["L, d large enough for an admissible u"] = [c is not None for c in constants]
+    hypotheses["R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ"] = Hypothesis(context.gap[0], "≤", allowed)
+    return constants, hypotheses
+
+
+@statement("FM-T4")
+def residual_convergence(context: Context) -> list[Check]:
+    """With the constants of the proof at the smallest admissible u."""
+    context.require_vector()
+    if context.readout is None:
+        raise NotApplicable("for networks with a read-out p (without one: FM-T5)")
+    return _convergence(context)
+
+
+@statement("FM-T5")
+def multivariate_convergence(context: Context) -> list[Check]:
+    """The bounds on the gradients and the convergence that follows, with ‖p‖ = 1."""
+    context.require_square()
+    if context.readout is not None:
+        raise NotApplicable("for networks without a read-out (with one: FM-T4)")
+    return _sandwich(context) + _convergence(context)
+
+
+@statement("FM-C3")
+def residual_flat_minimum(context: Context) -> list[Check]:
+    """The ratio, with the exact S_min of X-2."""
+    context.require_vector()
+    if context.readout is None:
+        raise NotApplicable("for networks with a read-out p")
+    constants, hypotheses = _convergence_hypotheses(context)
+    hypotheses |= _full_rank(context) | context.minimizer_hypotheses()
+    ratio = context.final_sharpness / (context.minimal.exact * context.minimal_scale)
+    bound = _field(constants, "sharpness_ratio") * context.problem.condition_number
+    return [
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
+        Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=hypotheses),
+    ]
+
+
+def _full_rank(context: Context) -> dict[str, Hypothesis]:
+    problem = context.problem
+    return {"Σ̂ has full rank": Hypothesis(problem.rank, "≥", problem.dimension)}
+
+
+@statement("X-20")
+def convergence_of_a_draw(context: Context) -> list[Check]:
+    """FM-T4, T5 and C3 with M_0, m_0 measured on the start, whatever its law; a theorem."""
+    context.require_square()
+    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
+    M0, m0 = np.max(values[..., 0], axis=-1), np.min(values[..., 1], axis=-1)
+    constants, problem = product_constants(M0, m0, context.depth), context.problem
+    allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
+    close = Hypothesis(context.gap[0], "≤", allowed)
+    met = {"gradient flow": context.flow, "R(W(0)) − R_min ≤ C_4λ‖p‖²": close}
+    rate, radius = np.asarray(constants.rate), np.asarray(constants.radius)
+    checks = _stays_near(context, rate, radius, "ρ", met)
+    if problem.outputs > 1 or context.readout is None or problem.optimum_norm == 0:
+        return checks
+    least = context.minimal.exact * context.minimal_scale
+    spread = sharpness_brackets(problem, context.depth).spread
+    bound = constants.sharpness_ratio * spread * context.depth
+    bound = bound / least_sharpness(context.depth, spread)
+    met = met | _full_rank(context) | context.minimizer_hypotheses()
+    part, ratio = "S/S_min ≤ C(Λ/a)L/G", context.final_sharpness / least
+    return [*checks, Check(ratio, bound, part, hypotheses=met)]
+
+
+@statement("X-21")
+def conditioned_products(context: Context) -> list[Check]:
+    """At the start and u = 1.5u_∞; fails for at most one draw in a hundred where its bound says so.
+
+    A theorem about the law of the start, its expectations by quadrature.
+    """
+    scale, hypotheses = _residual_start(context)
+    d, L = context.widths[0], context.depth
+    if d < 2:
+        raise NotApplicable("for layers of width at least 2")
+    u = [1.5 * least_margin(s, d) for s in scale.tolist()]
+    pairs = list(zip(scale.tolist(), u, strict=True))
+    fails = [sharp_failure_probability(s, d, L, margin) for s, margin in pairs]
+    hypotheses["L large enough: failure ≤ 0.01"] = Hypothesis(np.array(fails), "≤", 0.01)
+    bounds = [sharp_product_bounds(s, margin) for s, margin in pairs]
+    M, m = np.array(bounds).T[..., None]
+    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
+    return [
+        Check(values[None, ..., 0], M, "‖Π‖", hypotheses=hypotheses),
+        Check(m, values[None, ..., 1], "σ_min(Π)", hypotheses=hypotheses),
+    ]
+
+
+@statement("FM-L4")
+def powers_near_one(context: Context) -> list[Check]:
+    """Both, for α = 1/L, 1 and L."""
+    depth = float(context.depth)
+    alpha = np.array([1 / depth, 1.0, depth])[:, None]
+    low, high = GRID / 2, GRID / alpha
+    return [
+        Check((1 - 2 * alpha * low)[None, None], ((1 - low) ** alpha)[None, None], "1 − x"),
+        Check(((1 + high) ** alpha)[None, None], (1 + 2 * alpha * high)[None, None], "1 + x"),
+    ]
+
+
+@statement("FM-L5")
+def depth_against_exponential(context: Context) -> Check:
+    """At the depth of the network, as log L − √L x ≤ log 4 − x."""
+    x = (1 + 49 * np.insert(GRID, 0, 0.0))[None, None]
+    L = float(context.depth)
+    return Check(np.log(L) - np.sqrt(L) * x, np.log(4.0) - x)
+
+
+RATES = (1.0, 10.0, 100.0)
+"""Learning rates of Talk-log, relative to 2/smoothness, the largest of the convex theory."""
+
+
+def _residual_risk(quadratic, branches, readout):
+    identity = jnp.eye(branches[0].shape[0])
+    return linear_risk(quadratic, Network([identity + V for V in branches], readout))
+
+
+_branch_gradients = jax.jit(jax.vmap(jax.grad(_residual_risk, argnums=1), in_axes=(None, 0, 0)))
+
+
+@statement("Talk-res", hypotheses=Context.stays_finite)
+def residual_form(context: Context) -> Check:
+    """Gradients with respect to V by automatic differentiation against those of W, at the end."""
+    width = context.require_square()
+    network = context.final_network
+    branches = tuple(weight - jnp.eye(width) for weight in network.weights)
+    measured = _branch_gradients(context.problem.quadratic, branches, network.readout)
+    errors = []
+    for k, gradient in enumerate(measured):
+        closed = context.backward[k + 1][-1] @ context.forward[k][-1].mT
+        errors.append(np.linalg.norm(np.asarray(gradient) - closed, axis=(-1, -2)))
+    return Check(np.stack(errors, axis=-1)[None], 0.0, scale=context.gradient_scale[-1:])
+
+
+@statement("Talk-log")
+def logistic_contrast(context: Context) -> list[Check]:
+    """The problem's inputs with the labels sign(Xw*): below log 2, and falling on, at every rate.
+
+    Four times the steps must lower the loss. By how much is not claimed: a large step can land so
+    far down that 1/(γ²ηt) gets there only much later, and until then the loss falls slowly. Below
+    1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it may rest.
+    """
+    context.require_vector()
+    inputs, _ = context.problem.require_data("the logistic contrast")
+    scores = inputs @ context.problem.optimum.reshape(-1)
+    rows = np.flatnonzero(scores != 0)[:200]
+    data = inputs[rows], np.sign(scores[rows])
+    early, late = (logistic_descent(*data, RATES, steps=steps) for steps in (500, 2000))
+    names = [f"{rate:g} × 2/smoothness" for rate in RATES]
+    return [
+        *(Check(loss, np.log(2.0), name) for name, loss in zip(names, late, strict=True)),
+        *(
+            Check(loss, max(before, 1 / (8 * rate * 2000)), f"{name}, falling")
+            for name, rate, loss, before in zip(names, RATES, late, early, strict=True)
+        ),
+    ]
+
+
+RESOLVED = 1e-12
+"""Θ − Θ* is known to some 1e-15 of Θ*: a gap below the square of this share of R_0 − R_min moves by
+rounding alone."""
+
+
+STEPS, POINTS = 4, 3
+"""How many steps of a run Talk-descent evaluates, and at how many points of each."""
+
+
+@statement("Talk-descent", hypotheses=Context.stays_finite)
+def descent_lemma(context: Context) -> Check:
+    """At some steps of a descent recorded one step after another, where η < 2/S."""
+    taken = np.flatnonzero(context.consecutive.any(axis=1))
+    if len(taken) == 0:
+        raise NotApplicable("for plain descent with two records one step apart")
+    after = taken[np.unique(np.linspace(0, len(taken) - 1, STEPS).astype(int))]
+    largest = _sharpness_of_steps(context, after)
+    rate = context.learning_rate
+    squares = np.sum(context.gradient_squares[after - 1], axis=-1)
+    promised = context.gap[after - 1] - rate * (1 - rate * largest / 2) * squares
+    resolved = context.gap[after - 1] > RESOLVED**2 * context.problem.zero_gap
+    where = context.consecutive[after] & (rate * largest < 2) & resolved
+    scale = context.gap[after - 1] + rate * squares
+    return Check(context.gap[after], promised, where=where, scale=scale)
+
+
+def _sharpness_of_steps(context: Context, after: np.ndarray) -> np.ndarray:
+    """The largest sharpness at some points of the step before each record, (steps, batch)."""
+    shares = np.linspace(0, 1, POINTS)[:, None, None, None, None]
+    between = [
+        np.nan_to_num((1 - shares) * w[after - 1] + shares * w[after]) for w in context.weights
+    ]
+    flat = [np.asarray(w).reshape(-1, *w.shape[-2:]) for w in between]
+    readout = context.readout
+    if readout is not None:
+        readout = np.tile(readout, (POINTS * len(after), 1))
+    values = sharpness(context.problem, Network(flat, readout)).value
+    return np.max(np.reshape(values, (POINTS, len(after), context.batch)), axis=0)

@@ -1,0 +1,402 @@
+"""Descent at the edge of stability: EOS-life, EOS-flow and EOS-orbits.
+
+One run below, at and above the critical rate; where the gradient flow from each iterate would end
+(that its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks);
+and how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from deeplin.dynamics import central_flow, gradient_descent
+from deeplin.hessian import sharpness
+from deeplin.networks import Network
+from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.question import Answers, number
+from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting
+from deeplin.papers.statistics import mean_interval
+from deeplin.papers.style import COLOURS, INK, QUIET, reference_line, series
+from deeplin.problems import Problem
+from deeplin.theory import mode_orbits, network_orbit
+
+PLACES = {0.7: "below", 1.0: "at", 1.1: "above"}
+"""Rates in units of the critical one, by name."""
+EARLY, SETTLING = 20, 10
+"""Steps in which the sharpness first rises; steps before the central flow is compared."""
+
+
+@dataclass(frozen=True)
+class Life:
+    """One start, trained at three rates on several data sets and seen at every step."""
+
+    setting: Setting
+    """Its own data set is not used."""
+    scale: float
+    repetition: int
+    steps: int
+    central_steps: int
+    data_seeds: tuple[int, ...] = (AUTHORS,)
+    """The first is drawn in full."""
+    seed: int = 0
+
+
+def run_life(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
+    """Everything that is known of the run, at every step, in units of the edge 2/η."""
+    setting = replace(config.setting, data_seed=data_seed)
+    problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
+    one = [{"scale": config.scale, "repetition": config.repetition}]
+    net = jax.tree.map(lambda leaf: leaf[0], setting.networks(config.seed, one, config.scale))
+    names = ("gap", "eigenvalues", "flow_sharpness")
+    run = gradient_descent(problem, net, rate, config.steps, record_every=1, record=names)
+    records, edge = run.records, 2 / rate
+    averaged = central_flow(problem, net, rate, config.central_steps).records
+    orbit = network_orbit(problem, run.network, rate)
+    low, high = (float(sharpness(problem, network).value) / edge for network in orbit.networks)
+    values = enumerate(records["eigenvalues"].T / edge, start=1)
+    return pd.DataFrame({"step": records["step"], "gap": records["gap"]}).assign(
+        **{f"eigenvalue{index}": value for index, value in values},
+        flow=records["flow_sharpness"] / edge,
+        minimal=setting.flattest.exact / edge,
+        central=pd.Series(averaged["sharpness"] / edge),
+        modes=orbit.modes,
+        multiplier=orbit.multiplier,
+        orbit_found=orbit.converged,
+        orbit_gap=np.mean(orbit.risks) - problem.minimal_risk,
+        orbit_low=low,
+        orbit_high=high,
+    )
+
+
+def _orbit_error(run: Table) -> float:
+    """|mean gap of the last two steps over that of the orbit − 1|."""
+    return abs(run["gap"].iloc[-2:].mean() / run["orbit_gap"].iloc[-1] - 1)
+
+
+def _central_error(run: Table) -> float:
+    """Median |mean of two consecutive sharpnesses over that of the central flow − 1|."""
+    known = run.dropna(subset=["central"])
+    pairs = known["eigenvalue1"].rolling(2).mean().shift(-1)
+    return float((pairs / known["central"] - 1).abs().iloc[SETTLING:].median())
+
+
+def life_answers(config: Life, table: Table) -> Answers:
+    """The stages of a run, over the data sets."""
+    runs = [
+        {
+            "place": PLACES[float(factor)],
+            "early": run["eigenvalue1"].iloc[1:EARLY].max() / run["eigenvalue1"].iloc[0],
+            "end": run["flow"].iloc[-1] / max(1.0, run["minimal"].iloc[-1]),
+            "central": _central_error(run),
+            "orbit": _orbit_error(run) if factor > 1 else np.nan,
+            "multiplier": run["multiplier"].iloc[-1],
+        }
+        for (factor, _), run in table.groupby(["factor", "data_seed"])
+    ]
+    found = pd.DataFrame(runs)
+    by_place = found.groupby("place", sort=False)
+    above = found[found["place"] == "above"]
+    return {
+        "sharpens": {"steps": EARLY, "early": by_place["early"].min()},
+        "where it ends": {"ends": by_place["end"].max()},
+        "central flow": {"error": by_place["central"].max(), "first": SETTLING},
+        "orbit": {"error": above["orbit"], "multiplier": above["multiplier"]},
+    }
+
+
+def plot_life(config: Life, table: Table, ax: Axes, *, factor: float) -> None:
+    """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
+    here, drawn = table["factor"] == factor, table["data_seed"] == config.data_seeds[0]
+    run, others = table[here & drawn].set_index("step"), table[here & ~drawn]
+    for index in range(5, 1, -1):
+        label = "second to fifth eigenvalue" if index == 2 else None
+        ax.plot(run[f"eigenvalue{index}"], color=QUIET, linewidth=0.7, label=label)
+    ax.plot(run["eigenvalue1"], color=COLOURS[0], linewidth=1, label="sharpness")
+    ax.plot(run["flow"], color=COLOURS[1], label="where the flow would end")
+    if len(others):
+        paths = others.pivot(index="step", columns="data_seed", values="flow")
+        names = ["the same, other data sets"] + [None] * (paths.shape[1] - 1)
+        style: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.8, "alpha": 0.4, "zorder": 1.5}
+        ax.plot(paths.index, paths, label=names, **style)
+    ax.plot(run["central"], color=COLOURS[2], linestyle="--", label="central flow")
+    if factor > 1:
+        for name, label in (("orbit_low", "orbit"), ("orbit_high", None)):
+            height = run[name].iloc[-1]
+            ax.axhline(height, color=COLOURS[3], linestyle="-.", linewidth=1, label=label)
+    reference_line(ax, 1.0, "2/η")
+    flattest = run["minimal"].iloc[-1]
+    if abs(flattest - 1) > 0.05:
+        reference_line(ax, flattest, r"$S_{\mathrm{min}}$", color=INK, linestyle="--")
+    ax.set_xscale("symlog", linthresh=20)
+    ax.set_xlim(0, config.steps)
+    ax.set_ylim(bottom=min(0, run["eigenvalue5"].min()))
+
+
+LIFE = grid_experiment(
+    "life", Life, run_life, {"factor": tuple(PLACES), "data_seed": "data_seeds"}, steps="steps"
+)
+LIFE_STUDY = Study(
+    "eos-life",
+    LIFE,
+    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, ALL_DATA),
+    quick=Life(Setting(depth=3), 0.3, 3, 300, 30, FEW_DATA),
+)
+_below, _at, _above = (partial(plot_life, factor=factor) for factor in PLACES)
+EOS_LIFE = define_figure(
+    "EOS-life",
+    define_panel("EOS-life-below", LIFE_STUDY, _below, life_answers),
+    define_panel("EOS-life-at", LIFE_STUDY, _at),
+    define_panel("EOS-life-above", LIFE_STUDY, _above),
+)
+
+LEAST = 1e-7
+"""Relative change that counts: a hundred times what the flows are exact to."""
+
+
+@dataclass(frozen=True)
+class FlowEnds:
+    """Descent from many starts at some shares of the critical rate, seen at every step."""
+
+    setting: Setting
+    """Its own data set is not used."""
+    scale: float
+    factors: tuple[float, ...]
+    """Learning rates, in units of the critical one."""
+    steps: int
+    repetitions: int
+    data_seeds: tuple[int, ...] = (AUTHORS,)
+    """The first is drawn in full."""
+    seed: int = 0
+
+
+def run_flow_ends(config: FlowEnds, factor: float, data_seed: int) -> dict[str, np.ndarray]:
+    """The sharpness at the end of the flow from every iterate, over the edge 2/η."""
+    setting = replace(config.setting, data_seed=data_seed)
+    rate = factor * setting.flattest.critical_learning_rate()
+    runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
+    nets = setting.networks(config.seed, runs, config.scale)
+    run = gradient_descent(
+        setting.data.problem, nets, rate, config.steps,
+        record_every=1, record=("flow_sharpness",), keep_weights=False,
+    )  # fmt: skip
+    ends = run.records["flow_sharpness"] * rate / 2
+    return {
+        "repetition": np.tile(np.arange(config.repetitions), len(ends)),
+        "step": np.repeat(run.records["step"], config.repetitions),
+        "status": np.tile(np.asarray(run.status), len(ends)),
+        "end": ends.ravel(),
+    }
+
+
+def rises(table: Table, stride: int = 1) -> Table:
+    """For each run: start and end, the share of its steps that rise, and its rise over its fall."""
+    rows, keys = [], ["factor", "data_seed", "repetition"]
+    for key, run in table[table["status"] != "diverged"].groupby(keys):
+        ends = run.sort_values("step")["end"].to_numpy()[::stride]
+        change = np.diff(ends) / ends[:-1]
+        up = change > LEAST
+        fall = -change[change < 0].sum()
+        rows.append(
+            dict(zip(keys, key, strict=True))
+            | {
+                "first": ends[0],
+                "last": ends[-1],
+                "share": np.mean(up) if np.isfinite(ends).all() else np.nan,
+                "regained": change[up].sum() / fall if fall > 0 else np.nan,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def flow_answers(config: FlowEnds, table: Table) -> Answers:
+    """What the theorem for scalar networks says, asked of matrices."""
+    runs, second = rises(table), rises(table, stride=2)
+    share, half = mean_interval(runs["share"].dropna())
+    by = runs["factor"]
+    return {
+        "monotone": {
+            "share": share,
+            "half": half,
+            "some": (runs["share"] > 0).mean(),
+            "runs": runs,
+            "second": (second["share"] > 0).mean(),
+            "regained": runs["regained"].median(),
+        },
+        "over a run": {
+            "sharper": (runs["last"] > runs["first"] * (1 + LEAST)).groupby(by).mean(),
+            "most": max((runs["last"] / runs["first"] - 1).max(), 0),
+            "below": (runs["last"] <= 1 + LEAST).groupby(by).mean(),
+        },
+    }
+
+
+def plot_flow_ends(config: FlowEnds, table: Table, ax: Axes) -> None:
+    """Every run, a color for each rate; medians thick, those of the other data sets dashed."""
+    kept = table[table["status"] != "diverged"]
+    drawn = kept["data_seed"] == config.data_seeds[0]
+    dashed: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--"}
+    for color, (_, runs) in zip(COLOURS, kept[~drawn].groupby("factor"), strict=False):
+        paths = runs.groupby(["data_seed", "step"])["end"].median().unstack("data_seed")
+        ax.plot(paths.index, paths, color=color, alpha=0.6, **dashed)
+    for color, (factor, runs) in zip(COLOURS, kept[drawn].groupby("factor"), strict=False):
+        paths = runs.pivot(index="step", columns="repetition", values="end")
+        ax.plot(paths.index, paths, color=color, linewidth=0.5, alpha=0.35)
+        label = rf"$\eta = {number(factor)}\,\eta_c$"
+        ax.plot(paths.median(axis=1), color=color, linewidth=2, label=label)
+    ax.plot([], [], color=QUIET, label="other data sets", **dashed)
+    reference_line(ax, 1.0, "2/η")
+    ax.set_xscale("symlog", linthresh=10)
+    ax.set_xlim(0, config.steps)
+
+
+FLOW_ENDS = grid_experiment(
+    "flow-ends",
+    FlowEnds,
+    run_flow_ends,
+    {"factor": "factors", "data_seed": "data_seeds"},
+    runs="repetitions",
+    steps="steps",
+)
+FLOW_STUDY = Study(
+    "eos-flow",
+    FLOW_ENDS,
+    paper=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 200, 40, ALL_DATA),
+    quick=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 60, 8, FEW_DATA),
+)
+EOS_FLOW = define_figure(
+    "EOS-flow", define_panel("EOS-flow", FLOW_STUDY, plot_flow_ends, flow_answers)
+)
+
+MARGIN = 1e-3
+"""How near to each threshold the modes are counted, on both sides."""
+
+
+@dataclass(frozen=True)
+class ModeOrbits:
+    """A diagonal target on white inputs with the loss ½‖Θ − S‖², and learning rates."""
+
+    targets: tuple[float, ...]
+    depth: int
+    rates: tuple[float, ...]
+    steps: int = 4000
+    seed: int = 0
+
+    @property
+    def thresholds(self) -> np.ndarray:
+        """2/(Lσ^{2−2/L}) for each mode (X-12)."""
+        return 2 / (self.depth * np.array(self.targets) ** (2 - 2 / self.depth))
+
+    @property
+    def all_rates(self) -> list[float]:
+        """The rates, and those close to the thresholds."""
+        near = [float(t) * (1 + side * MARGIN) for t in self.thresholds for side in (-1, 1)]
+        return sorted({*self.rates, *near})
+
+
+def run_orbits(config: ModeOrbits) -> list[dict[str, float]]:
+    """For each rate descent from balanced weights, then the orbit by Newton; a row a mode."""
+    size, targets = len(config.targets), np.array(config.targets)
+    inputs = np.sqrt(size / 2) * np.eye(size)  # Σ̂ = I/2: the risk is ½‖Θ − S‖²
+    problem = Problem.from_data(inputs, inputs @ np.diag(targets))
+    start = Network([np.diag(1.01 * targets ** (1 / config.depth))] * config.depth)
+    rates = np.array(config.all_rates)
+    run = gradient_descent(problem, start, rates, config.steps)
+    rows = []
+    for index, rate in enumerate(rates):
+        weights = [np.asarray(weight)[index] for weight in run.network.weights]
+        orbit = network_orbit(problem, Network(weights), float(rate))
+        sides = [np.diag(np.asarray(network.product)) for network in orbit.networks]
+        exact = mode_orbits(problem, config.depth, float(rate))
+        for mode, known in enumerate(exact):
+            rows.append(
+                {
+                    "rate": rate,
+                    "mode": mode,
+                    "target": targets[mode],
+                    "amplitude": abs(sides[1][mode] - sides[0][mode]) / 2,
+                    "exact": 0.0 if known is None else known.amplitude,
+                    "modes": orbit.modes,
+                    "expected": sum(other is not None for other in exact),
+                    "multiplier": orbit.multiplier,
+                    "residual": orbit.residual,
+                }
+            )
+    return rows
+
+
+def _crossings(config: ModeOrbits, table: Table) -> dict[str, float]:
+    """For each mode, where it was found to begin, over its threshold: the middle of a bracket."""
+    found = {}
+    by_rate = table.groupby("rate")["modes"].first()
+    for count, threshold in enumerate(config.thresholds, start=1):
+        below, above = by_rate[by_rate < count].index.max(), by_rate[by_rate >= count].index.min()
+        found[f"σ = {number(config.targets[count - 1])}"] = (below + above) / 2 / threshold
+    return found
+
+
+def orbit_answers(config: ModeOrbits, table: Table) -> Answers:
+    """Thresholds, amplitudes and stability."""
+    moving = table[table["exact"] > 0]
+    by_rate = table.groupby("rate").first()
+    alone, several = by_rate[by_rate["expected"] == 1], by_rate[by_rate["expected"] > 1]
+    return {
+        "thresholds": {
+            "crossings": _crossings(config, table),
+            "margin": MARGIN,
+            "apart": (moving["amplitude"] / moving["exact"] - 1).abs().max(),
+        },
+        "stability": {
+            "alone": alone["multiplier"],
+            "lost": alone.index[alone["multiplier"] > 1].min(),
+            "several": several["multiplier"],
+        },
+    }
+
+
+def plot_amplitudes(config: ModeOrbits, table: Table, ax: Axes) -> None:
+    """Amplitude of each mode against the rate: Newton's orbit (marks) and X-12 (lines)."""
+    for index, target in enumerate(config.targets):
+        rows, color = table[table["mode"] == index], COLOURS[index]
+        ax.plot(rows["rate"], rows["exact"], color=color, linewidth=1)
+        marks = series(index, linestyle="none", label=rf"$\sigma = {number(target)}$")
+        ax.plot(rows["rate"], rows["amplitude"], **marks)
+        ax.axvline(config.thresholds[index], color=color, linestyle=":", linewidth=1)
+    ax.plot([], [], color=INK, linewidth=1, label="X-12")
+    ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label="threshold")
+
+
+def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
+    """Largest multiplier of two steps in the whole network."""
+    by_rate = table.groupby("rate").first()
+    for count in range(len(config.targets) + 1):
+        rows = by_rate[by_rate["modes"] == count]
+        label = f"{count} modes oscillate" if count != 1 else "1 mode oscillates"
+        if len(rows):
+            ax.plot(rows["multiplier"], **series(count, linestyle="none", label=label))
+    for threshold in config.thresholds:
+        ax.axvline(threshold, color=QUIET, linestyle=":", linewidth=1)
+    reference_line(ax, 1.0, "stable\nbelow")
+
+
+MODE_ORBITS = grid_experiment(
+    "mode-orbits", ModeOrbits, run_orbits, {}, runs="all_rates", steps="steps"
+)
+GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
+ORBIT_STUDY = Study(
+    "eos-orbits",
+    MODE_ORBITS,
+    paper=ModeOrbits((10.0, 9.5, 9.0), 3, GRID, steps=20_000),
+    quick=ModeOrbits((10.0, 9.5, 9.0), 3, GRID),
+)
+EOS_ORBITS = define_figure(
+    "EOS-orbits",
+    define_panel("EOS-orbits", ORBIT_STUDY, plot_amplitudes, orbit_answers),
+    define_panel("EOS-orbits-stability", ORBIT_STUDY, plot_multipliers),
+)
