@@ -1,13 +1,20 @@
-"""Files that are there entirely or not at all."""
+"""Files that are there entirely or not at all, and what they say about where numbers come from."""
 
 from __future__ import annotations
 
 import os
+import platform
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
+from importlib import metadata
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+PACKAGES = ("deeplin", "jax", "jaxlib", "numpy", "pandas", "pyarrow", "scipy")
+"""Those behind the numbers."""
 
 
 @contextmanager
@@ -28,3 +35,31 @@ def whole_file(path: Path, temporary_folder: Path | None = None) -> Iterator[Bin
         with suppress(OSError):
             os.unlink(temporary)
         raise
+
+
+@cache
+def environment() -> dict[str, Any]:
+    """Return versions of the packages behind the numbers, the commit of a checkout, the machine."""
+    return {
+        "versions": {name: metadata.version(name) for name in PACKAGES},
+        "commit": _commit(),
+        "machine": {
+            "name": platform.node(),
+            "processor": platform.machine(),
+            "system": f"{platform.system()} {platform.release()}",
+            "cores": os.cpu_count(),
+            "python": platform.python_version(),
+        },
+    }
+
+
+def _commit() -> str | None:
+    """The commit of the checkout this package runs from, `-dirty` if changed; None if installed."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return None
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40"]
+    found = subprocess.run(
+        [*command, "--exclude=*"], capture_output=True, encoding="utf-8", check=False
+    )
+    return found.stdout.strip() or None

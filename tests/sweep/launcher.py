@@ -14,7 +14,7 @@ import traceback
 from toy_experiment import TOY, Toy
 
 from deeplin import sweep
-from deeplin.environment import environment
+from deeplin.files import environment
 
 OPERATIONS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "shutil.rmtree"}
 

@@ -180,7 +180,7 @@ def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_p
 
 
 def test_a_scheduler_that_does_not_answer_is_an_input_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplin.tables.gathering.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("deeplin.tables.table.CONNECT_SECONDS", 0.2)
     for address in ("tcp://127.0.0.1:9", "nonsense://x"):
         with pytest.raises(InputError, match="no dask scheduler answers at"):
             sweep.run(TOY, Toy(), tmp_path, executor=sweep.Cluster(address))

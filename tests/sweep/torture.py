@@ -28,6 +28,7 @@ import psutil
 from toy_experiment import TOY, Toy, computed, run_unit, units, wait_until
 
 from deeplin import sweep
+from deeplin.sweep.executors import FAILED_STARTS
 from deeplin.sweep.store import Store
 
 HERE = Path(__file__).parent
@@ -162,7 +163,8 @@ class Torture:
             ("file operations", "moments") if not workers else ("stages", "moments")
         )
         if kind == "stages":
-            self.lay_tokens(draw(4, 16))
+            # After so many failed starts in a row a sweep gives up, as it says it does.
+            self.lay_tokens(draw(4, FAILED_STARTS - 1))
         killed = run_until_finished(start, home / "sweep", config, self.requests(kind, workers))
         if kind == "file operations":
             self.kills["main before a file operation"] += killed

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 
 import deeplin as dl
-from deeplin.tables import gathering
+from deeplin.tables import table
 from deeplin.tables.reading import read_problem
 from deeplin.tables.table import open_table
 
@@ -342,7 +342,7 @@ def test_dask_workers_give_the_same_moments(frame, tmp_path, monkeypatch):
     for reading in (remote, array):
         _same(reading.problem, local.problem)
     assert remote.notes == local.notes
-    monkeypatch.setattr(gathering, "CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr(table, "CONNECT_SECONDS", 0.5)
     with pytest.raises(dl.InputError, match="no dask scheduler"):
         read_problem(path, "y", cluster="tcp://127.0.0.1:1")
 

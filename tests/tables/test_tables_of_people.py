@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 import deeplin as dl
-from deeplin.tables.csv_dialect import survey
-from deeplin.tables.formats import CsvFile
+from deeplin.tables import formats
+from deeplin.tables.formats import survey
 from deeplin.tables.preparation import Preparation
 from deeplin.tables.reading import read_problem
 
@@ -178,11 +178,8 @@ def test_frames_of_several_libraries_give_one_problem(rng):
 
 def test_the_dialect_is_found_once(tmp_path, monkeypatch):
     found = []
-    monkeypatch.setattr(CsvFile, "open", CsvFile.open)
-    from deeplin.tables import formats
-
-    real = formats.sniff
-    monkeypatch.setattr(formats, "sniff", lambda *given: found.append(given) or real(*given))
+    real = formats._beginning
+    monkeypatch.setattr(formats, "_beginning", lambda path: found.append(path) or real(path))
     read(tmp_path, "x,name,y\n1,a,2\n2,b,3\n0,c,1\n", encode=True)
     assert len(found) == 1
 

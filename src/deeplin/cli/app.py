@@ -72,20 +72,17 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def prepare_computing() -> None:
-    """Switch on float64, one JAX device for each core, and a folder for compiled programs.
+    """Switch on float64 and a folder for compiled programs.
 
     Every command that computes calls this before its first computation; the others never wait for
     JAX. The library itself never changes global settings.
     """
     import jax
 
-    from deeplin.compilation import share_compiled_code
+    from deeplin.parallel import share_compiled_code
 
     share_compiled_code()
     jax.config.update("jax_enable_x64", True)
-    if "XLA_FLAGS" not in os.environ:
-        with suppress(RuntimeError):  # called from a program in which JAX has already computed
-            jax.config.update("jax_num_cpu_devices", os.cpu_count() or 1)
 
 
 def text_width() -> int:

@@ -64,7 +64,7 @@ def bench(
     """Measure speed as ratios within one run; exit 1 when a ratio misses its target."""
     earlier = _read_earlier(compare)
     prepare_computing()
-    from deeplin.environment import environment
+    from deeplin.files import environment
 
     console = Console(stderr=True)
     results: dict[str, dict[str, Any]] = {}

@@ -189,7 +189,7 @@ def predict(
         raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING)}.")
     prepare_computing()
     from deeplin.dynamics.saved import load_run
-    from deeplin.tables.predicting import TablePredictions
+    from deeplin.tables.preparation import TablePredictions
 
     if not run.exists():
         raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")

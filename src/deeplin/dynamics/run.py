@@ -15,8 +15,7 @@ from deeplin.dynamics.engine import Status
 from deeplin.errors import InputError
 from deeplin.markup import html_table
 from deeplin.networks import Network, Trajectory
-from deeplin.tables.predicting import TablePredictions
-from deeplin.tables.preparation import Preparation
+from deeplin.tables.preparation import Preparation, TablePredictions
 from deeplin.tables.table import Source
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from deeplin.environment import environment
 from deeplin.errors import InputError
-from deeplin.files import whole_file
+from deeplin.files import environment, whole_file
 from deeplin.papers import recorded
 from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figures import FigureResult, PanelResult, StudyResult

@@ -31,11 +31,11 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deeplin.compilation import share_compiled_code
 from deeplin.errors import InputError, whole_number
 from deeplin.interrupt import check_interrupt
+from deeplin.parallel import share_compiled_code
 from deeplin.sweep.experiment import Experiment, Unit
-from deeplin.tables.gathering import dask_client
+from deeplin.tables.table import dask_client
 
 VERSION = metadata.version("deeplin")
 TRIES = 2

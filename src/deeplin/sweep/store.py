@@ -33,9 +33,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
-from deeplin.environment import environment
 from deeplin.errors import InputError
-from deeplin.files import whole_file
+from deeplin.files import environment, whole_file
 from deeplin.sweep.executors import Result, describe_columns
 from deeplin.sweep.experiment import Experiment, Unit, precision, to_plain
 

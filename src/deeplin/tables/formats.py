@@ -1,21 +1,25 @@
 """The formats of tables: how each names its columns and streams them as float64 matrices.
 
-Arrow reads all of them but `.npy`, whose rows NumPy maps. A missing value is NaN; nothing is ever
-unpickled. A `TableFile` is a plain description, so that another process can read it.
+Arrow reads all of them but NumPy's. A missing value is NaN; nothing is ever unpickled. A
+`TableFile` is a plain description, so that another process can read it. Encoding, separator,
+decimal mark and names of separated text are found once, from its beginning.
 `pyarrow.dataset` was measured as the alternative: Parquet 1.2 to 2 times slower with twice the
 memory, Arrow files 1.4 times slower or more; its errors name no row.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
+import io
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
-from typing import NamedTuple
+from itertools import islice, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +29,6 @@ import pyarrow.ipc
 import pyarrow.parquet
 
 from deeplin.errors import InputError, readable
-from deeplin.tables.csv_dialect import MARKS, REMEDY, Dialect, NumberStyle, sniff, survey
 
 CORES = os.cpu_count() or 1
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
@@ -36,6 +39,124 @@ NUMERIC = (NUMBER, WHOLE, TRUTH)
 """Kinds of columns that are numbers already."""
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
+BLOCK = 1 << 20  # bytes of text read at a time; column types are inferred from the first block
+SEPARATORS = "\t;|,"
+"""In this order: a comma may also be the decimal mark beside any of the others."""
+SNIFFED = 100
+"""Records from which separator and decimal mark are found."""
+CATEGORIES = 50
+"""A column of text with more different values than this is no set of categories."""
+SURVEYED = 100_000
+"""Values after which a column that is mostly no numbers is known well enough."""
+REMEDY = "Correct it, or leave the cell empty if it is missing."
+MARKS = {".": r"\.", ",": ",", " ": "[ \u00a0\u202f]", "'": "['’]", "": ""}
+WRITTEN_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
+"""A number with a decimal point or a decimal comma."""
+GROUPED = re.compile(r"\s*[+-]?[1-9]\d{0,2}(,\d{3})+\s*")
+"""A whole number whose comma may group thousands."""
+WITH_UNIT = re.compile(
+    r"\s*(?P<before>[$€£¥₹]|[A-Z]{3}(?=\s))?\s*(?P<number>[+-]?[\d.,][\d.,'’ \u00a0\u202f]*"
+    r"([eE][+-]?\d+)?)\s*(?P<after>[^\W\d_]{1,5}|[%‰°$€£¥₹][A-Z]?)?\s*"
+)
+
+
+class NumberStyle(NamedTuple):
+    """How the numbers in a column of text are written."""
+
+    decimal: str = "."
+    thousands: str = ""
+    unit: str = ""
+
+    @property
+    def pattern(self) -> re.Pattern[str]:
+        """Numbers of this style, without their unit."""
+        point, group = MARKS[self.decimal], MARKS[self.thousands]
+        whole = rf"\d{{1,3}}({group}\d{{3}})+|\d+" if group else r"\d+"
+        return re.compile(rf"[+-]?(({whole})({point}\d*)?|{point}\d+)([eE][+-]?\d+)?")
+
+    def note(self, name: str, example: str) -> str | None:
+        """What was done to a column, if anything was."""
+        done = []
+        if self.thousands:
+            mark = {" ": "a blank"}.get(self.thousands, f"{self.thousands!r}")
+            done.append(f"{mark} groups thousands")
+        if self.decimal == ",":
+            done.append("a comma is the decimal mark")
+        if self.unit:
+            done.append(f"the unit {self.unit!r} was removed")
+        other = " (otherwise pass --decimal ,)" if self.thousands == "," else ""
+        return f"In {name!r}, as in {example!r}, {', '.join(done)}{other}." if done else None
+
+
+class Survey(NamedTuple):
+    """What a column of text holds."""
+
+    values: int
+    numbers: int
+    """How many of the values are numbers of the style that most have."""
+    row: int
+    """The first row that is not (from 1), and its value."""
+    example: str
+    categories: tuple[str, ...]
+    """The different values, in order; at most one more than `CATEGORIES`."""
+    style: NumberStyle
+    shown: str
+    """A value in which the style shows."""
+
+    @property
+    def nearly_numbers(self) -> bool:
+        """Whether it was meant as a column of numbers."""
+        return 2 * self.numbers >= self.values > 0
+
+    @property
+    def all_numbers(self) -> bool:
+        """Whether every value is a number."""
+        return self.numbers == self.values > 0
+
+    def __str__(self) -> str:
+        count = f"{self.numbers} of {self.values} values parse as numbers"
+        return f"{count}; row {self.row} is {self.example[:40]!r}"
+
+
+def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool = False) -> Survey:
+    """Look at the values of a column of text: are they numbers in some style, or categories?"""
+    other = "," if decimal == "." else "."
+    marks = [(decimal, ""), (decimal, other), (decimal, " "), (decimal, "'"), (other, "")]
+    marks.append((other, decimal))
+    patterns = [NumberStyle(*pair).pattern for pair in marks]
+    counts: dict[tuple[int, str], int] = {}
+    firsts: dict[tuple[int, str], str] = {}
+    misses: list[tuple[int, str, frozenset]] = []
+    categories: set[str] = set()
+    values = 0
+    for row, value in enumerate(texts, 1):
+        if row > SURVEYED and 2 * max(counts.values(), default=0) < values and not everything:
+            break
+        if value is None:
+            continue
+        values += 1
+        if len(categories) <= CATEGORIES:
+            categories.add(value)
+        found = WITH_UNIT.fullmatch(value)
+        unit = (found["before"] or found["after"] or "").strip() if found else ""
+        number = found["number"].strip() if found else ""
+        fitting = frozenset(
+            (k, unit) for k, pattern in enumerate(patterns) if pattern.fullmatch(number)
+        )
+        for kind in fitting:
+            counts[kind] = counts.get(kind, 0) + 1
+            mark = marks[kind[0]][1]
+            if kind not in firsts or (mark and mark in value and mark not in firsts[kind]):
+                firsts[kind] = value
+        if len(misses) < 1000 and len(fitting) < len(patterns):
+            misses.append((row, value, fitting))
+    best = max(counts, key=lambda kind: (counts[kind], -kind[0]), default=(0, ""))
+    row, example = next(((r, v) for r, v, fits in misses if best not in fits), (0, ""))
+    style = NumberStyle(*marks[best[0]], best[1])
+    shown = firsts.get(best, "")
+    return Survey(
+        values, counts.get(best, 0), row, example, tuple(sorted(categories)), style, shown
+    )
 
 
 class Column(NamedTuple):
@@ -77,6 +198,10 @@ class TableFile:
 
     path: str
     part: Part = None
+    notes: tuple[str, ...] = ()
+    """What is worth knowing about how it was read."""
+    decimal: str = "."
+    """The decimal mark of its text."""
 
     def kinds(self) -> Kinds:
         """What each column holds."""
@@ -89,16 +214,6 @@ class TableFile:
     def split(self) -> list[TableFile]:
         """Smaller parts of the same file, where its format has some."""
         return [self]
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What is worth knowing about how it was read."""
-        return ()
-
-    @property
-    def decimal(self) -> str:
-        """The decimal mark of its text."""
-        return "."
 
     def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
         """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
@@ -192,33 +307,39 @@ def _names(columns: Columns) -> list[str]:
     return list(dict.fromkeys(column.name for column in columns))
 
 
-# --- Arrow's formats ---------------------------------------------------------------------------
+# --- separated text ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class CsvFile(TableFile):
-    """Separated text, with the dialect found when it was opened."""
+    """Separated text, with the dialect that `sniff` has found."""
 
-    dialect: Dialect | None = None
+    separator: str = ","
+    names: tuple[str, ...] | None = None
+    """Numbers for names where the first line holds a sample; None: the first line names them."""
+    newlines: bool = False
+    """Whether a name holds a line break."""
+    encoding: str = "utf-8"
+    skipped: int = 0
+    """Lines of comment before the first record."""
 
-    @classmethod
-    def open(cls, path: str, decimal: str | None = None) -> CsvFile:
-        """Find the dialect of a file."""
-        return cls(path, dialect=sniff(path, decimal))
-
-    def _open(self, **convert) -> pyarrow.csv.CSVStreamingReader:
-        assert self.dialect is not None
-        return self.dialect.open(self.path, **convert)
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What the dialect is worth saying about."""
-        return () if self.dialect is None else self.dialect.notes
-
-    @property
-    def decimal(self) -> str:
-        """The decimal mark of the dialect."""
-        return "." if self.dialect is None else self.dialect.decimal
+    def _open(self, **convert: Any) -> pyarrow.csv.CSVStreamingReader:
+        """The file as a stream of record batches; lines of comment are skipped."""
+        return pyarrow.csv.open_csv(
+            self.path,
+            read_options=pyarrow.csv.ReadOptions(
+                block_size=BLOCK,
+                column_names=None if self.names is None else list(self.names),
+                encoding=self.encoding,
+                skip_rows=self.skipped,
+            ),
+            parse_options=pyarrow.csv.ParseOptions(
+                delimiter=self.separator,
+                newlines_in_values=self.newlines,
+                invalid_row_handler=_invalid_row,
+            ),
+            convert_options=pyarrow.csv.ConvertOptions(decimal_point=self.decimal, **convert),
+        )
 
     def kinds(self) -> Kinds:
         """Inferred from the first block."""
@@ -246,6 +367,87 @@ class CsvFile(TableFile):
             # No number, though all of the first block are: say which.
             found = survey(self.texts(name), self.decimal)
             raise InputError(f"column {name!r} of {self.path!r}: {found}. {REMEDY}") from error
+
+
+def _invalid_row(row) -> str:
+    return "skip" if (row.text or "").lstrip().startswith("#") else "error"
+
+
+def sniff(path: str, decimal: str | None = None) -> CsvFile:
+    """Find the dialect from the first records: the separator that cuts all of them alike, …"""
+    text, encoding, notes = _beginning(path)
+    lines = text.splitlines(keepends=True)
+    skipped = next((k for k, line in enumerate(lines) if not line.startswith("#")), 0)
+    if skipped:
+        notes.append(f"{skipped} line(s) of comment before the first record were skipped.")
+    sample = "".join(line for line in lines[skipped:] if not line.startswith("#"))
+    if not sample.strip():
+        raise InputError(f"{path!r} does not begin with a line of column names.")
+    best = max(SEPARATORS, key=lambda separator: _evenness(_records(sample, separator)))
+    first, *rest = _records(sample, best)
+    mark = decimal or _decimal(rest or [first])
+    if mark == ",":
+        notes.append("Decimal commas were read as such.")
+    names, newlines = None, any("\n" in name for name in first)
+    if all(map(WRITTEN_NUMBER.fullmatch, first)):
+        counted = tuple(str(k) for k in range(len(first)))
+        if len(first) > 2 and tuple(value.strip() for value in first) == counted:
+            notes.append(
+                "The first line counts 0, 1, 2, …: it was taken as the names of the columns."
+            )
+        else:
+            names = counted
+            notes.append(
+                "The first line holds numbers only: it was taken as a sample, and the columns are "
+                "numbered from 0. If it names the columns, write at least one name that is no "
+                "number."
+            )
+    return CsvFile(path, None, tuple(notes), mark, best, names, newlines, encoding, skipped)
+
+
+def _beginning(path: str) -> tuple[str, str, list[str]]:
+    """The text of the first block, its encoding, and what is to be said about that."""
+    with pa.input_stream(path) as stream:
+        block = stream.read(BLOCK)
+    whole = len(block) < BLOCK
+    encoding, notes = "utf-8", []
+    if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        encoding = "utf-16"
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(block, final=whole)
+    except UnicodeDecodeError as error:
+        encoding = "cp1252"
+        text = block.decode(encoding, errors="replace")
+        if "\ufffd" in text or encoding == "utf-16":
+            raise InputError(f"{path!r} is not UTF-8, UTF-16 or Windows text.") from error
+        notes.append("The file is not UTF-8; it was read as Windows text (cp1252).")
+    text = text.removeprefix("\ufeff")
+    if re.search("[\x00-\x08\x0e-\x1f]", text):
+        raise InputError(f"{path!r} is not text; save it as CSV (UTF-8).")
+    if not text.strip():
+        raise InputError(f"{path!r} does not begin with a line of column names.")
+    return text if whole else text[: text.rfind("\n") + 1] or text, encoding, notes
+
+
+def _records(text: str, separator: str) -> list[list[str]]:
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator)
+    return list(islice((record for record in lines if record), SNIFFED))
+
+
+def _evenness(records: Sequence[Sequence[str]]) -> tuple[bool, int]:
+    """Whether a separator cuts every record into equally many values, more than one; how many."""
+    counts = [len(record) for record in records]
+    return len(set(counts)) == 1 < counts[0], 0 if len(set(counts)) == 1 else counts[0]
+
+
+def _decimal(records: Sequence[Sequence[str]]) -> str:
+    """A comma, if some number is surely written with one and none with a point."""
+    numbers = [value for record in records for value in record if WRITTEN_NUMBER.fullmatch(value)]
+    comma = any("," in number and not GROUPED.fullmatch(number) for number in numbers)
+    return "," if comma and not any("." in number for number in numbers) else "."
+
+
+# --- Arrow's formats ---------------------------------------------------------------------------
 
 
 class ParquetFile(TableFile):
@@ -332,11 +534,6 @@ def excel_table(path: str) -> FrameTable:
 # --- NumPy's formats ---------------------------------------------------------------------------
 
 
-def _array_kind(array: np.ndarray) -> str:
-    names = {"b": TRUTH, "f": NUMBER, "i": WHOLE, "u": WHOLE, "U": TEXT, "M": DATE}
-    return names.get(array.dtype.kind, OTHER)
-
-
 class NpyFile(TableFile):
     """A matrix in a `.npy` file, mapped into memory; its columns are numbered from 0."""
 
@@ -357,7 +554,9 @@ class NpyFile(TableFile):
     def kinds(self) -> Kinds:
         """All of one kind."""
         array = self._array()
-        return {str(k): _array_kind(array) for k in range(array.shape[1])}
+        return dict.fromkeys(
+            map(str, range(array.shape[1])), _kind(pa.from_numpy_dtype(array.dtype))
+        )
 
     def split(self) -> list[TableFile]:
         """Ranges of rows."""
@@ -365,64 +564,38 @@ class NpyFile(TableFile):
         return [replace(self, part=p) for p in pairwise([*range(0, count, NPY_ROWS), count])]
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """One batch."""
+        """Some rows after the other."""
         array = self._array()[slice(*self.part) if self.part else slice(None)]
-        yield pa.record_batch({name: array[:, int(name)] for name in _names(columns)})
-
-    def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
-        """Without a way through Arrow, which would copy each column, unless some are text."""
-        if any(column.is_text for column in columns):
-            yield from super().chunks(columns, rows)
-            return
-        with readable(self.path):
-            array = self._array()
-            first, last = self.part or (0, len(array))
-            chosen = [int(column.name) for column in columns]
-            for start in range(first, last, rows):
-                block = array[start : min(start + rows, last)]
-                yield Chunk(len(block), lambda b=block: np.asarray(b, dtype=float)[:, chosen])
+        for start in range(0, len(array), rows):
+            block = array[start : start + rows]
+            yield pa.record_batch({name: block[:, int(name)] for name in _names(columns)})
 
 
-class NpzFile(TableFile):
+def npz_table(path: str) -> FrameTable:
     """Arrays in a `.npz` file: a vector `y` is the column y, a matrix `X` the columns X[0], …"""
-
-    def _arrays(self) -> dict[str, np.ndarray]:
-        held: dict[str, np.ndarray] = {}
-        for name, array in self._archive().items():
-            if array.ndim not in (1, 2):
-                raise InputError(
-                    f"array {name!r} of {self.path!r} has shape {array.shape}; "
-                    "pass vectors and matrices with one row for each sample."
-                )
-            columns = {name: array}
-            if array.ndim == 2:
-                columns = {f"{name}[{k}]": column for k, column in enumerate(array.T)}
-            if repeated := held.keys() & columns:
-                raise InputError(
-                    f"{self.path!r} has a matrix and a vector that both give the column "
-                    f"{min(repeated)!r}; rename one of them."
-                )
-            held |= columns
-        lengths = {name: len(array) for name, array in held.items()}
-        if len(set(lengths.values())) != 1:
-            raise InputError(f"arrays of {self.path!r} have different lengths: {lengths}.")
-        return held
-
-    def _archive(self) -> dict[str, np.ndarray]:
-        with open(self.path, "rb") as file:  # which NumPy would leave open where it is damaged
-            arrays = np.load(file, allow_pickle=False)
-            if isinstance(arrays, np.ndarray):
-                raise InputError(f"{self.path!r} is a single array; name it with the ending .npy.")
-            return {name: arrays[name] for name in arrays.files}
-
-    def kinds(self) -> Kinds:
-        """By the types of the arrays."""
-        return {name: _array_kind(array) for name, array in self._arrays().items()}
-
-    def batches(self, columns: Columns, rows: int) -> Batches:
-        """One batch."""
-        held = self._arrays()
-        text = {column.name for column in columns if column.is_text}
-        yield pa.record_batch(
-            {n: held[n].astype(str if n in text else float, copy=False) for n in _names(columns)}
-        )
+    with open(path, "rb") as file:  # which NumPy would leave open where it is damaged
+        arrays = np.load(file, allow_pickle=False)
+        if isinstance(arrays, np.ndarray):
+            raise InputError(f"{path!r} is a single array; name it with the ending .npy.")
+        arrays = {name: arrays[name] for name in arrays.files}
+    held: dict[str, np.ndarray] = {}
+    for name, array in arrays.items():
+        if array.ndim not in (1, 2):
+            raise InputError(
+                f"array {name!r} of {path!r} has shape {array.shape}; "
+                "pass vectors and matrices with one row for each sample."
+            )
+        columns = {name: array}
+        if array.ndim == 2:
+            columns = {f"{name}[{k}]": column for k, column in enumerate(array.T)}
+        if repeated := held.keys() & columns:
+            raise InputError(
+                f"{path!r} has a matrix and a vector that both give the column "
+                f"{min(repeated)!r}; rename one of them."
+            )
+        held |= columns
+    lengths = {name: len(array) for name, array in held.items()}
+    if len(set(lengths.values())) != 1:
+        raise InputError(f"arrays of {path!r} have different lengths: {lengths}.")
+    others = {name: array.astype(bytes) for name, array in held.items() if array.dtype.kind == "c"}
+    return FrameTable(path, table=pa.table(held | others))

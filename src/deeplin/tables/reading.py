@@ -12,22 +12,31 @@ import numpy as np
 import pyarrow as pa
 
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.tables.csv_dialect import CATEGORIES, REMEDY, Survey, survey
 from deeplin.tables.formats import (
+    CATEGORIES,
     DATE,
     EMPTY,
     NUMBER,
     NUMERIC,
     OTHER,
+    REMEDY,
     TEXT,
     TRUTH,
     WHOLE,
     Column,
+    Survey,
+    survey,
 )
-from deeplin.tables.gathering import Plan, gather, gather_on_cluster
-from deeplin.tables.inspection import class_codes, identifiers, outliers
 from deeplin.tables.preparation import Reading, listed, prepare
-from deeplin.tables.table import Source, Table, in_memory, open_table
+from deeplin.tables.table import (
+    Plan,
+    Source,
+    Table,
+    gather,
+    gather_on_cluster,
+    in_memory,
+    open_table,
+)
 from deeplin.validation import validated
 
 MEMORY = 128 * 2**20
@@ -46,6 +55,15 @@ LEFT_OUT = {
     EMPTY: ("empty", ""),
 }
 """Why a column of this kind is no input, and what can be done about it."""
+
+IDENTIFIER = re.compile(r"(.*[^a-zA-Z])?(?i:id|uuid|key|nr|no|number|code)|.*[a-z]I[dD]")
+"""Names of columns that number or name their rows."""
+FEWEST = 20
+"""Rows below which nothing is said."""
+CLASSES = 3, 12
+"""So many different whole numbers may be codes of classes."""
+DOMINATES = 0.5
+"""Part of the squared deviations of a column that one row may have before it is named."""
 
 
 @validated
@@ -116,8 +134,8 @@ def read_problem(
     else:
         gathered, left_out = gather_on_cluster(table, plan, cluster)
     notes = [*table.notes, *chosen.notes]
-    if left_out.rows:
-        notes.append(f"Rows left out because a value is missing: {left_out.rows}.")
+    if left_out:
+        notes.append(f"Rows left out because a value is missing: {left_out}.")
     leave: list[int] = []
     classes: Classes = ()
     test = None
@@ -130,7 +148,7 @@ def read_problem(
         considered = [j for j in whole if j not in leave]
         amounts = len(columns) - bool(classes)
         said += class_codes(gathered, columns, [j for j in considered if j < amounts], count)
-        notes += said + outliers(gathered, columns[:amounts], complete=left_out.rows == 0)
+        notes += said + outliers(gathered, columns[:amounts], complete=left_out == 0)
         if test_share:
             test = _held_out(gathered[:, -1] if classes else gathered[:, :0], test_share, seed)
     elif test_share or columns[-1].labels or task == "classification":
@@ -229,6 +247,94 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
             f"{count} to test; pass another share, or 0."
         )
     return chosen
+
+
+# --- columns that are numbers but perhaps not amounts, rows that decide everything ----------------
+
+
+def identifiers(
+    rows: np.ndarray, columns: Sequence[Column], whole: Sequence[int]
+) -> tuple[list[int], list[str]]:
+    """Places of columns that are identifiers, to be left out, and sentences about those and others.
+
+    Different whole numbers in every row in no order, over a range far wider than the number of
+    rows: an identifier if the name says so, else worth a remark.
+    """
+    left, notes, suspects = [], [], []
+    if len(rows) < FEWEST:
+        return left, notes
+    for place in whole:
+        values, name = rows[:, place], columns[place].label
+        if len(np.unique(values)) < len(values) or np.ptp(values) < 10 * len(values):
+            continue
+        if IDENTIFIER.fullmatch(name):
+            left.append(place)
+            notes.append(
+                f"{name!r} is a different whole number in every row, so it was left out as an "
+                f"identifier; to use it: --keep {name}."
+            )
+        else:
+            suspects.append(name)
+    if suspects:
+        names = ", ".join(map(repr, suspects[:5]))
+        notes.append(
+            f"Different whole numbers in every row: {names}. If they are identifiers, leave them "
+            "out (--ignore)."
+        )
+    return left, notes
+
+
+def class_codes(
+    rows: np.ndarray, columns: Sequence[Column], whole: Sequence[int], targets: int
+) -> list[str]:
+    """A sentence for columns of few different whole numbers, which may be codes of classes."""
+    notes, inputs = [], []
+    low, high = CLASSES
+    for place in whole:
+        values = np.unique(rows[:, place]) if len(rows) >= 10 * low else np.zeros(0)
+        target = place >= len(columns) - targets
+        if not low - target <= len(values) <= min(high, len(rows) // 10):
+            continue
+        if target:
+            notes.append(
+                f"The target {columns[place].name!r} holds only {len(values)} different whole "
+                "numbers, which are predicted as amounts; if they are classes: --task "
+                "classification."
+            )
+        else:
+            inputs.append(columns[place].label)
+    if inputs:
+        names = ", ".join(map(repr, inputs[:5])) + (", …" if len(inputs) > 5 else "")
+        notes.append(
+            f"Few different whole numbers, taken as amounts: {names}. If they are codes of "
+            "classes, pass --categorical with the name."
+        )
+    return notes
+
+
+def outliers(rows: np.ndarray, columns: Sequence[Column], complete: bool) -> list[str]:
+    """A sentence for each column in which a single row has most of the squared deviations.
+
+    `complete` says that no row was left out, so that places are row numbers.
+    """
+    notes: list[str] = []
+    if len(rows) < FEWEST:
+        return notes
+    for place, column in enumerate(columns):
+        if column.category is not None:
+            continue
+        with np.errstate(over="ignore", invalid="ignore"):
+            squares = (rows[:, place] - np.median(rows[:, place])) ** 2
+            share = squares.max() / squares.sum() if squares.sum() > 0 else 0.0
+            middle = np.median(squares)
+        row = int(squares.argmax())
+        if share > DOMINATES and squares[row] > 1e4 * middle > 0:
+            where = f"row {row + 1}" if complete else "one row"
+            notes.append(
+                f"{column.label!r} is {rows[row, place]:.4g} in {where}, which alone has "
+                f"{share:.0%} of its squared deviations and decides the fit; check it."
+            )
+    return notes[:5]
 
 
 # --- which columns are inputs and which targets --------------------------------------------------

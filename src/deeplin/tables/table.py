@@ -1,4 +1,4 @@
-"""Tables, opened but not read: their columns, and files that stream on their own.
+"""Tables, opened but not read, and one streamed pass over their files: rows, or only their moments.
 
 CSV, Parquet, Arrow, `.npy`, `.npz` and Excel; one file, a folder or a glob; standard input; or a
 table in memory. Nothing is ever unpickled.
@@ -10,16 +10,20 @@ import atexit
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
+from itertools import chain
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from deeplin.errors import InputError, readable
+from deeplin.problems.moments import Moments, merge_all
 from deeplin.tables.formats import (
     EMPTY,
     NUMBER,
@@ -27,27 +31,31 @@ from deeplin.tables.formats import (
     OTHER,
     TEXT,
     ArrowFile,
-    CsvFile,
+    Chunk,
+    Column,
     FrameTable,
     Kinds,
     NpyFile,
-    NpzFile,
     ParquetFile,
     TableFile,
     excel_table,
+    npz_table,
+    sniff,
 )
 
+CONNECT_SECONDS = 15.0
+"""Seconds to wait for a dask scheduler."""
 FORMATS: dict[str, Any] = {
-    ".csv": CsvFile.open,
-    ".tsv": CsvFile.open,
-    ".txt": CsvFile.open,
+    ".csv": sniff,
+    ".tsv": sniff,
+    ".txt": sniff,
     ".parquet": ParquetFile,
     ".pq": ParquetFile,
     ".arrow": ArrowFile,
     ".feather": ArrowFile,
     ".ipc": ArrowFile,
     ".npy": NpyFile,
-    ".npz": NpzFile,
+    ".npz": npz_table,
     ".xlsx": excel_table,
 }
 """What opens a file, by the ending of its name."""
@@ -108,7 +116,7 @@ def open_table(source: Source, decimal: str | None = None) -> Table:
             "pass a glob for one of them, such as 'folder/*.csv'."
         )
     opener = kinds.pop()
-    options = {"decimal": decimal} if opener == CsvFile.open else {}
+    options = {"decimal": decimal} if opener is sniff else {}
     pieces: list[TableFile] = []
     columns: Kinds = {}
     for file in map(str, files):
@@ -194,3 +202,200 @@ def _opener(file: Path) -> Any:
             f"{str(file)!r} is in no format that can be read; supported: {', '.join(FORMATS)}."
         )
     return FORMATS[_suffix(file)]
+
+
+# --- one pass ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Which columns to read (targets last), in chunks of how many rows, and what is missing.
+
+    `missing` is "refuse" or "drop"; `whole` are the places of columns of whole numbers.
+    """
+
+    columns: tuple[Column, ...]
+    targets: int
+    chunk_rows: int
+    missing: str
+    whole: tuple[int, ...] = ()
+
+    def complete_rows(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows of a part without a missing value, and those that are left out."""
+        with readable(part.path):
+            rows = part.chunk.matrix()
+        # Whole numbers that float64 cannot tell apart are mostly identifiers.
+        too_large = np.abs(rows[:, self.whole]) >= 2.0**53
+        if self.whole and too_large.any():
+            row, place = np.argwhere(too_large)[0]
+            j = self.whole[place]
+            raise InputError(
+                f"column {self.columns[j].label!r} of {part.path!r} holds whole numbers of 2⁵³ or "
+                f"more (row {part.before + row + 1}: about {rows[row, j]:.3g}), which float64 "
+                "cannot tell apart; ignore it (--ignore) or subtract a constant first."
+            )
+        # A finite sum means finite numbers, and is far quicker to check than each of them.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.isfinite(rows.sum()):
+                return rows, rows[:0]
+        infinite, lacking = np.isinf(rows), np.isnan(rows)
+        if not infinite.any() and (self.missing == "drop" or not lacking.any()):
+            incomplete = lacking.any(axis=1)
+            return rows[~incomplete], rows[incomplete]
+        wrong, kind, remedy = (
+            (infinite, "an infinite", "correct it, or ignore the column")
+            if infinite.any()
+            else (lacking, "a missing", "pass missing='drop' (--missing drop) or impute it first")
+        )
+        row = int(np.flatnonzero(wrong.any(axis=1))[0])
+        names = [repr(self.columns[j].label) for j in np.flatnonzero(wrong[row])]
+        raise InputError(
+            f"{part.path!r} has {kind} value in row {part.before + row + 1}, column "
+            f"{', '.join(names[:5])}; {remedy}."
+        )
+
+
+class Part(NamedTuple):
+    """A chunk of a file, and how many of its rows come before it."""
+
+    path: str
+    before: int
+    chunk: Chunk
+
+
+class Sum(NamedTuple):
+    """Moments of the complete rows, if there are any, and what was left out."""
+
+    moments: Moments | None
+    rows: int = 0
+    """How many rows were left out."""
+    missing: np.ndarray | int = 0
+    """How many values are missing in each column."""
+
+
+def parts_of(pieces: Iterable[TableFile], plan: Plan) -> Iterator[Part]:
+    """The files of a table, chunk by chunk."""
+    for piece in pieces:
+        before = 0
+        for chunk in piece.chunks(plan.columns, plan.chunk_rows):
+            yield Part(piece.path, before, chunk)
+            before += chunk.rows
+
+
+def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
+    """The rows themselves while they fit into `memory` bytes, else their moments.
+
+    The number says how many rows were left out.
+    """
+    parts = parts_of(table.pieces, plan)
+    kept: list[np.ndarray] = []
+    sums: list[Sum] = []
+    size = 0
+    for part in parts:
+        rows, incomplete = plan.complete_rows(part)
+        kept.append(rows)
+        sums.append(Sum(None, len(incomplete), np.isnan(incomplete).sum(axis=0)))
+        size += rows.nbytes
+        if size > memory:
+            break
+    else:
+        left_out = _merged(sums)
+        return np.concatenate(kept) if size else _refuse_no_rows(plan, left_out), left_out.rows
+    width = len(plan.columns)
+    if 8 * width**2 > memory:
+        raise InputError(
+            f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
+            f"its {width} columns; pass a larger memory (--memory), or fewer columns."
+        )
+    # One by one, forgetting each, so that nothing is held twice.
+    emptied = (kept.pop(0) for _ in range(len(kept)))
+    known = (Sum(Moments.of_table(rows, plan.targets)) for rows in emptied if len(rows))
+    total = _merged(chain(sums, known, _summed(parts, plan)))
+    return total.moments or _refuse_no_rows(plan, total), total.rows
+
+
+def _summed(parts: Iterator[Part], plan: Plan) -> Iterator[Sum]:
+    """The sum of each part: this thread reads the next one while another multiplies."""
+
+    def add_up(part: Part) -> Sum:
+        rows, incomplete = plan.complete_rows(part)
+        moments = Moments.of_table(rows, plan.targets) if len(rows) else None
+        return Sum(moments, len(incomplete), np.isnan(incomplete).sum(axis=0))
+
+    with ThreadPoolExecutor(1) as pool:
+        ahead = None
+        for part in parts:
+            current = pool.submit(add_up, part)
+            if ahead is not None:
+                yield ahead.result()
+            ahead = current
+        if ahead is not None:
+            yield ahead.result()
+
+
+def _merged(sums: Iterable[Sum]) -> Sum:
+    """The sum of all sums."""
+    rows, missing = 0, 0
+
+    def present() -> Iterator[Moments]:
+        nonlocal rows, missing
+        for each in sums:
+            rows, missing = rows + each.rows, missing + each.missing
+            if each.moments is not None:
+                yield each.moments
+
+    return Sum(merge_all(present()), rows, missing)
+
+
+def _refuse_no_rows(plan: Plan, left_out: Sum) -> NoReturn:
+    counts = np.broadcast_to(left_out.missing, len(plan.columns))
+    empty = [
+        repr(column.label)
+        for column, count in zip(plan.columns, counts, strict=True)
+        if count == left_out.rows > 0
+    ]
+    which = f": nothing is in {', '.join(empty[:5])}" if empty else ""
+    raise InputError(
+        f"the table has no complete row ({left_out.rows} with a missing value{which}); ignore the "
+        "columns that are mostly missing (--ignore)."
+    )
+
+
+def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
+    """Moments of groups of files, computed by dask workers, merged in the order of the table."""
+    pieces = [part for piece in table.pieces for part in piece.split()]
+    with dask_client(cluster) as client:
+        workers = max(1, len(client.nthreads()))
+        groups = np.array_split(np.arange(len(pieces)), min(len(pieces), 8 * workers))
+        tasks = [[pieces[i] for i in group] for group in groups]
+        results = client.gather(client.map(_sum_of, tasks, plan=plan, pure=False))
+    total = _merged(results)
+    return total.moments or _refuse_no_rows(plan, total), total.rows
+
+
+def _sum_of(pieces: list[TableFile], plan: Plan) -> Sum:
+    """What one worker does."""
+    return _merged(_summed(parts_of(pieces, plan), plan))
+
+
+@contextmanager
+def dask_client(cluster: Any) -> Iterator[Any]:
+    """The caller's client, or a new one for the address of a scheduler."""
+    if not isinstance(cluster, str):
+        yield cluster
+        return
+    try:
+        from distributed import Client
+    except ImportError as error:
+        raise InputError(
+            "work on a cluster needs dask; install it with: pip install 'deeplin[cluster]'."
+        ) from error
+    try:
+        client = Client(cluster, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"no dask scheduler answers at {cluster} ({error}); pass its address, for example "
+            "tcp://127.0.0.1:8786."
+        ) from error
+    with client:
+        yield client
