@@ -84,7 +84,7 @@ def _power_iterations(risk, data, steps: int = 20):
 
 
 def _tracking(problem) -> dict:
-    """Sharpness at every tenth step of descents: products of the tracker against cold Lanczos.
+    """Sharpness at every ninth step of descents: products of the tracker against cold Lanczos.
 
     Eight networks, because the first alone needs more of them (2.1 for each record) than most.
     """
@@ -92,7 +92,7 @@ def _tracking(problem) -> dict:
     for seed in range(8):
         net = dl.initialize.gaussian(jax.random.key(seed), WIDTHS, 0.35)
         run = dl.gradient_descent(
-            problem, net, learning_rate=0.02, steps=1000, record_every=10, record=("risk",)
+            problem, net, learning_rate=0.02, steps=999, record_every=9, record=("risk",)
         )
         tracker, records = SharpnessTracker(problem), list(run.trajectory)[:100]
         first, *others = (int(tracker(record).products[0]) for record in records)

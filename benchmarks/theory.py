@@ -26,7 +26,7 @@ def _descent(start: str, runs: int):
         nets = dl.initialize.residual(keys, 5, 10, 0.25, readout)
     else:
         nets = dl.initialize.gaussian(keys, (5,) * 10 + (1,), 0.35)
-    run = dl.gradient_descent(problem, nets, 0.02, 2000, record_every=40, record=("gap",))
+    run = dl.gradient_descent(problem, nets, 0.02, 2050, record_every=41, record=("gap",))
     return problem, run
 
 

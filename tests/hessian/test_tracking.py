@@ -79,7 +79,7 @@ def test_an_overtaking_eigenvalue_is_noticed():
 
     times = np.linspace(0.5, 1.5, 21)
     tree = {"t": jnp.asarray(times)[:, None], "x": jnp.zeros((21, 6))}
-    found = sharpness_along(loss, tree, tolerance=1e-5)
+    found = sharpness_along(loss, tree, tolerance=1e-3)
     truth = np.maximum(1.0, times)
     assert np.all(np.abs(found.value - truth) <= found.error)
     np.testing.assert_allclose(found.value, truth, rtol=1e-5)

@@ -5,16 +5,18 @@ import pytest
 from grids import grid
 from matplotlib.figure import Figure
 
-from deeplin.papers.scale_sweep import Rate, ScaleSweep
+from deeplin.papers.catalogue import PANELS
+from deeplin.papers.fm_1 import Rate, ScaleSweep
 from deeplin.papers.setting import Setting
 
 
 @pytest.fixture
 def check_changed():
-    """Some answer is another one when the table is."""
+    """Some answer of a panel is another one when the table is."""
 
-    def check(questions, config, good, bad):
-        first, second = ([q.answer for q in questions(config, t)] for t in (good, bad))
+    def check(panel, config, good, bad):
+        asked = PANELS[panel].questions
+        first, second = ([q.answer for q in asked(config, table)] for table in (good, bad))
         assert len(first) == len(second) > 0
         assert first != second
 

@@ -1,7 +1,5 @@
 """The plots of BO-1 to BO-3 draw the means of their tables, the interpolant and the prediction."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,13 +11,11 @@ from deeplin.papers.bo_1 import (
     WideSweep,
     compared_with_logs,
     expected_distance,
-    log_questions,
-    plot_against_variance,
-    plot_distance_against_dimension,
-    plot_risk_against_dimension,
+    expected_law,
+    published,
 )
 from deeplin.papers.bo_2 import ReluSweep
-from deeplin.papers.bo_logs import expected_law, published
+from deeplin.papers.catalogue import PANELS
 
 TOP = WideSweep((500, 2000), alphas=(0.0, 1e-4, 1e-3), betas=(1.0,), repetitions=4)
 
@@ -62,7 +58,7 @@ def test_a_cell_of_the_logs_is_compared_in_standard_errors():
 def test_answers_about_the_logs_follow_the_data(check_changed):
     table = wide_table(TOP)
     moved = table.assign(distance=2 * table["distance"])
-    check_changed(partial(log_questions, figure="BO-1-top"), TOP, table, moved)
+    check_changed("BO-1-top", TOP, table, moved)
 
 
 def drawn(ax):
@@ -78,7 +74,7 @@ def mean(table, column, **where):
 
 def test_risk_is_drawn_against_the_variance_with_descent_and_flow_apart(ax):
     table = wide_table(TOP)
-    plot_against_variance(TOP, table, ax, scale="alpha", column="risk")
+    PANELS["BO-1-top"].plot(TOP, table, ax)
     curves = drawn(ax)
     assert set(curves) >= {"$d = 500$", "$d = 2000$", "_$d = 2000$, flow"}
     logged = published().query("figure == 'BO-1-top' and dimension == 2000")["risk_mean"]
@@ -94,14 +90,14 @@ def test_risk_is_drawn_against_the_variance_with_descent_and_flow_apart(ax):
 
 def test_risk_and_distance_are_drawn_against_the_dimension(ax):
     table = wide_table(TOP)
-    plot_risk_against_dimension(TOP, table, ax)
+    PANELS["BO-3-risk"].plot(TOP, table, ax)
     heights = drawn(ax)[r"$\alpha = 0.001$"]
     expected = [
         mean(table, "risk", alpha=1e-3, dimension=d, dynamics="descent") for d in TOP.dimensions
     ]
     np.testing.assert_allclose(heights, expected)
     other = Canvas().add_subplot()
-    plot_distance_against_dimension(TOP, table, other)
+    PANELS["BO-3-distance"].plot(TOP, table, other)
     assert other.get_yscale() == "log"
     law = expected_law(2000, 1e-3, 1.0, 20030)["law_distance"]
     dotted = [line.get_ydata() for line in other.lines if line.get_linestyle() == ":"]

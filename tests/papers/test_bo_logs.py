@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deeplin.papers.bo_logs import compared, published
+from deeplin.papers.bo_1 import compared, published
 
 
 def test_the_logs_are_the_cells_of_figures_1_and_3():

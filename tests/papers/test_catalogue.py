@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from deeplin.errors import InputError
-from deeplin.papers import fm_1, fm_2, fm_6, fm_7, recorded
+from deeplin.papers import fm_1, fm_2, recorded
 from deeplin.papers.catalogue import FIGURES, PRESETS, select
 from deeplin.papers.setting import AUTHORS
 from deeplin.sweep.experiment import from_json, to_json
@@ -66,9 +66,9 @@ def test_the_paper_presets_are_the_printed_protocols():
     five = [(rate, 4_000, 20) for rate in (0.005, 0.02, 0.07, 0.1, 0.2)]
     assert protocol(fm_1.RESIDUAL_SWEEP) == (10, 0.0, 1.7, five)
     under = [(0.001, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20)]
-    assert protocol(fm_6.SWEEP) == (9, 0.1, 0.36, under)
+    assert protocol(fm_1.UNDERDETERMINED_SWEEP) == (9, 0.1, 0.36, under)
     gelu = [(0.005, 160_000, 20), (0.02, 40_000, 20), (0.07, 16_000, 20)]
-    assert protocol(fm_7.NOISELESS) == protocol(fm_7.NOISY) == (8, 0.428, 0.7, gelu)
+    assert protocol(fm_1.NOISELESS) == protocol(fm_1.NOISY) == (8, 0.428, 0.7, gelu)
     depths = fm_2.SWEEP.presets["paper"]
     assert (depths.depths, depths.steps, depths.repetitions) == ((5, 10, 20, 40), 1_000, 50)
     assert len(depths.learning_rates) == 25
@@ -78,7 +78,13 @@ def test_the_paper_presets_are_the_printed_protocols():
 def test_the_flat_minima_suite_is_the_one_of_the_paper():
     steps = sum(
         unit.steps
-        for study in (fm_1.SWEEP, fm_1.RESIDUAL_SWEEP, fm_2.SWEEP, fm_6.SWEEP, fm_7.NOISELESS)
+        for study in (
+            fm_1.SWEEP,
+            fm_1.RESIDUAL_SWEEP,
+            fm_2.SWEEP,
+            fm_1.UNDERDETERMINED_SWEEP,
+            fm_1.NOISELESS,
+        )
         for unit in study.experiment.units(study.presets["paper"])
         if unit.coordinates.get("data_seed", AUTHORS) == AUTHORS
     )

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.papers import critical_rates, fm_1, fm_6, scale_sweep
-from deeplin.papers.scale_sweep import DATA_SETS, SCALE_SWEEP, DataSets, Rate, ScaleSweep
+from deeplin.papers import fm_1, fm_2
+from deeplin.papers.fm_1 import DATA_SETS, SCALE_SWEEP, DataSets, Rate, ScaleSweep
 from deeplin.papers.setting import Setting
 
 CONFIG = DataSets(Setting(), (1, 2, 3), (0.3,), (0.5, 1.3), steps=10, repetitions=4)
@@ -57,13 +57,13 @@ def test_answers_about_other_data_sets_follow_the_data(check_changed, table):
     bad = table.copy()
     chosen = (bad["data_seed"] == bad["data_seed"].max()) & (bad["relative_rate"] < 1)
     bad.loc[chosen, "distance"] = 0.5
-    check_changed(scale_sweep.data_set_questions, CONFIG, table, bad)
+    check_changed("FM-1-data-sets", CONFIG, table, bad)
     bad = table.assign(test_risk=table["risk"] + 1 / table["sharpness"])
-    check_changed(fm_6.relation_questions, CONFIG, table, bad)
+    check_changed("FM-6-data-sets", CONFIG, table, bad)
 
 
 def test_the_answer_about_the_critical_rate_follows_the_data(check_changed):
-    config = critical_rates.ScaleCritical(Setting(), (0.25, 0.4), starts=4, steps=100)
+    config = fm_2.ScaleCritical(Setting(), (0.25, 0.4), starts=4, steps=100)
     good = pd.DataFrame({"scale": (0.25, 0.4), "ratio": 0.97, "settled": 4})
     bad = good.assign(ratio=[0.97, 0.6])
-    check_changed(critical_rates.critical_questions, config, good, bad)
+    check_changed("FM-1a-critical", config, good, bad)

@@ -5,16 +5,17 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.papers import x_losses, x_ratio, x_residual, x_wide
-from deeplin.papers.bo_logs import expected_law
+from deeplin.papers import fm_residual, fm_small, x_rates, x_wide
+from deeplin.papers.bo_1 import expected_law
+from deeplin.papers.catalogue import PANELS
 from deeplin.theory import worst_sharpness_ratio
 
 SETS = (9, 10)
 
 
 def test_X14_the_measured_rate_of_a_classifier_is_the_predicted_one():
-    config = x_losses.Losses((2,), steps=400, starts=2, data_seeds=SETS)
-    row = x_losses.run_cell(config, depth=2, loss="logistic", data_seed=10)[0]
+    config = x_rates.Losses((2,), steps=400, starts=2, data_seeds=SETS)
+    row = x_rates.run_losses(config, depth=2, loss="logistic", data_seed=10)[0]
     # bisection to 0.5 %; 400 steps let a mode grow that gains 0.5 % in each
     assert row["measured"] == pytest.approx(row["predicted"], rel=0.01)
     assert row["low"] <= row["residual"] <= row["high"]
@@ -30,18 +31,18 @@ def losses():
 
 @pytest.mark.parametrize(("column", "factor"), [("measured", 1.1), ("residual", 0.5)])
 def test_answers_about_losses_follow_the_data(column, factor, check_changed, losses, ax):
-    config = x_losses.Losses((2, 5), steps=10, starts=2, data_seeds=SETS)
+    config = x_rates.Losses((2, 5), steps=10, starts=2, data_seeds=SETS)
     bad = losses.copy()
     bad.loc[bad["loss"] == "logistic", column] *= factor
-    check_changed(x_losses.questions, config, losses, bad)
-    x_losses.plot(config, losses, ax)
+    check_changed("X-losses", config, losses, bad)
+    x_rates.plot_losses(config, losses, ax)
     assert ax.get_xscale() == ax.get_yscale() == "log"
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "degenerate"])
 def test_X18_one_of_the_two_worst_kinds_of_data_attains_the_worst_ratio(kind):
-    config = x_ratio.Ratios((3,), draws=1, spreads=(1.8, 10.0))
-    rows = x_ratio.run_cell(config, depth=3, kind=kind)
+    config = fm_small.WorstRatios((3,), draws=1, spreads=(1.8, 10.0))
+    rows = fm_small.run_worst(config, depth=3, kind=kind)
     np.testing.assert_allclose([row["spread"] for row in rows], config.spreads, rtol=1e-8)
     worst = worst_sharpness_ratio(3, np.array(config.spreads))
     # below L the degenerate data are the worst, far above it the diagonal ones
@@ -51,31 +52,36 @@ def test_X18_one_of_the_two_worst_kinds_of_data_attains_the_worst_ratio(kind):
 
 
 def test_answers_about_ratios_follow_the_data(check_changed, ax):
-    config = x_ratio.Ratios((2, 10), draws=3, spreads=(3.0,))
+    config = fm_small.WorstRatios((2, 10), draws=3, spreads=(3.0,))
     rows = [
         row | {"depth": depth, "kind": kind}
         for depth in config.depths
-        for kind in x_ratio.KINDS
-        for row in x_ratio.run_cell(config, depth, kind)
+        for kind in fm_small.KINDS
+        for row in fm_small.run_worst(config, depth, kind)
     ]
     table = pd.DataFrame(rows)
-    assert np.all(table["ratio"] <= x_ratio._worst(table) * (1 + 1e-9))
-    check_changed(x_ratio.questions, config, table, table.assign(ratio=10 * table["ratio"]))
-    x_ratio.plot(config, table, ax)
+    pairs = zip(table["depth"], table["spread"], strict=True)
+    worst = np.array([worst_sharpness_ratio(L, max(c, 1.0)) for L, c in pairs])
+    assert np.all(table["ratio"] <= worst * (1 + 1e-9))
+    check_changed("X-ratio", config, table, table.assign(ratio=10 * table["ratio"]))
+    PANELS["X-ratio"].plot(config, table, ax)
     assert ax.get_ylim()[0] < 1
 
 
 def test_X21_no_draw_at_the_certified_depth_leaves_its_bounds(check_changed, ax):
-    config = x_residual.Residual((0.1, 0.25), draws=50, widths=(5,))
-    rows = [x_residual.run_cell(config, 5, s)[0] | {"width": 5, "scale": s} for s in config.scales]
+    config = fm_residual.Residual((0.1, 0.25), draws=50, widths=(5,))
+    rows = [
+        fm_residual.run_admissible(config, 5, s)[0] | {"width": 5, "scale": s}
+        for s in config.scales
+    ]
     table = pd.DataFrame(rows)
     # reference values: Lemma 3 with its tails corrected, L at 1.1 and 1.5 u_∞ (one layer suffices
     # at s = 0.1, where the reference begins with two)
     np.testing.assert_array_equal(table[["corrected", "tight", "wide"]], [[3, 2, 1], [48, 9, 3]])
     assert table["outside"].sum() == 0
     assert table["used"].max() < 1
-    check_changed(x_residual.questions, config, table, table.assign(outside=20))
-    x_residual.plot(config, table, ax)
+    check_changed("X-residual", config, table, table.assign(outside=20))
+    fm_residual.plot_admissible(config, table, ax)
 
 
 def test_X27_what_a_vanishing_last_layer_leaves_is_the_law_the_logs_and_the_simulation():
@@ -92,7 +98,7 @@ def test_answers_about_the_last_layer_follow_the_data(check_changed, ax):
     law = [expected_law(500, 1.0, beta, 5030)["law_distance"] for beta in config.betas]
     table = grid(dimension=(500,), beta=config.betas).assign(law=law, simulated=law, half=0.1)
     bad = table.assign(simulated=2 * table["simulated"])
-    check_changed(x_wide.last_layer_questions, config, table, bad)
+    check_changed("X-wide-last-layer", config, table, bad)
     x_wide.plot_last_layer(config, table, ax)
 
 
@@ -106,5 +112,5 @@ def test_X29_what_theta_perp_gains_follows_its_law_in_the_depth(check_changed, a
     assert rows[0]["kept"] == pytest.approx(1.896, abs=6e-4)
     # Θ_⊥ of one run is Gaussian given U: a relative deviation of √(2/64) each, two runs
     np.testing.assert_allclose(table["simulated"], table["flow"], rtol=4 * np.sqrt(2 / 64 / 2))
-    check_changed(x_wide.gained_questions, config, table, table.assign(flow=2 * table["flow"]))
+    check_changed("X-wide-depth", config, table, table.assign(flow=2 * table["flow"]))
     x_wide.plot_gained(config, table, ax)

@@ -11,11 +11,9 @@ from jax.flatten_util import ravel_pytree
 
 from deeplin.errors import InputError
 from deeplin.networks import Network
-from deeplin.papers.critical_rates import CRITICAL_RATES, CriticalRates
-from deeplin.papers.fm_2 import DEPTH_SWEEP, DepthSweep
-from deeplin.papers.marion_chizat_starts import SWEEPS, sweep_starts, training_start
-from deeplin.papers.scale_sweep import SCALE_SWEEP, Rate, ScaleSweep
-from deeplin.papers.setting import Setting
+from deeplin.papers.fm_1 import SCALE_SWEEP, Rate, ScaleSweep
+from deeplin.papers.fm_2 import CRITICAL_RATES, DEPTH_SWEEP, CriticalRates, DepthSweep
+from deeplin.papers.setting import SWEEPS, Setting, sweep_starts, training_start
 from deeplin.papers.talk_log import TALK_LOG_EXPERIMENT, Contrast
 from deeplin.papers.trajectories import AS_RUN, TRAJECTORIES, Followed, Trajectories
 

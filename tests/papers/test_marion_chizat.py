@@ -6,7 +6,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.errors import InputError
-from deeplin.papers import marion_chizat_starts as starts
+from deeplin.papers import setting as starts
 
 CHECK = 1e-6
 """Processors may differ in the last bits of float32."""

@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 from grids import grid
 
-from deeplin.papers import fm_1, fm_2, fm_6, talk_log
-from deeplin.papers.critical_rates import STARTS, plot_thresholds
-from deeplin.papers.scale_sweep import FLOOR, plot_distance, plot_divergence, plot_sharpness
+from deeplin.papers import fm_1, fm_2, talk_log
+from deeplin.papers.catalogue import PANELS
+from deeplin.papers.fm_1 import plot_distance, plot_divergence
+from deeplin.papers.fm_2 import STARTS, plot_thresholds
+from deeplin.papers.setting import FLOOR
 from deeplin.papers.style import COLOURS, draw, save
-from deeplin.papers.trajectories import plot_alignment, plot_conservation, plot_training
+from deeplin.papers.trajectories import plot_training
 
 
 def levels(ax):
@@ -22,7 +24,7 @@ def legend(ax):
 
 
 def test_the_sharpness_panel_has_the_thresholds_and_bounds(ax, sweep_config, sweep_table):
-    plot_sharpness(sweep_config, sweep_table, ax, below=0.09, upper_bound=True)
+    PANELS["FM-1b"].plot(sweep_config, sweep_table, ax)
     flattest = sweep_config.setting.flattest
     expected = {2 / 0.02, 2 / 0.07, flattest.exact, sweep_config.setting.upper_bound}
     assert flattest.lower > 0.97 * flattest.exact  # drawn as one line with S_min
@@ -49,8 +51,8 @@ def test_the_divergence_panel_shows_the_shares(ax, sweep_config, sweep_table):
 def test_generalization_is_a_dot_for_each_run_and_a_line(
     ax, sweep_config, sweep_table, monkeypatch
 ):
-    monkeypatch.setattr(fm_6, "SLOWEST", 0.02)
-    fm_6.plot_generalization(sweep_config, sweep_table, ax)
+    monkeypatch.setattr(fm_1, "SLOWEST", 0.02)
+    PANELS["FM-6b"].plot(sweep_config, sweep_table, ax)
     settled = (sweep_table["learning_rate"] == 0.02) & (sweep_table["status"] != "diverged")
     assert len(ax.collections[0].get_offsets()) == settled.sum()
     assert "slope" in legend(ax)[0]
@@ -60,7 +62,7 @@ def test_of_many_data_sets_the_flattest_and_the_steepest_relation_are_named(ax):
     table = grid(data_seed=(1, 2, 3), sharpness=(1.0, 10.0, 100.0, 1000.0), risk=(0.0,))
     slope = table["data_seed"].map({1: 0.3, 2: 0.1, 3: 0.2})
     table = table.assign(status="stopped", test_risk=table["sharpness"] ** slope)
-    fm_6.plot_relation(None, table, ax)
+    PANELS["FM-6-data-sets"].plot(None, table, ax)
     names = ["2: 0.10 (1.00)", "1: 0.30 (1.00)", "the others, between", "published: 0.42"]
     assert legend(ax) == names
 
@@ -91,10 +93,10 @@ def test_rounding_is_not_drawn(ax, training):
     np.testing.assert_array_equal(ax.lines[0].get_ydata(), FLOOR)
 
 
-@pytest.mark.parametrize("plot", [plot_conservation, plot_alignment])
-def test_what_lies_behind_is_drawn_against_time_for_every_rate(ax, training, plot):
+@pytest.mark.parametrize("panel", ["FM-1-conservation", "FM-1-alignment"])
+def test_what_lies_behind_is_drawn_against_time_for_every_rate(ax, training, panel):
     config, table = training
-    plot(config, table, ax)
+    PANELS[panel].plot(config, table, ax)
     assert [line.get_xdata()[-1] for line in ax.lines] == pytest.approx([0.04, 0.4, 2.0])
 
 
@@ -118,7 +120,7 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
     shares = {"measured": 0.9, "low": 0.8, "high": 1.1, "exact": 1.0, "printed": 1.02}
     table = table.assign(**{name: share / table["depth"] for name, share in shares.items()})
     plot_thresholds(config, table, ax)
-    np.testing.assert_allclose(ax.lines[0].get_ydata(), 0.9)
+    np.testing.assert_allclose(np.asarray(ax.lines[0].get_ydata(), float), 0.9)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["5", "10", "20", "40"]
 
 

@@ -10,12 +10,12 @@ from grids import grid
 
 import deeplin as dl
 from deeplin.errors import InputError
-from deeplin.papers import catalogue, fm_6, fm_flow, recorded
+from deeplin.papers import catalogue, fm_1, fm_small, recorded
 from deeplin.papers.bo_1 import WideSweep, width
 from deeplin.papers.bo_2 import ReluSweep
+from deeplin.papers.fm_1 import Rate, ScaleSweep
 from deeplin.papers.fm_2 import DepthSweep
 from deeplin.papers.quote import Part, Quote, exactly, letters, mean_of, missing, share_of
-from deeplin.papers.scale_sweep import Rate, ScaleSweep
 from deeplin.papers.setting import AUTHORS, Setting
 
 RATES, SCALES, REPETITIONS = (0.02, 0.07, 0.2), (0.25, 0.4, 0.6), 20
@@ -80,10 +80,10 @@ def underdetermined(slope=0.42, intercept=-0.96):
     sharpness = 10 ** rng.uniform(0.5, 2.5, 900)
     gap = 10 ** (intercept + slope * np.log10(sharpness) + 0.02 * rng.normal(size=900))
     table = pd.DataFrame({"sharpness": sharpness, "risk": 0.0, "test_risk": gap})
-    return table.assign(learning_rate=fm_6.SLOWEST, status="converged")
+    return table.assign(learning_rate=fm_1.SLOWEST, status="converged")
 
 
-PATHS = fm_flow.STUDY.quick
+PATHS = fm_small.PATH_STUDY.quick
 
 
 def paths():

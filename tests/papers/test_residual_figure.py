@@ -9,6 +9,7 @@ from scipy.integrate import solve_ivp
 
 from deeplin.networks import Network
 from deeplin.papers import fm_residual
+from deeplin.papers.catalogue import PANELS
 from deeplin.papers.setting import Setting
 from deeplin.sweep import coordinate_words
 from deeplin.theory.residual_initialization import prefix_singular_values, product_bounds
@@ -28,7 +29,7 @@ def products():
 )
 def test_answers_about_residual_products_follow_the_data(fragment, needed, check_changed, products):
     bad = products.assign(needed=needed)
-    check_changed(fm_residual.product_questions, PRODUCTS, products, bad)
+    check_changed("FM-residual-products", PRODUCTS, products, bad)
 
 
 def test_the_least_u_is_where_the_bounds_of_the_lemma_begin_to_hold():
@@ -63,7 +64,7 @@ def theta():
 )
 def test_answers_about_residual_training_follow_the_data(fragment, changes, check_changed, theta):
     bad = theta.assign(**changes)
-    check_changed(fm_residual.displacement_questions, THETA, theta, bad)
+    check_changed("FM-residual-theta", THETA, theta, bad)
 
 
 def test_displacements_are_those_of_the_flow():
@@ -107,9 +108,9 @@ def test_the_pictures_have_their_legends_off_the_data(name, products):
     figure = Figure()
     ax = figure.add_subplot()
     if name == "displacement":
-        fm_residual.plot_displacement(THETA, moved, ax)
+        PANELS["FM-residual-theta"].plot(THETA, moved, ax)
     else:
-        fm_residual.plot_products(PRODUCTS, products, ax)
+        PANELS["FM-residual-products"].plot(PRODUCTS, products, ax)
     figure.canvas.draw()
     legend = ax.get_legend().get_window_extent()
     assert not legend.overlaps(ax.get_window_extent())
@@ -139,4 +140,4 @@ def test_answers_about_subproducts_follow_the_data(changes, check_changed):
     config = fm_residual.SubProducts((0.25,), (5, 10), draws=4)
     good = grid(scale=(0.25,), depth=(5, 10), repetition=range(4))
     good = good.assign(first=2.0, least=0.5, any=2.5)
-    check_changed(fm_residual.subproduct_questions, config, good, good.assign(**changes))
+    check_changed("FM-residual-subproducts", config, good, good.assign(**changes))

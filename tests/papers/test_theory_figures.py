@@ -8,7 +8,7 @@ from grids import grid
 
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers import bo_2_printed, bo_bounds, fm_small
+from deeplin.papers import bo_2, bo_bounds, fm_small
 from deeplin.problems.synthetic import flat_minima
 from deeplin.theory import minimal_sharpness
 from deeplin.theory.minimizers import balanced_network
@@ -16,7 +16,7 @@ from deeplin.theory.minimizers import balanced_network
 STARTS = fm_small.SmallStarts(2, (0.05, 0.01, 2e-3, 4e-4, 1e-4), (1, 2))
 DEPTHS = bo_bounds.Depths((3, 6, 12), repetitions=3)
 BENIGN = bo_bounds.Benign((10, 20, 40), repetitions=4, noises=20)
-RELU = bo_2_printed.Interpolating((1e-4, 1e-3), repetitions=5)
+RELU = bo_2.Interpolating((1e-4, 1e-3), repetitions=5)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def small():
 def test_answers_about_small_starts_follow_the_data(check_changed, small):
     bad = small.copy()
     bad.loc[bad["data_seed"] == 2, "sharpness"] = 1.1
-    check_changed(fm_small.questions, STARTS, small, bad)
+    check_changed("FM-small", STARTS, small, bad)
 
 
 def test_the_ratio_is_that_of_the_exact_sharpnesses_and_the_flow_gets_there():
@@ -86,7 +86,7 @@ def benign():
 )
 def test_answers_about_the_bounds_follow_the_data(fragment, column, factor, check_changed, benign):
     bad = benign.assign(**{column: benign[column] * factor(benign)})
-    check_changed(bo_bounds.benign_questions, BENIGN, benign, bad)
+    check_changed("BO-bounds-risk", BENIGN, benign, bad)
 
 
 def test_the_standard_error_of_the_variance_is_that_of_many_draws():
@@ -121,7 +121,7 @@ def relu(alpha=0.5, beta=0.0, loss=1e-8):
     ],
 )
 def test_answers_about_interpolating_relu_networks_follow_the_data(fragment, bad, check_changed):
-    check_changed(bo_2_printed.questions, RELU, relu(), bad)
+    check_changed("BO-2-printed", RELU, relu(), bad)
 
 
 def test_the_solver_interpolates_what_a_network_can():
@@ -130,8 +130,8 @@ def test_the_solver_interpolates_what_a_network_can():
     start = Network(
         [rng.normal(size=s) / 2 for s in ((20, 4), (20, 20), (2, 20))], activation="relu"
     )
-    network, loss, steps = bo_2_printed.interpolate(X, Y, start, 200)
-    assert loss <= bo_2_printed.TARGET
+    network, loss, steps = bo_2.interpolate(X, Y, start, 200)
+    assert loss <= bo_2.TARGET
     assert 0 < steps < 200
     np.testing.assert_allclose(np.asarray(network(X)), Y, atol=3e-3)
 
@@ -148,10 +148,10 @@ def test_the_gram_matrix_of_the_solver_is_that_of_the_dense_jacobian():
         return (hidden @ three.reshape(2, 5).T - Y).ravel()
 
     J = np.asarray(jax.jacrev(residual)(np.concatenate([w.ravel() for w in weights])))
-    layers, value = bo_2_printed._forward(weights, X, Y)
-    backward = bo_2_printed._backward(weights, layers)
-    np.testing.assert_allclose(bo_2_printed._gram(layers, backward), J @ J.T, rtol=1e-10)
-    moves = np.concatenate([m.ravel() for m in bo_2_printed._adjoint(layers, backward, value)])
+    layers, value = bo_2._forward(weights, X, Y)
+    backward = bo_2._backward(weights, layers)
+    np.testing.assert_allclose(bo_2._gram(layers, backward), J @ J.T, rtol=1e-10)
+    moves = np.concatenate([m.ravel() for m in bo_2._adjoint(layers, backward, value)])
     np.testing.assert_allclose(moves, J.T @ value.ravel(), rtol=1e-10, atol=1e-12)
 
 
@@ -171,7 +171,7 @@ def rates(power=1.0, size=1.0):
 def test_answers_about_the_rates_of_benign_overfitting_follow_the_data(
     fragment, bad, check_changed
 ):
-    check_changed(bo_bounds.rate_questions, RATES, rates(), bad)
+    check_changed("BO-bounds-rates", RATES, rates(), bad)
 
 
 def test_each_sweep_sends_only_its_own_term_to_zero():

@@ -6,18 +6,18 @@ import pytest
 from grids import grid
 
 from deeplin.networks import Network
-from deeplin.papers import x_batch, x_decay, x_layers, x_outputs
+from deeplin.papers import x_batch, x_rates
 from deeplin.papers.setting import Setting
-from deeplin.papers.x_search import gaps, measured_rate
+from deeplin.papers.x_rates import gaps, measured_rate
 from deeplin.problems import Problem
 from deeplin.theory import critical_weight_decay, minimal_stochastic_sharpness
 
 SETS = (9, 10)
 BATCHES = x_batch.BatchSizes((1, 4, 20), 10, steps=5, minimizers=3, data_seeds=SETS)
-DECAYS = x_decay.Decays((2, 3), (1e-3, 0.98, 1.02), steps=10, data_seeds=SETS)
-OUTPUTS = x_outputs.Outputs((1, 2, 3), steps=10, minimizers=3)
-PAIRS = x_layers.RatePairs(5, steps=10, data_seeds=SETS)
-SPREADS = x_layers.RateSpreads((1.0, 10.0), 2, steps=10, data_seeds=SETS)
+DECAYS = x_rates.Decays((2, 3), (1e-3, 0.98, 1.02), steps=10, data_seeds=SETS)
+OUTPUTS = x_rates.Outputs((1, 2, 3), steps=10, minimizers=3)
+PAIRS = x_rates.RatePairs(5, steps=10, data_seeds=SETS)
+SPREADS = x_rates.RateSpreads((1.0, 10.0), 2, steps=10, data_seeds=SETS)
 LAST = SETS[-1]
 """Broken on this data set alone, a claim about all of them does not hold."""
 
@@ -45,7 +45,7 @@ def test_answers_about_batches_follow_the_data(fragment, column, factor, check_c
     bad = batches.copy()
     where = bad["batch_size"] == (4 if column == "median" else 20)
     bad.loc[where & (bad["data_seed"] == LAST), column] *= factor
-    check_changed(x_batch.questions, BATCHES, batches, bad)
+    check_changed("X-batch", BATCHES, batches, bad)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_answers_about_weight_decay_follow_the_data(
 ):
     bad = decays.copy()
     bad.loc[decays.query(f"data_seed == {LAST} and {chosen}").index, column] *= factor
-    check_changed(x_decay.questions, DECAYS, decays, bad)
+    check_changed("X-decay", DECAYS, decays, bad)
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def outputs():
 def test_answers_about_outputs_follow_the_data(fragment, column, factor, check_changed, outputs):
     bad = outputs.copy()
     bad.loc[2, column] *= factor
-    check_changed(x_outputs.questions, OUTPUTS, outputs, bad)
+    check_changed("X-outputs", OUTPUTS, outputs, bad)
 
 
 @pytest.fixture
@@ -116,7 +116,7 @@ def pairs():
 )
 def test_answers_about_pairs_of_rates_follow_the_data(fragment, settled, check_changed, pairs):
     bad = pairs.assign(settled=pairs["settled"].where(pairs["data_seed"] != LAST, settled(pairs)))
-    check_changed(x_layers.pair_questions, PAIRS, pairs, bad)
+    check_changed("X-layers", PAIRS, pairs, bad)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_answers_about_the_spread_of_rates_follow_the_data(fragment, column, che
     good = good.assign(geometric=1.0, largest=1.0, arithmetic=good["spread"])
     broken = good["spread"] ** 0.1 if column == "arithmetic" else good["spread"]
     bad = good.assign(**{column: good[column].where(good["data_seed"] != LAST, broken)})
-    check_changed(x_layers.spread_questions, SPREADS, good, bad)
+    check_changed("X-layers-spread", SPREADS, good, bad)
 
 
 def test_the_search_finds_a_known_border():
@@ -180,13 +180,13 @@ def test_a_cloud_grows_as_the_enumerated_second_moment_does():
 def test_a_network_that_collapsed_is_not_better_than_zero():
     """Its objective is that of zero to the last digit, which may lie on either side."""
     problem = Setting(data_seed=10).data.problem
-    found = x_decay._trained_collapse(problem, 4, x_decay.Decays((4,), (), steps=500))
+    found = x_rates._trained_collapse(problem, 4, x_rates.Decays((4,), (), steps=500))
     assert found == pytest.approx(critical_weight_decay(problem, 4).value, rel=0.01)
 
 
 @pytest.mark.parametrize(
     "figure",
-    [x_batch.X_BATCH, x_decay.X_DECAY, x_layers.X_LAYERS],
+    [x_batch.X_BATCH, x_rates.X_DECAY, x_rates.X_LAYERS],
     ids=lambda figure: figure.name,
 )
 def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(figure):
@@ -198,11 +198,11 @@ def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(figu
 
 
 def test_pairs_on_which_the_data_sets_differ_are_shown(pairs, ax):
-    x_layers.plot_pairs(PAIRS, pairs, ax)
+    x_rates.plot_pairs(PAIRS, pairs, ax)
     assert [len(c.get_offsets()) for c in ax.collections] == [15, 10]
     pairs.loc[pairs.index[-1], "settled"] = True  # the last pair, on one data set alone
     ax.clear()
-    x_layers.plot_pairs(PAIRS, pairs, ax)
+    x_rates.plot_pairs(PAIRS, pairs, ax)
     assert [len(c.get_offsets()) for c in ax.collections] == [15, 9, 1]
 
 

@@ -301,3 +301,12 @@ def test_explained_variance_is_that_of_scikit_learn(csv):
     assert diagnose(streamed, [2], initialization=None).r_squared["y1"] == pytest.approx(
         score, rel=1e-10
     )
+
+
+def test_the_repr_of_a_diagnosis_is_one_short_sentence():
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    found = diagnose(dl.Problem.from_data(X, X[:, 0]), (2, 5), initialization=None)
+    shown = repr(found)
+    assert shown.startswith("<Diagnosis of 30 samples of 3 inputs, depth 2, 5: Use learning rate")
+    assert found.answer in shown
+    assert len(shown) < 300

@@ -45,7 +45,7 @@ VECTOR = 8
 """Chunks are padded to a multiple of this, so that no operation has a remainder loop."""
 PIECE_SECONDS = 0.2
 """Compiled work between two checks for Ctrl-C."""
-FIRST_WORK = 10**7
+FIRST_WORK = 10**8
 """Weights that the steps before the first such check may touch."""
 GROWTH = 8
 """The most by which the next piece may be longer than the last."""
@@ -303,10 +303,11 @@ class Descent(Stepper):
             nothing = np.full_like(self.criteria.target, np.inf)
             unchecked = StoppingCriteria(-nothing, nothing)
             again = self._take(state, unchecked, limit, clock, targets)[1]
-            for array, kept in zip(jax.tree.leaves(visited), jax.tree.leaves(again), strict=True):
-                array[:, diverged] = kept[:, diverged]
+            visited = jax.tree.map(partial(_replaced, diverged), visited, again)
         weights, values = visited
-        after = after._replace(weights=tuple(w[-1].copy() for w in weights))
+        # A view of one stop is all there is; a view of the last of many would keep the others.
+        last = tuple(w[-1] if len(w) == 1 else w[-1].copy() for w in weights)
+        after = after._replace(weights=last)
         return after, Visited(count, tuple(w[:count] for w in weights), values[:count])
 
     def _take(self, state, criteria, limit, clock: int, stops) -> tuple[State, Any]:
@@ -321,14 +322,19 @@ class Descent(Stepper):
             part: Any = slice(first, first + size)
             if first + size > batch and self.kind.batch_last:  # pad with copies of the last network
                 part = np.minimum(np.arange(first, first + size), batch - 1)
-            chunk = jax.tree.map(lambda leaf: leaf[part], whole)
+            chunk = whole if size == batch else jax.tree.map(lambda leaf: leaf[part], whole)
             found = _program(self.kind, shared, chunk, np.int32(clock), stops)
             return jax.device_get(found)
 
         parts = map_in_threads(run, range(0, batch, size))
-        ends, visited = zip(*parts, strict=True)
-        memory, status, steps = jax.tree.map(lambda *a: np.concatenate(a)[:batch], *ends)
-        visited = jax.tree.map(lambda *a: np.concatenate(a, axis=1)[:, :batch], *visited)
+        if len(parts) > 1:
+            ends, visited = zip(*parts, strict=True)
+            ends = jax.tree.map(lambda *a: np.concatenate(a), *ends)
+            visited = jax.tree.map(lambda *a: np.concatenate(a, axis=1), *visited)
+        else:  # all arrays once more would take as long as a step of a wide network
+            ((ends, visited),) = parts
+        memory, status, steps = jax.tree.map(lambda a: a[:batch], ends)
+        visited = jax.tree.map(lambda a: a[:, :batch], visited)
         return State(state.weights, memory, status, steps), visited
 
     def _chunk_size(self) -> int:
@@ -344,6 +350,13 @@ class Descent(Stepper):
         if batch >= threads * VECTOR:
             chunks = -(-chunks // threads) * threads
         return -(-batch // (chunks * VECTOR)) * VECTOR
+
+
+def _replaced(runs: np.ndarray, visited: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Return (stops, batch, …) with some of the runs from another array."""
+    visited = visited.copy()
+    visited[:, runs] = others[:, runs]
+    return visited
 
 
 class Pace:

@@ -35,6 +35,9 @@ Rows = Int[Array, " size"] | None
 RowsOfMany = Int[Array, "size b"] | None
 """The same for each of several networks, with the batch axis last."""
 
+UNKNOWN_WORK = 100
+"""How often a loss of one's own is taken to use each weight, until its steps have been timed."""
+
 
 class Gradient(Protocol):
     """How to evaluate an objective: pure functions of arrays, hashable for `jax.jit`.
@@ -186,7 +189,7 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
                 f"problem is a {type(problem).__name__}; pass a deeplin.Problem or a function "
                 "loss(network) that returns a scalar."
             )
-        return Objective(Autodiff(problem, layout), problem, None, layout)
+        return Objective(Autodiff(problem, layout), problem, None, layout, work=UNKNOWN_WORK)
     risk, data = risk_and_data(problem, tree)
     if risk is linear_risk:
         if tree.biased is not None:

@@ -42,18 +42,18 @@ class State(NamedTuple):
     """What is kept of each operator from record to record."""
 
     vector: Float[Array, "N b"]
-    before: Float[Array, "2 N b"]
-    """The vectors of the two records before the last."""
-    cosines: Float[Array, "3 b"]
-    """Of the vector and each of the two before it, and of these two."""
-    prediction: Float[Array, "2 b"]
-    """How much of the first and of the second difference is added to the last vector."""
+    before: Float[Array, "N b"]
+    """The vector of the record before the last."""
+    cosine: Float[Array, " b"]
+    """⟨vector, before⟩."""
     second: Float[Array, "N b"]
     """An approximate eigenvector of the second eigenvalue."""
     gap: Float[Array, " b"]
     """(λ_1 − λ_2)/λ_1 at the last search, within [0, 1]."""
     searched: Float[Array, " b"]
     """λ_1 at the last search."""
+    prediction: Float[Array, "2 b"]
+    """Coefficients of `vector` and `before` that would have predicted `vector` best."""
 
 
 class Found(NamedTuple):
@@ -83,14 +83,9 @@ class _Ritz(NamedTuple):
 def begin(vectors: Float[Array, "2 N"], batch: int) -> State:
     """The state before the first record, from random directions."""
     first, second = (_unit(jnp.repeat(v[:, None], batch, axis=1)) for v in vectors)
+    known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
     gap, value = jnp.full(batch, 0.1, first.dtype), jnp.full(batch, jnp.inf, first.dtype)
-    return State(first, *_no_history(first), second, gap, value)
-
-
-def _no_history(vector: Array) -> tuple[Array, Array, Array]:
-    """The fields of a state that say that the vector stood still."""
-    one = jnp.ones((3, vector.shape[1]), vector.dtype)
-    return jnp.stack([vector, vector]), one, 0 * one[:2]
+    return State(first, first, jnp.ones_like(gap), second, gap, value, known)
 
 
 def follow(
@@ -135,9 +130,8 @@ def follow(
         state, result, higher = jax.lax.switch(
             stage, [_moved, _searched, _settled], state, known, ritz, higher
         )
-        turned = turned | (higher & (stage == 0))
         found = Found(*(column.at[at].set(new) for column, new in zip(found, result, strict=True)))
-        return state, found, higher, turned
+        return state, found, higher, turned | (state.cosine < TURNED)
 
     none = jnp.zeros((capacity, batch), dtype)
     no = jnp.zeros(batch, bool)
@@ -150,8 +144,7 @@ def follow(
 
 
 def _predicted(state: State, _: Array) -> Array:
-    x, (p, q), (a, b) = state.vector, state.before, state.prediction
-    return _unit((1 + a + b) * x - (a + 2 * b) * p + b * q)
+    return _unit(state.prediction[0] * state.vector + state.prediction[1] * state.before)
 
 
 def _mixed(state: State, fresh: Array) -> Array:
@@ -159,33 +152,26 @@ def _mixed(state: State, fresh: Array) -> Array:
 
 
 def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
-    """Keep the new vector x, and what would have predicted it best from those before, p, q and r.
+    """Keep the new vector, and what would have predicted it best: the largest cosine.
 
-    The combination p + a(p − q) + b(p − 2q + r) nearest to x: to stay is (0, 0), to go on along a
-    line (1, 0) or a parabola (1, 1), to return to where it was two records ago (−1, 0). Where the
-    vector turned the records before say nothing: one that has just been found shall not give way
-    to the one it replaced.
+    To stay, to go on along a line, or to return to where it was two records ago. A cosine below one
+    half predicts nothing: a vector that has just been found shall not give way to the one it
+    replaced.
     """
-    p, (q, r), (pq, pr, qr) = state.vector, state.before, state.cosines
-    rest = ritz.image - ritz.found.value * ritz.vector
-    x = _unit(ritz.vector + rest * _inverse(0.5 * (ritz.found.value + ritz.found.scale)))
-    px = _dot(x, p)
-    sign = jnp.where(px < 0, -1.0, 1.0).astype(x.dtype)
-    x, px = sign * x, sign * px
-    qx, rx = _dot(x, q), _dot(x, r)
-    least = 64 * jnp.finfo(x.dtype).eps
-    first, second = px - qx - 1 + pq, px - 2 * qx + rx - 1 + 2 * pq - pr
-    aa, ab, bb = 2 - 2 * pq + least, 3 - 3 * pq + pr - qr, 6 - 4 * pq + 2 * pr - 4 * qr + least
-    inverse = _inverse(jnp.maximum(aa * bb - ab * ab, least**2))
-    a, b = (first * bb - second * ab) * inverse, (second * aa - first * ab) * inverse
-    prediction = jnp.clip(jnp.stack([a, b]), -2, 2)
+    x, p, q = ritz.vector, state.vector, state.before
+    here, there = _dot(x, p), _dot(x, q)
+    sign = jnp.where(here < 0, -1.0, 1.0).astype(x.dtype)
+    here, there = here * sign, there * sign
+    stay, back = jnp.maximum(here, 0.5), there
+    line = (2 * here - there) / jnp.sqrt(jnp.maximum(5 - 4 * state.cosine, 1))
+    ahead, behind = jnp.where(line > stay, 2, 1), jnp.where(line > stay, -1, 0)
+    returned = back > jnp.maximum(stay, line)
+    prediction = jnp.stack([jnp.where(returned, 0, ahead), jnp.where(returned, 1, behind)])
+    finite = jnp.isfinite(ritz.found.value)
     new = state._replace(
-        vector=x, before=jnp.stack([p, q]), cosines=jnp.stack([px, qx, pq]), prediction=prediction
+        vector=sign * x, before=p, cosine=here, prediction=prediction.astype(x.dtype)
     )
-    before, cosines, none = _no_history(x)
-    turned = new._replace(before=before, cosines=cosines, prediction=none)
-    new = _choose(px < TURNED, turned, new)
-    return _choose(jnp.isfinite(ritz.found.value), new, state), ritz.found, higher | (px < TURNED)
+    return _choose(finite, new, state), ritz.found, higher
 
 
 def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State, Found, Array]:
@@ -193,7 +179,9 @@ def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State,
     value, below = known.value, ritz.found.value
     higher = below > value + 0.1 * known.residual
     gap = jnp.clip((value - below - ritz.found.residual) * _inverse(jnp.abs(value)), 0, 1)
-    swapped = State(ritz.vector, *_no_history(ritz.vector), state.vector, gap, below)
+    stay = jnp.zeros_like(state.prediction).at[0].set(1)
+    one = jnp.ones_like(gap)
+    swapped = State(ritz.vector, ritz.vector, one, state.vector, gap, below, stay)
     same = state._replace(second=ritz.vector, gap=gap, searched=value)
     new = _choose(jnp.isfinite(below) & jnp.isfinite(value), _choose(higher, swapped, same), state)
     return new, known._replace(products=known.products + ritz.found.products), higher
@@ -203,9 +191,9 @@ def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[St
     """Keep what the search found, now improved."""
     count = known.products + jnp.where(higher, ritz.found.products, 0)
     result = _choose(higher, ritz.found, known)
-    before, cosines, none = _no_history(ritz.vector)
-    moved = state._replace(vector=ritz.vector, before=before, cosines=cosines, prediction=none)
-    return _choose(higher, moved, state), result._replace(products=count), higher
+    vector = jnp.where(higher, ritz.vector, state.vector)
+    moved = state._replace(vector=vector, before=jnp.where(higher, vector, state.before))
+    return moved, result._replace(products=count), higher
 
 
 def _choose(condition: Array, new: Any, old: Any) -> Any:

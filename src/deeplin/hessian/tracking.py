@@ -38,7 +38,7 @@ from deeplin.validation import validated
 
 NARROW = 16
 """Linear networks up to this width are followed with the batch axis last."""
-CHUNK = 8
+CHUNK = 16
 """Networks that are followed together; fewer are filled up, so that none depends on its batch."""
 EVERY = 16
 """Records from one search for a larger eigenvalue to the next."""

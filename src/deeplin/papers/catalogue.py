@@ -44,6 +44,7 @@ OURS = (FM_FLOW, FM_SMALL, FM_RESIDUAL, EOS_LIFE, EOS_FLOW, EOS_ORBITS, EOS_EARL
 USERS = (TALK_LOG, X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS, X_LOSSES, X_RATIO, X_RESIDUAL, X_WIDE)
 FIGURES = (*FLAT_MINIMA, *BENIGN, THEOREMS, *OURS, *USERS)
 """In the order of the report: the papers' figures, the theorems, our own questions."""
+PANELS = {panel.name: panel for figure in FIGURES for panel in figure.panels}
 STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
 
 

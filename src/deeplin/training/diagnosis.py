@@ -59,7 +59,7 @@ class Standardized:
     trials: tuple[Trials, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """What the theory and a few simulated runs say about a data set, as numbers and in words."""
 
@@ -97,16 +97,16 @@ class Diagnosis:
     width: int
     """Hidden width of the simulated starts, and for which the initialization scales are given."""
     optimizer: TrainingSpec
-    advice: tuple[Advice, ...] = field(repr=False)
+    advice: tuple[Advice, ...]
     """The closed-form learning rates for each depth, with remarks."""
-    trials: tuple[Trials, ...] = field(repr=False)
+    trials: tuple[Trials, ...]
     """Simulated starts at the first and the last depth."""
-    alone: dict[str, tuple[Advice, ...]] = field(repr=False)
+    alone: dict[str, tuple[Advice, ...]]
     """The advice for each of several targets with a network of its own."""
-    eigenvalues: np.ndarray = field(repr=False)
-    optimum: dict[str, float | list[float]] = field(repr=False)
+    eigenvalues: np.ndarray
+    optimum: dict[str, float | list[float]]
     """w* by the name of the input; for several outputs a list of one number each."""
-    scales: tuple[float | None, ...] = field(repr=False)
+    scales: tuple[float | None, ...]
     """For each depth the largest scale of a Gaussian initialization that meets FM-A2, if any."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
@@ -144,6 +144,11 @@ class Diagnosis:
     def summary(self) -> tuple[str, ...]:
         """The answers in plain words, the most useful first."""
         return text.summary(self)
+
+    def __repr__(self) -> str:
+        size = f"{self.samples} samples of {self.dimension} inputs"
+        depths = ", ".join(str(it.depth) for it in self.advice)
+        return f"<Diagnosis of {size}, depth {depths}: {self.answer}>"
 
     def __str__(self) -> str:
         return text.diagnosis_text(self)
