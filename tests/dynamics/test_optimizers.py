@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics.batches import Batches, seeds_of
+from deeplin.dynamics.update import Batches, seeds_of
 
 STEPS = 25
 KEYS = jax.random.split(jax.random.key(3), 3)

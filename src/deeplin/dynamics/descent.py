@@ -9,13 +9,19 @@ from typing import Any
 import jax
 import numpy as np
 
-from deeplin.dynamics.batches import Batches
 from deeplin.dynamics.engine import Descent, State, StoppingCriteria, drive
-from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_samples
-from deeplin.dynamics.recording import CLOSE, Recorder, Watch, end_evidence, finish, steps_to_record
+from deeplin.dynamics.recording import (
+    CLOSE,
+    Quantities,
+    Recorder,
+    Watch,
+    end_evidence,
+    finish,
+    steps_to_record,
+)
 from deeplin.dynamics.run import Run
-from deeplin.dynamics.update import Rates, update_of
+from deeplin.dynamics.update import Batches, Rates, update_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
 from deeplin.networks import Loss, Network, explain_loss_errors

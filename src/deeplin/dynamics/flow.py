@@ -16,9 +16,8 @@ from jaxtyping import Array, Float, Int
 
 from deeplin.dynamics.engine import State, Status, Stepper, Visited, drive
 from deeplin.dynamics.flow_limit import HORIZON
-from deeplin.dynamics.measure import Quantities
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
-from deeplin.dynamics.recording import CLOSE, Recorder, end_evidence, finish
+from deeplin.dynamics.recording import CLOSE, Quantities, Recorder, end_evidence, finish
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.runge_kutta import Flows, Integration, integrate, pair_of
 from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number

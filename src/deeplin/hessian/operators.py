@@ -6,6 +6,7 @@ coordinates of its range), else automatic differentiation.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -19,7 +20,7 @@ from jaxtyping import Array, PyTree
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError
-from deeplin.hessian.torch_loss import TorchHessian, TorchLoss, is_module
+from deeplin.hessian.torch_loss import TorchHessian, TorchLoss
 from deeplin.networks import (
     Loss,
     Network,
@@ -29,9 +30,15 @@ from deeplin.networks import (
     linear_risk,
     risk_and_data,
 )
+from deeplin.networks.network import no_parameters
 from deeplin.networks.products import backward_products, forward_products
-from deeplin.networks.trees import no_parameters
 from deeplin.problems import Problem
+
+
+def is_module(value: Any) -> bool:
+    """Whether this is a `torch.nn.Module`."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ PyTorch is imported where it is used: whoever passes a module has it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from importlib import import_module
@@ -18,12 +17,6 @@ from deeplin.errors import InputError, reason, shown
 
 def _torch() -> Any:
     return import_module("torch")
-
-
-def is_module(value: Any) -> bool:
-    """Whether this is a `torch.nn.Module`."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(value, torch.nn.Module)
 
 
 class TorchLoss:

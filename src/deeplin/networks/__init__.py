@@ -1,7 +1,7 @@
 """Networks: weights, products, risk, gradients, initializations, activations."""
 
 from deeplin.networks import batch_last, initialize, products
-from deeplin.networks.network import ACTIVATIONS, Network, host_arrays, stack
+from deeplin.networks.network import ACTIVATIONS, Layout, Network, Trajectory, host_arrays, stack
 from deeplin.networks.risk import (
     Loss,
     check_fits,
@@ -14,7 +14,6 @@ from deeplin.networks.risk import (
     linear_risk,
     risk_and_data,
 )
-from deeplin.networks.trees import Layout, Trajectory
 
 __all__ = [
     "ACTIVATIONS",

@@ -14,8 +14,7 @@ from jaxtyping import Array, Float, PyTree
 
 from deeplin.errors import InputError
 from deeplin.networks import products
-from deeplin.networks.network import Network, host_arrays
-from deeplin.networks.trees import TORCH
+from deeplin.networks.network import TORCH, Network, host_arrays
 from deeplin.problems.generalized_linear import Objective
 from deeplin.problems.losses import ConvexLoss
 from deeplin.problems.problem import Problem
