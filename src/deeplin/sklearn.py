@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,8 @@ FORMER = {"max_steps": "max_iter", "tolerance": "tol"}
 """Names of parameters in version 0.2, and what they are called now."""
 LATER = ("weights_", "readout_", "critical_learning_rate_")
 """What is computed after the closed form only when it is asked for."""
+RETRIES = 20
+"""How often an automatic learning rate that diverged is halved."""
 
 
 class _DeepLinearModel(BaseEstimator):
@@ -131,61 +134,16 @@ class _DeepLinearModel(BaseEstimator):
         return dl.networks.products.product(self.weights_, readout)  # NumPy: nothing to compile
 
     def _train(self, problem: Any, key: Any) -> dl.Network:
-        """The trained network, or the closed form (of separable classes a map that does it)."""
-        import jax
-
-        from deeplin.theory.minimizers import balanced_factors
-        from deeplin.training.evaluation import best_map
-
-        vars(self).pop("_spectrum", None)  # of an earlier closed form
-        width = dl.training.default_width(problem) if self.width is None else self.width
-        if problem.has_minimizer and problem.optimum_norm == 0:
-            return balanced_factors(best_map(problem), self.depth, width)
-        advice = dl.training.advise(problem, self.depth, self._spec())
-        critical = advice.critical_learning_rate
-        self.critical_learning_rate_ = None if np.isnan(critical) else critical
-        found = self._decayed(problem, width) if self.weight_decay else None
-        if found is not None:
-            return found
-        if self.solver == "closed_form":
-            return balanced_factors(best_map(problem), self.depth, width)
-        start = dl.training.starting_network(
-            problem,
-            key,
-            depth=self.depth,
-            width=width,
-            initialization=self.initialization,
-            scale=self.scale,
-        )
-        # Fewer samples than inputs: the same training in the span of the samples (X-4). Weight
-        # decay also moves what is outside of it.
-        inside = problem.samples < problem.dimension and problem.loss == "squared"
-        inside = inside and not (self.weight_decay or self.batch_size)
-        reduction = dl.reduce(problem, start) if inside else None
-        reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
-        if self.solver == "flow":
-            gap = self._tol * problem.zero_gap
-            run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
-        else:
-            run = dl.training.descend(
-                *reduced,
-                self.learning_rate,
-                self._max_iter,
-                optimizer=self._spec(),
-                key=jax.random.fold_in(key, 1),
-                tolerance=self._tol,
-            )
-        self._judge(run)
-        return run.network if reduction is None else reduction.lift(run.network)
+        raise NotImplementedError
 
     def _report(self, status: Any, steps: int, gap: Any, rate: Any) -> None:
         self.status_, self.n_iter_, self.gap_, self.learning_rate_ = status, steps, gap, rate
 
-    def _judge(self, run: Any) -> None:
+    def _judge(self, run: Any, *, may_stop: bool = False) -> None:
         """Keep how a run ended, and warn where it did not converge."""
         rate = run.learning_rate
         self._report(run.status, max(int(run.steps), 1), run.evidence["gap"], rate)
-        if run.status == "converged":
+        if run.status == "converged" or (may_stop and run.status != "diverged"):
             return
         if run.status == "diverged":
             known = self.critical_learning_rate_
@@ -201,6 +159,23 @@ class _DeepLinearModel(BaseEstimator):
                 "pass solver='closed_form'."
             )
         warnings.warn(advice, ConvergenceWarning, stacklevel=5)
+
+    def _start(self, problem: Any, key: Any, width: int, name: str) -> dl.Network:
+        return dl.training.starting_network(
+            problem, key, depth=self.depth, width=width, initialization=name, scale=self.scale
+        )
+
+    def _descend(self, problem: Any, start: dl.Network, rate: Any, key: Any, **goal: Any) -> Any:
+        return dl.training.descend(
+            problem,
+            start,
+            rate,
+            self._max_iter,
+            optimizer=self._spec(),
+            key=key,
+            tolerance=self._tol,
+            **goal,
+        )
 
     def _decayed(self, problem: dl.Problem, width: int) -> dl.Network | None:
         """With weight decay: the minimum (X-9, X-15), where it is asked for or the zero network."""
@@ -373,6 +348,38 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         problem = dl.Problem.from_moments(np.diag(eigenvalues), cross, power, len(eigenvalues))
         return dl.theory.critical_learning_rate(problem, self.depth)
 
+    # --- training --------------------------------------------------------------------------------
+
+    def _train(self, problem: dl.Problem, key: Any) -> dl.Network:
+        import jax
+
+        from deeplin.theory.minimizers import balanced_network
+
+        vars(self).pop("_spectrum", None)  # of an earlier closed form
+        width = dl.training.default_width(problem) if self.width is None else self.width
+        if problem.rank == 0 or problem.optimum_norm == 0:
+            return balanced_network(problem, self.depth, width)
+        advice = dl.training.advise(problem, self.depth, self._spec())
+        self.critical_learning_rate_ = advice.critical_learning_rate
+        found = self._decayed(problem, width) if self.weight_decay else None
+        if found is not None:
+            return found
+        if self.solver == "closed_form":
+            return balanced_network(problem, self.depth, width)
+        start = self._start(problem, key, width, self.initialization)
+        # Fewer samples than inputs: the same training in the span of the samples (X-4). Weight
+        # decay also moves what is outside of it.
+        inside = problem.samples < problem.dimension and not (self.weight_decay or self.batch_size)
+        reduction = dl.reduce(problem, start) if inside else None
+        reduced = (problem, start) if reduction is None else (reduction.problem, reduction.network)
+        if self.solver == "flow":
+            gap = self._tol * problem.zero_gap
+            run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
+        else:
+            run = self._descend(*reduced, self.learning_rate, jax.random.fold_in(key, 1))
+        self._judge(run)
+        return run.network if reduction is None else reduction.lift(run.network)
+
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.single_output = True
@@ -391,16 +398,19 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
     ----------
     depth : number of layers L.
     width : hidden units; by default at most 32, and enough for the classes.
-    initialization : "auto", or another name that `DeepLinearRegressor` takes.
+    initialization : "auto" (orthogonal layers after a first one of zeros), or a name that
+        `DeepLinearRegressor` takes.
     scale : its scale.
-    learning_rate : a number, or "auto": the advised one, halved while it diverges.
+    learning_rate : a number, or "auto": at most half of the critical rate, halved while it
+        diverges.
     solver : "descent", or "closed_form" (the balanced minimizer, found by Newton's method).
     max_iter : most steps of descent.
     tol : training ends when R − R_min is at most this part of R(0) − R_min.
     momentum : heavy-ball β of descent.
     batch_size : rows of a mini-batch of descent; None: all rows. Where the classes overlap,
         descent on batches does not settle at a constant rate.
-    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15), two classes only.
+    weight_decay : λ of the penalty λΣ‖W_k‖_F² on the mean loss (X-15), two classes only; descent
+        then takes all of its steps.
     fit_intercept : whether to add a constant input; its weights are penalized as all others.
     random_state : seed of the initialization and the batches.
     max_steps, tolerance : the former names of `max_iter` and `tol`.
@@ -462,6 +472,53 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
         """The most probable class."""
         values = self.decision_function(X)
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
+
+    def _train(self, problem: Any, key: Any) -> dl.Network:
+        from deeplin.theory.minimizers import balanced_factors
+
+        d, q = problem.dimension, problem.outputs
+        width = max(q, min(32, d)) if self.width is None else self.width
+        if self.weight_decay:
+            found = self._decayed(problem, width)
+            if found is not None:
+                return found
+        elif problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0 and q == 1:
+            self.critical_learning_rate_ = dl.theory.critical_learning_rate(
+                problem, self.depth, momentum=self.momentum
+            )
+        if self.solver == "descent":
+            return self._descended(problem, width, key)
+        found = problem.last_iterate  # on separable data it separates them
+        if np.any(found):
+            return balanced_factors(found, self.depth, width)
+        sizes = [d, *[width] * (self.depth - 1), q]
+        return dl.Network([np.zeros((b, a)) for a, b in pairwise(sizes)])
+
+    def _descended(self, problem: Any, width: int, key: Any) -> dl.Network:
+        import jax
+
+        automatic = self.initialization == "auto"
+        name = "orthogonal" if automatic else self.initialization
+        start = self._start(problem, key, width, name)
+        if automatic:
+            start = dl.Network([0 * start.weights[0], *start.weights[1:]])
+        goal: dict[str, Any] = {}
+        if self.weight_decay:
+            goal = {"gap": None}
+        elif not problem.has_minimizer:  # below it every sample is classified right
+            goal = {"loss_target": np.log(2) / problem.samples}
+        rates = [self.learning_rate]
+        if self.learning_rate == "auto":
+            first = float(dl.sharpness(problem, start).value)
+            limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / first if first > 0 else 1]
+            first_rate = (1 - self.momentum) * min(limits)
+            rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
+        for rate in rates:
+            run = self._descend(problem, start, rate, jax.random.fold_in(key, 1), **goal)
+            if run.status != "diverged":
+                break
+        self._judge(run, may_stop=self.weight_decay > 0)
+        return run.network
 
 
 def _centered(X, Y, weights, center: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
