@@ -9,7 +9,6 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import flow_limit
-from deeplin.dynamics.runge_kutta import pair_of
 from deeplin.networks import risk_and_data
 
 
@@ -113,4 +112,3 @@ def test_steps_are_those_of_diffrax(problem):
     dense_network.agree(ours.network.weights, [w[0] for w in theirs.ys], atol=1e-9)
     steps = int(theirs.stats["num_steps"])
     assert abs(ours.steps - steps) <= 0.1 * steps
-    assert pair_of("Tsit5").order == 5

@@ -4,22 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import chain, count, takewhile
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float, Int
 
 from deeplin.dynamics.engine import State, Status, Stepper, Visited, drive
-from deeplin.dynamics.flow_limit import HORIZON
+from deeplin.dynamics.flow_limit import (
+    EXPLICIT,
+    HIGH_ORDER,
+    HORIZON,
+    IMPLICIT,
+    NEWTON,
+    Flows,
+    Solver,
+    integrate,
+)
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
 from deeplin.dynamics.recording import CLOSE, Quantities, Recorder, end_evidence, finish
 from deeplin.dynamics.run import Run
-from deeplin.dynamics.runge_kutta import Flows, Integration, integrate, pair_of
 from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.hessian import sharpness
 from deeplin.interrupt import check_interrupt, interruptible
@@ -32,7 +38,6 @@ NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
 and order 5 takes longer ones for its cost than order 8."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
-HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
 CHUNK = 1000
 """Most steps in one compiled call, so that Ctrl-C works."""
 MOST_IMPLICIT = 1000
@@ -45,8 +50,6 @@ and estimates the error of the worse: 100 times the requested one leaves less tr
 pair of order 5 does (tests/dynamics/test_flow.py)."""
 OPENING = 3
 """Gradients at the start of a call: the first stage, and two to choose the first step."""
-NEWTON = 10
-"""Most iterations for each implicit stage."""
 
 
 class Times(NamedTuple):
@@ -56,16 +59,6 @@ class Times(NamedTuple):
     rejected: Int[np.ndarray, " batch"]
     evaluations: Int[np.ndarray, " batch"]
     """Gradients evaluated; for implicit steps the most it can have been."""
-
-
-class Solver(NamedTuple):
-    """How a flow is integrated."""
-
-    method: str
-    rtol: float
-    atol: float
-    limit: int
-    """The most steps, rejected ones included."""
 
 
 @dataclass(frozen=True)
@@ -211,11 +204,8 @@ class FlowStepper(Stepper):
         if solver.method == IMPLICIT:
             # A step forms the Hessian, one product for each parameter, and iterates its stages.
             each = each * NEWTON + self.ensemble.numbers // self.ensemble.size
-            end, tolerances = np.asarray(until, float), np.asarray((rtol, atol))
-            found = jax.device_get(_implicit(rule, data, flows, fixed, goals, end, tolerances))
-        else:
-            integration = Integration(pair_of(solver.method), rtol, atol, CHUNK, float(until))
-            found = integrate(rule, data, integration, flows, fixed, goals)
+        piece = Solver(solver.method, rtol, atol, CHUNK)
+        found = integrate(rule, data, piece, flows, fixed, goals, until)
         before, steps = state.memory, state.steps + found.taken
         evaluations = np.where(found.taken > 0, OPENING + each * found.taken, 0)
         memory = Times(
@@ -246,61 +236,6 @@ class FlowStepper(Stepper):
         networks = self.ensemble.result(after.weights)
         stiffness = np.atleast_1d(sharpness(self.problem, networks, tolerance=1e-2).value)
         return bool(np.any(slow & (step * stiffness > 1)))
-
-
-@partial(jax.jit, static_argnums=0)
-def _implicit(gradient, data, flows: Flows, fixed, goals, until, tolerances) -> Flows:
-    """Take each running flow to `until` by implicit steps, or until its value is at its goal."""
-    import diffrax  # half a second, which `import deeplin` need not wait for
-
-    kinds = diffrax.RESULTS
-    fine = (kinds.successful, kinds.event_occurred, kinds.max_steps_reached)
-    newton = diffrax.VeryChord(rtol=tolerances[0], atol=tolerances[1])
-    solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON)
-
-    def one(flow: Flows, fixed, goal) -> Flows:
-        # One flat vector: ten layers as ten arrays would take ten times as long to compile.
-        start, unravel = ravel_pytree(flow.weights)
-
-        def value(vector) -> Array:
-            return gradient(data, unravel(vector), fixed)[0]
-
-        def field(_time, vector, _):
-            return -ravel_pytree(gradient(data, unravel(vector), fixed)[1])[0]
-
-        reached = (flow.status == Status.CONVERGED) | (value(start) <= goal)
-        resting = reached | (flow.status != Status.RUNNING)
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(field),  # pyright: ignore[reportArgumentType]
-            solver,
-            t0=flow.time,
-            t1=jnp.where(resting, flow.time, jnp.maximum(until, flow.time)),
-            dt0=None,
-            y0=start,
-            stepsize_controller=diffrax.PIDController(*tolerances, safety=0.8),
-            saveat=diffrax.SaveAt(t1=True),
-            event=diffrax.Event(lambda _time, vector, _, **__: value(vector) <= goal),
-            max_steps=CHUNK,
-            throw=False,
-        )
-        assert solution.ys is not None  # SaveAt requests them
-        assert solution.ts is not None
-        usable = jnp.isfinite(solution.ys[0]).all() & ~resting
-        vector = jnp.where(usable, solution.ys[0], start)
-        taken = jnp.where(resting, 0, solution.stats["num_steps"])
-        went_well = usable & jnp.any(jnp.stack([solution.result == kind for kind in fine]))
-        failed = ~(resting | went_well)
-        status = jnp.where(failed, Status.EXHAUSTED, flow.status)
-        status = jnp.where(reached | (value(vector) <= goal), Status.CONVERGED, status)
-        return Flows(
-            unravel(vector),
-            jnp.where(usable, solution.ts[0], flow.time),
-            taken,
-            jnp.where(resting, 0, solution.stats["num_rejected_steps"]),
-            status,
-        )
-
-    return jax.vmap(one)(flows, fixed, goals)
 
 
 def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:

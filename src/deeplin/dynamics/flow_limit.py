@@ -1,27 +1,138 @@
-"""Where the gradient flow from a linear network ends, and how sharp it is there."""
+"""Gradient flows of many networks at once, where they end, and how sharp it is there."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array
 
 from deeplin.dynamics.engine import Status
-from deeplin.dynamics.objective import objective_of
-from deeplin.dynamics.runge_kutta import Flows, Integration, integrate, pair_of
+from deeplin.dynamics.objective import Gradient, objective_of
 from deeplin.hessian.exact import Tangent, exact
 from deeplin.networks import Network, host_arrays
+from deeplin.parallel import map_in_threads, thread_count
 from deeplin.problems import Problem
 
-TOLERANCES = (1e-10, 1e-12)
-"""Relative and absolute error of a step."""
+HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
+"""Names of solvers in diffrax."""
+NEWTON = 10
+"""Most iterations for each implicit stage."""
+CHUNK = 64
+"""Flows in one program: they wait for the slowest of them."""
+SMALLEST = 1e-14
+"""A step that has shrunk to this share of the time (or of this) has failed."""
 NEAR = 1e-14
 """Share of R(0) − R_min of the zero map below which the rest is one step of length 1e-7; its square
 is what that leaves out."""
-HORIZON, LIMIT = 1e15, 20_000
-"""The most time of a flow to a minimizer: one that gets this far has nowhere to go. And its most
-steps."""
+HORIZON = 1e15
+"""The most time of a flow to a minimizer: one that gets this far has nowhere to go."""
+
+
+class Solver(NamedTuple):
+    """How a flow is integrated."""
+
+    method: str
+    rtol: float
+    atol: float
+    limit: int
+    """The most steps, rejected ones included."""
+
+
+TO_THE_END = Solver(HIGH_ORDER, 1e-10, 1e-12, 20_000)
+"""How flows to a minimizer are integrated."""
+
+
+class Flows(NamedTuple):
+    """Gradient flows on their way; every array has a leading batch axis."""
+
+    weights: tuple[Any, ...]
+    time: Any
+    taken: Any
+    """Steps, rejected ones included."""
+    rejected: Any
+    status: Any
+
+
+def integrate(
+    gradient: Gradient, data: Any, solver: Solver, flows: Flows, fixed: tuple, goals, until: float
+) -> Flows:
+    """Take each running flow dW/dt = −∇R to the time `until`, or until R − floor ≤ its goal."""
+    batch = len(flows.time)
+    size = min(CHUNK, 1 << (-(-batch // thread_count()) - 1).bit_length())
+    method, *tolerances, limit = solver
+    numbers = np.array([until, *tolerances])
+
+    def run(first: int) -> Flows:
+        members = np.minimum(np.arange(first, first + size), batch - 1)
+        part = jax.tree.map(lambda leaf: np.asarray(leaf)[members], (flows, fixed, goals))
+        return jax.device_get(_integrate(gradient, method, limit, data, numbers, *part))
+
+    parts = map_in_threads(run, range(0, batch, size))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:batch], *parts)
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows, fixed, goals):
+    import diffrax  # half a second, which `import deeplin` need not wait for
+
+    until, *tolerances = numbers
+    solver = getattr(diffrax, method)()
+    if method == IMPLICIT:
+        newton = diffrax.VeryChord(*tolerances)
+        solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON)
+    kinds = diffrax.RESULTS
+    fine = (kinds.successful, kinds.event_occurred, kinds.max_steps_reached)
+
+    def one(flow: Flows, fixed, goal) -> Flows:
+        # One flat vector: ten layers as ten arrays would take ten times as long to compile.
+        start, unravel = ravel_pytree(flow.weights)
+
+        def value(vector) -> Array:
+            return gradient(data, unravel(vector), fixed)[0]
+
+        def field(_time, vector, _):
+            return -ravel_pytree(gradient(data, unravel(vector), fixed)[1])[0]
+
+        reached = (flow.status == Status.CONVERGED) | (value(start) <= goal)
+        resting = reached | (flow.status != Status.RUNNING)
+        shortest = SMALLEST * jnp.maximum(flow.time, SMALLEST)
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(field),  # pyright: ignore[reportArgumentType]
+            solver,
+            t0=flow.time,
+            t1=jnp.where(resting, flow.time, jnp.maximum(until, flow.time)),
+            dt0=None,
+            y0=start,
+            stepsize_controller=diffrax.PIDController(
+                *tolerances, safety=0.8, dtmin=shortest, force_dtmin=False
+            ),
+            saveat=diffrax.SaveAt(t1=True),
+            event=diffrax.Event(lambda _time, vector, _, **__: value(vector) <= goal),
+            max_steps=limit,
+            throw=False,
+        )
+        assert solution.ys is not None  # SaveAt requests them
+        assert solution.ts is not None
+        usable = jnp.isfinite(solution.ys[0]).all() & ~resting
+        vector = jnp.where(usable, solution.ys[0], start)
+        went_well = usable & jnp.any(jnp.stack([solution.result == kind for kind in fine]))
+        status = jnp.where(resting | went_well, flow.status, Status.EXHAUSTED)
+        status = jnp.where(reached | (value(vector) <= goal), Status.CONVERGED, status)
+        return Flows(
+            unravel(vector),
+            jnp.where(usable, solution.ts[0], flow.time),
+            jnp.where(resting, 0, solution.stats["num_steps"]),
+            jnp.where(resting, 0, solution.stats["num_rejected_steps"]),
+            status.astype(flow.status.dtype),
+        )
+
+    return jax.vmap(one)(flows, fixed, goals)
 
 
 class FlowLimit(NamedTuple):
@@ -44,9 +155,10 @@ def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
     nothing = np.zeros(len(networks.weights[0]))
     weights, fixed = objective.layout.split(networks)
     starts = Flows(weights, nothing, *(nothing.astype(np.int32) for _ in range(3)))
-    integration = Integration(pair_of("Dopri8"), *TOLERANCES, LIMIT, HORIZON)
     goals = np.full_like(nothing, NEAR * problem.zero_gap)
-    found = integrate(objective.gradient, objective.data, integration, starts, fixed, goals)
+    found = integrate(
+        objective.gradient, objective.data, TO_THE_END, starts, fixed, goals, HORIZON
+    )
     weights, time, reached = found.weights, found.time, found.status == Status.CONVERGED
     _, readout = host_arrays(networks)
     ends = [np.array(weight) for weight in weights]
