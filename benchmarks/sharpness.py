@@ -12,7 +12,7 @@ from turns import interleaved
 import deeplin as dl
 from deeplin.hessian import SharpnessTracker, sharpness, sharpness_along
 from deeplin.networks import data_risk, linear_risk
-from deeplin.networks.risk import Data
+from deeplin.networks.network import Data
 from deeplin.problems import synthetic
 
 WIDTHS = (5,) * 10 + (1,)

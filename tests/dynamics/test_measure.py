@@ -8,7 +8,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics.descent import gradient_descent
-from deeplin.dynamics.recording import QUANTITIES
+from deeplin.dynamics.quantities import QUANTITIES
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from deeplin.certificates.certificate import certify
 from deeplin.certificates.context import Constants
 from deeplin.dynamics import UnstableStep, simulate_wide
 from deeplin.networks import data_risk
-from deeplin.networks.risk import Data
+from deeplin.networks.network import Data
 from deeplin.problems import Population, synthetic
 from deeplin.theory import risk_split
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import deeplin as dl
 from deeplin.certificates.certificate import HOLDS, MEASURED, UNMET, VIOLATED, certify
 from deeplin.dynamics import gradient_flow
-from deeplin.networks.singular_values import extreme_singular, extreme_values
+from deeplin.networks.products import extreme_singular, singular_values
 from deeplin.theory import (
     balanced_sharpness,
     flow_end_bounds,
@@ -205,7 +205,8 @@ def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
     np.testing.assert_allclose(found.largest, size, rtol=1e-13)
     assert np.all(np.abs(found.smallest - values[..., -1]) <= 1e-14 * size)
     both = np.stack([found.largest, found.smallest], axis=-1)
-    np.testing.assert_allclose(extreme_values(stack), both, rtol=0, atol=1e-14 * size.max())
+    ends = singular_values(stack)[..., [0, -1]]
+    np.testing.assert_allclose(ends, both, rtol=0, atol=1e-14 * size.max())
     carried = np.einsum("abi,abij,abj->ab", found.left, stack, found.right)
     np.testing.assert_allclose(carried, size, rtol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(found.left, axis=-1), 1, rtol=1e-12)
@@ -214,9 +215,9 @@ def test_extreme_singular_values_are_those_of_lapack(shape, seed, kind):
 
 def test_a_matrix_that_is_not_finite_does_not_change_the_others(rng):
     stack = rng.normal(size=(5, 3, 3))
-    expected = extreme_values(stack)
+    expected = singular_values(stack)
     stack[1, 0, 2], stack[3, 1, 1] = np.nan, np.inf
-    found = extreme_values(stack)
+    found = singular_values(stack)
     np.testing.assert_array_equal(found[::2], expected[::2])
     assert np.isnan(found[1::2]).all()
 

@@ -17,7 +17,7 @@ from deeplin.dynamics.run import DIVERGED, STOPPED, Run
 from deeplin.errors import InputError, positive_number, require_float64
 from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network, check_fits, host_arrays, products
-from deeplin.networks.singular_values import Extremes, extremes_of_layers, values_of_layers
+from deeplin.networks.products import Extremes, extreme_singular, values_of_layers
 from deeplin.problems import Population, Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.benign_overfitting import Tail, flat_tail, spike
@@ -355,7 +355,7 @@ class Context:
     @cached_property
     def extremes(self) -> list[Extremes]:
         """σ_k with its vectors u_k and v_k, for each layer."""
-        return extremes_of_layers(self.weights)
+        return [extreme_singular(weight) for weight in self.weights]
 
     @cached_property
     def singular_values(self) -> np.ndarray:

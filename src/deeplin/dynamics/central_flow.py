@@ -25,8 +25,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from deeplin.dynamics.objective import objective_of
-from deeplin.dynamics.recording import CLOSE
-from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
+from deeplin.dynamics.run import CLOSE, CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.errors import InputError, positive_number, require_float64, whole_number
 from deeplin.hessian import hessian_spectrum
 from deeplin.interrupt import check_interrupt, interruptible

@@ -9,18 +9,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from deeplin.dynamics.engine import Descent, State, StoppingCriteria, drive
+from deeplin.dynamics.engine import Descent, State, StoppingCriteria
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_samples
-from deeplin.dynamics.recording import (
-    CLOSE,
-    Quantities,
-    Recorder,
-    Watch,
-    end_evidence,
-    finish,
-    steps_to_record,
-)
-from deeplin.dynamics.run import Run
+from deeplin.dynamics.quantities import Quantities
+from deeplin.dynamics.run import CLOSE, Recorder, Run, Watch, drive, finish, steps_to_record
 from deeplin.dynamics.update import Batches, Rates, update_of
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import interruptible
@@ -115,7 +107,7 @@ def gradient_descent(
         )
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explain_loss_errors(problem, nets):
-        before = end_evidence(objective, ensemble, ensemble.weights)
+        before = objective.evidence(ensemble.tree(ensemble.weights))
         ceiling = _ceiling(objective, ensemble, before["risk"])
     goal = _goal(objective, gap, loss_target)
     target = np.full_like(before["risk"], -np.inf if goal is None else goal)
@@ -124,8 +116,10 @@ def gradient_descent(
     if batches is not None and isinstance(problem, Problem):
         objective = with_samples(objective, problem, goal is not None)
     update = update_of(rates, ensemble, momentum, nesterov, weight_decay, batches, optimizer)
-    measured = Quantities(problem, objective, ensemble, record)
-    measured = None if record_every is None else measured
+    quantities = None
+    if record_every is not None or record is not None:  # names are checked in any case
+        quantities = Quantities(problem, objective, ensemble, record)
+    measured = None if record_every is None else quantities
     recorder = Recorder(ensemble, measured, keep_weights=keep_weights, watch=watch)
     stops = steps_to_record(record_every, steps)
     criteria = StoppingCriteria(target, ceiling)
@@ -225,4 +219,4 @@ def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
     if objective.zero_risk is not None:
         return np.asarray(objective.zero_risk)
     zero = jax.tree.map(np.zeros_like, ensemble.weights)
-    return end_evidence(objective, ensemble, zero)["risk"]
+    return objective.evidence(ensemble.tree(zero))["risk"]

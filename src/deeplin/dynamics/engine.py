@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +27,6 @@ from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
 
 from deeplin.dynamics.objective import Ensemble, Gradient, Objective
 from deeplin.dynamics.update import Method, Numbers, Update
-from deeplin.interrupt import check_interrupt
 from deeplin.parallel import compiled_in_place, map_in_threads, thread_count
 
 NARROW = 16
@@ -101,19 +99,6 @@ class StoppingCriteria(NamedTuple):
         return jnp.where(status == Status.RUNNING, found, status).astype(jnp.int32)
 
 
-class Recorder(Protocol):
-    """Takes the runs at each step or time that is to be recorded."""
-
-    @property
-    def together(self) -> int:
-        """The most records it takes at a time."""
-        ...
-
-    def add(self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: Any) -> None:
-        """Take several records: the first axis of every array. Values are R − floor, or None."""
-        ...
-
-
 class Visited(NamedTuple):
     """The first of the stops that a call of `Stepper.advance` was given: those it came to."""
 
@@ -134,26 +119,6 @@ class Stepper(ABC):
     def clock(self, state: State) -> Real[np.ndarray, " batch"]:
         """Return the step or time each run has reached; here steps."""
         return np.asarray(state.steps)
-
-
-def drive(stepper: Stepper, state: State, stops: Iterable[Any], recorder: Recorder) -> State:
-    """Take the runs through all stops, until the last one or until all have stopped."""
-    remaining = iter(stops)
-    ahead = list(islice(remaining, recorder.together))
-    while ahead:
-        state, visited = stepper.advance(state, ahead)
-        check_interrupt()
-        done = not state.running.any()
-        if visited.count:
-            when, last = np.array(ahead[: visited.count]), np.max(stepper.clock(state))
-            count = min(int(np.searchsorted(when, last)) + 1, len(when)) if done else len(when)
-            values = None if visited.values is None else visited.values[:count]
-            weights = tuple(layer[:count] for layer in visited.weights)
-            recorder.add(np.minimum(when[:count], last), weights, values)
-        if done:
-            break
-        ahead = ahead[visited.count :] + list(islice(remaining, visited.count))
-    return state
 
 
 # --- one compiled program for a chunk ---------------------------------------------------------

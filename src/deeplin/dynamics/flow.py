@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from deeplin.dynamics.engine import State, Status, Stepper, Visited, drive
+from deeplin.dynamics.engine import State, Status, Stepper, Visited
 from deeplin.dynamics.flow_limit import (
     EXPLICIT,
     HIGH_ORDER,
@@ -24,8 +24,8 @@ from deeplin.dynamics.flow_limit import (
     integrate,
 )
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
-from deeplin.dynamics.recording import CLOSE, Quantities, Recorder, end_evidence, finish
-from deeplin.dynamics.run import Run
+from deeplin.dynamics.quantities import Quantities
+from deeplin.dynamics.run import CLOSE, Recorder, Run, drive, finish
 from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number
 from deeplin.hessian import sharpness
 from deeplin.interrupt import check_interrupt, interruptible
@@ -128,7 +128,7 @@ def gradient_flow(
     require_float64("gradient flow", ensemble.weights)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explain_loss_errors(problem, network):
-        abs(end_evidence(objective, ensemble, ensemble.weights)["risk"])  # a number, that is
+        abs(objective.evidence(ensemble.tree(ensemble.weights))["risk"])  # a number, that is
     end, goal = _until(until, time, gap, objective)
     stops = _stops(record_every, at, end)
     if solver not in SOLVERS:
@@ -242,7 +242,7 @@ def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarra
     """R − R_min of each run; −∞ where it is not known, so that nothing is above it."""
     if not objective.has_gap:
         return np.full(ensemble.size, -np.inf)
-    return end_evidence(objective, ensemble, weights)["gap"]
+    return objective.values(ensemble.tree(weights))
 
 
 def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
@@ -301,7 +301,7 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
     close = None
     if end < HORIZON and objective.has_gap:
         close = np.where(arrived, CLOSE * _gaps(objective, ensemble, ensemble.weights), -np.inf)
-    lost = ~np.isfinite(end_evidence(objective, ensemble, state.weights)["risk"])
+    lost = ~np.isfinite(objective.values(ensemble.tree(state.weights)))
     state = state._replace(status=np.where(lost, Status.DIVERGED, state.status))
     return finish(objective, recorder, state, close, evidence, dynamics="flow")
 

@@ -156,9 +156,7 @@ def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
     weights, fixed = objective.layout.split(networks)
     starts = Flows(weights, nothing, *(nothing.astype(np.int32) for _ in range(3)))
     goals = np.full_like(nothing, NEAR * problem.zero_gap)
-    found = integrate(
-        objective.gradient, objective.data, TO_THE_END, starts, fixed, goals, HORIZON
-    )
+    found = integrate(objective.gradient, objective.data, TO_THE_END, starts, fixed, goals, HORIZON)
     weights, time, reached = found.weights, found.time, found.status == Status.CONVERGED
     _, readout = host_arrays(networks)
     ends = [np.array(weight) for weight in weights]

@@ -88,6 +88,32 @@ class Objective(NamedTuple):
         """Whether it is the squared loss of a linear network."""
         return self.has_gap and isinstance(self.data.risk, LeastSquares)
 
+    def values(self, trees: PyTree) -> np.ndarray:
+        """R − floor of trees with a batch axis; of linear networks with any leading axes.
+
+        Of these in NumPy, which has nothing to compile for a new shape.
+        """
+        if not self.has_gap:
+            return np.asarray(_values(self.gradient, self.data, *self.layout.split(trees)))
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
+            theta = products.product(trees.weights, trees.readout)
+            risk = jax.tree.map(np.asarray, self.data.risk)
+            return risk.value_and_gradient(np.asarray(theta))[0]
+
+    def evidence(self, trees: PyTree, values: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Risk, and gap where it has a meaning, of trees with a batch axis.
+
+        Without a gap, `values` may be known.
+        """
+        if values is None or self.has_gap:
+            values = self.values(trees)
+        return {"risk": values + self.floor} | ({"gap": values} if self.has_gap else {})
+
+
+@partial(jax.jit, static_argnums=0)
+def _values(gradient: Gradient, data: Any, weights: Weights, fixed: tuple) -> Array:
+    return jax.vmap(partial(gradient.value, data))(weights, fixed)
+
 
 @dataclass(frozen=True)
 class Autodiff:

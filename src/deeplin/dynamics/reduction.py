@@ -11,8 +11,8 @@ import numpy as np
 
 from deeplin.errors import InputError, require_float64
 from deeplin.networks import Network, host_arrays
+from deeplin.networks.network import check_fits
 from deeplin.networks.products import product
-from deeplin.networks.risk import check_fits
 from deeplin.problems import Problem
 from deeplin.validation import validated
 

@@ -11,10 +11,9 @@ from numpy.typing import ArrayLike
 
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
-from deeplin.dynamics.recording import steps_to_record
 from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import DIVERGED, Run
+from deeplin.dynamics.run import DIVERGED, Run, steps_to_record
 from deeplin.dynamics.update import check_momentum, key_words
 from deeplin.dynamics.wide_descent import Descent, Task, descend
 from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun

@@ -1,18 +1,23 @@
 """Networks: weights, products, risk, gradients, initializations, activations."""
 
 from deeplin.networks import batch_last, initialize, products
-from deeplin.networks.network import ACTIVATIONS, Layout, Network, Trajectory, host_arrays, stack
-from deeplin.networks.risk import (
+from deeplin.networks.network import (
+    ACTIVATIONS,
+    Layout,
     Loss,
+    Network,
+    Trajectory,
     check_fits,
     check_loss,
     data_risk,
     distance_to_optimum,
     explain_loss_errors,
     gap_and_gradient,
+    host_arrays,
     linear_gradient,
     linear_risk,
     risk_and_data,
+    stack,
 )
 
 __all__ = [

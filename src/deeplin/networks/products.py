@@ -1,5 +1,7 @@
 """The linear algebra of a linear network, written once for NumPy and JAX arrays alike.
 
+At the end singular values of its layers, by LAPACK on all cores.
+
 Weights W_1 … W_L may carry any leading axes (batch; records, batch); the read-out p then has the
 same or fewer of them. V_k = W_{k+1}ᵀ…W_Lᵀp are the backward products, Θ = V_0 is the product, and
 Δ = Θ − Θ* its difference from the optimum. Without a read-out the columns of the identity take the
@@ -8,14 +10,18 @@ place of p.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import reduce
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
 
+from deeplin.parallel import map_in_threads, thread_count
+
+STACK = 2000
+"""Matrices whose singular values are worth a thread of their own."""
 A = TypeVar("A", np.ndarray, jax.Array)
 
 
@@ -77,3 +83,49 @@ def last_columns(weights: Sequence[A], readout: A | None = None) -> Any:
     else:
         columns = readout[..., None]
     return arrays.broadcast_to(columns, (*last.shape[:-2], *columns.shape[-2:]))
+
+
+class Extremes(NamedTuple):
+    """Largest and smallest singular value, and the vectors u, v of the largest."""
+
+    largest: np.ndarray
+    smallest: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+
+def extreme_singular(matrices: np.ndarray) -> Extremes:
+    """Return the extremes of a stack of matrices (…, m, n); the smallest is over min(m, n) values.
+
+    Values of a matrix that is not finite are NaN.
+    """
+    u, s, v = _decomposed(partial(np.linalg.svd, full_matrices=False), matrices)
+    return Extremes(s[..., 0], s[..., -1], u[..., :, 0], v[..., 0, :])
+
+
+def singular_values(matrices: np.ndarray) -> np.ndarray:
+    """Return the singular values of each matrix of a stack (…, m, n), largest first.
+
+    NaN for a matrix that is not finite.
+    """
+    return _decomposed(lambda part: (np.linalg.svd(part, compute_uv=False),), matrices)[0]
+
+
+def values_of_layers(layers: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the largest and smallest singular value of each of L layers, as (…, L, 2)."""
+    return np.stack([singular_values(layer)[..., [0, -1]] for layer in layers], axis=-2)
+
+
+def _decomposed(function: Callable, matrices: np.ndarray) -> list[np.ndarray]:
+    """Apply a decomposition to a stack, split over threads; NaN where a matrix is not finite."""
+    *stack, m, n = matrices.shape
+    flat = np.asarray(matrices, np.float64).reshape(-1, m, n)
+    lost = np.asarray(~np.isfinite(flat).all(axis=(1, 2)))
+    if lost.any():  # LAPACK would refuse the whole stack
+        flat = np.where(lost[:, None, None], 0, flat)
+    count = min(thread_count(), max(1, len(flat) // STACK))
+    parts = map_in_threads(function, np.array_split(flat, count))
+    found = [np.concatenate(column) for column in zip(*parts, strict=True)]
+    for column in found:
+        column[lost] = np.nan
+    return [column.reshape(*stack, *column.shape[1:]) for column in found]

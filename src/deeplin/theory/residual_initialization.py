@@ -20,7 +20,7 @@ from scipy.special import betaincinv, gammaln, logsumexp
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.networks import Network, host_arrays, initialize
-from deeplin.networks.singular_values import values_of_layers
+from deeplin.networks.products import values_of_layers
 from deeplin.parallel import map_in_threads
 from deeplin.theory.architecture import root
 

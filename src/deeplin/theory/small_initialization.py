@@ -11,8 +11,7 @@ from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError
 from deeplin.networks import Network, host_arrays
-from deeplin.networks.products import imbalance
-from deeplin.networks.singular_values import values_of_layers
+from deeplin.networks.products import imbalance, values_of_layers
 from deeplin.problems import Problem
 from deeplin.theory.architecture import largest_eigenvalue_of_update
 

@@ -1,0 +1,211 @@
+"""The quantities that are recorded along a dynamics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, PyTree
+
+from deeplin.dynamics.flow_limit import flow_sharpness
+from deeplin.dynamics.objective import Ensemble, Objective
+from deeplin.errors import InputError, shown
+from deeplin.hessian import SharpnessTracker, spectrum_along
+from deeplin.networks import Layout, Network, products
+
+QUANTITIES = (
+    "risk",
+    "gap",
+    "distance",
+    "sharpness",
+    "layer_norms",
+    "singular_values",
+    "alignment",
+    "conservation",
+)
+"""Recorded unless others are asked for."""
+ON_REQUEST = ("eigenvalues", "product_singular_values", "flow_sharpness")
+TOP = 5
+"""Eigenvalues of the Hessian in a record."""
+
+
+class Quantities:
+    """The named quantities of a batch of runs at each state, the sharpness followed from the last.
+
+    Sharpness is the largest eigenvalue of ∇²R, without the 2λ that weight decay adds to it.
+    """
+
+    def __init__(self, problem: Any, objective: Objective, ensemble: Ensemble, record: Any):
+        """`record` has names, and the caller's own as `{"name": function}`, alone or among them."""
+        self.problem, self.objective, self.ensemble = problem, objective, ensemble
+        parts = (record,) if isinstance(record, (str, Mapping)) else record
+        parts = None if parts is None else tuple(parts)
+        self.own = {
+            name: function
+            for part in parts or ()
+            if isinstance(part, Mapping)
+            for name, function in part.items()
+        }
+        for name, function in self.own.items():
+            if not callable(function):
+                raise InputError(
+                    f"record holds {name!r}: {shown(function)}; pass a function of the network."
+                )
+        usual, more = self._measurable()
+        names = usual if parts is None else [p for p in parts if not isinstance(p, Mapping)]
+        for name in names:
+            if not isinstance(name, str) or name not in usual + more:
+                raise InputError(
+                    f"record holds {shown(name)}, which cannot be measured here; pass names out of "
+                    f"{', '.join(usual + more)}."
+                )
+        self.names = tuple(names)
+
+    def _measurable(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names that have a meaning here: those recorded by default, and on request.
+
+        `gap` and `distance` refer to the optimum of the problem, the minimizer of a linear network
+        only; `alignment` and `conservation` compare neighboring layers of a network.
+        """
+        objective = self.objective
+        if not objective.layout.network:
+            return ("risk", "sharpness"), ("eigenvalues",)
+        missing = () if objective.has_gap else ("gap",)
+        missing += () if objective.optimum is not None else ("distance",)
+        missing += () if objective.is_least_squares else ("flow_sharpness",)
+        missing += () if len(self.ensemble.weights) > 1 else ("alignment", "conservation")
+        usual, more = (
+            tuple(name for name in kind if name not in missing) for kind in (QUANTITIES, ON_REQUEST)
+        )
+        return usual, more
+
+    @cached_property
+    def tracker(self) -> SharpnessTracker:
+        """Follows the sharpness from record to record."""
+        return SharpnessTracker(self.problem)
+
+    def __call__(
+        self, weights: tuple[np.ndarray, ...], values: np.ndarray | None
+    ) -> dict[str, np.ndarray]:
+        """Return each quantity for each record and run.
+
+        The trained arrays have axes for records and runs first; `values` are R − floor there, if
+        the dynamics knows them.
+        """
+        tree = self._records(weights)
+        if values is None and not {"risk", "gap"}.isdisjoint(self.names):
+            values = self._values(weights, tree)
+        found: dict[str, np.ndarray] = {}
+        for name in self.names:
+            if name in ("risk", "gap"):
+                assert values is not None
+                found[name] = values + self.objective.floor if name == "risk" else values
+            elif name == "sharpness":
+                tracked = self.tracker.along(tree)
+                found |= {"sharpness": tracked.value, "sharpness_error": tracked.error}
+            elif name == "eigenvalues":
+                count = min(TOP, sum(leaf[0].size for leaf in self.ensemble.weights))
+                found[name] = spectrum_along(self.problem, tree, count=count).values
+            elif name == "flow_sharpness":
+                found |= self._flow_sharpness(tree)
+            else:
+                with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
+                    found[name] = _OF_LAYERS[name](self, tree)
+        layout = self.ensemble.layout
+        for name, function in self.own.items():
+            found[name] = np.asarray(_mapped_twice(function, layout, layout.split(tree)))
+        return found
+
+    def _records(self, weights: tuple[np.ndarray, ...]) -> PyTree:
+        """All records in one tree whose arrays have axes for records and runs."""
+        count, moving = len(weights[0]), weights
+        still = tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in self.ensemble.fixed)
+        if not self.ensemble.layout.network:
+            moving, still = (tuple(map(jnp.asarray, part)) for part in (moving, still))
+        return self.ensemble.layout.tree(moving, still)
+
+    def _values(self, weights: tuple[np.ndarray, ...], tree: PyTree) -> np.ndarray:
+        """R − floor at each record."""
+        if self.objective.has_gap:
+            return self.objective.values(tree)
+        trees = (self.ensemble.tree(own) for own in zip(*weights, strict=True))
+        return np.stack([self.objective.values(own) for own in trees])
+
+    def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
+        """Sharpness at the end of the gradient flow from each state, with its error.
+
+        A run that has stopped repeats its state, which then is not followed again.
+        """
+        axes = tree.weights[0].shape[:2]
+        layers = [np.asarray(layer).reshape(*axes, -1) for layer in tree.weights]
+        moved = np.ones(axes, bool)
+        moved[1:] = np.any([np.any(w[1:] != w[:-1], axis=-1) for w in layers], axis=0)
+        value, error = flow_sharpness(
+            self.problem, jax.tree.map(lambda leaf: np.asarray(leaf)[moved], tree)
+        )
+        place = np.zeros(axes, int)
+        place[moved] = np.arange(len(value))
+        place = np.maximum.accumulate(place, axis=0)  # of the last state that was new
+        return {"flow_sharpness": value[place], "flow_sharpness_error": error[place]}
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _mapped_twice(function: Callable[[PyTree], Any], layout: Layout, arrays: Any) -> Array:
+    """A quantity of the caller's, for all records and runs in one call."""
+    return jax.vmap(jax.vmap(lambda own: function(layout.tree(*own))))(arrays)
+
+
+# --- of layers and their product, with any leading axes -----------------------------------------
+
+
+def _distance(quantities: Quantities, networks: Network) -> np.ndarray:
+    """‖Θ − Θ*‖², squared."""
+    assert quantities.objective.optimum is not None
+    theta = products.product(networks.weights, networks.readout)
+    return np.asarray(products.squared_distance(theta - quantities.objective.optimum))
+
+
+def _product_singular_values(_: Quantities, networks: Network) -> np.ndarray:
+    """The singular values of Θ, largest first."""
+    theta = products.product(networks.weights, networks.readout)
+    return products.singular_values(np.asarray(theta))
+
+
+def _layer_norms(_: Quantities, networks: Network) -> np.ndarray:
+    """‖W_k‖_F, one for each layer."""
+    return np.stack([np.linalg.norm(w, axis=(-2, -1)) for w in networks.weights], axis=-1)
+
+
+def _singular_values(_: Quantities, networks: Network) -> np.ndarray:
+    """σ_k, the largest singular value of each layer."""
+    values = products.values_of_layers([np.asarray(w) for w in networks.weights])[..., 0]
+    return values.astype(networks.weights[0].dtype)
+
+
+def _alignment(_: Quantities, networks: Network) -> np.ndarray:
+    """⟨v_{k+1}, u_k⟩² for neighboring layers (FM-L2 c)."""
+    pairs = pairwise(products.extreme_singular(np.asarray(w)) for w in networks.weights)
+    cosines = [np.sum(upper.right * lower.left, axis=-1) for lower, upper in pairs]
+    return np.stack(cosines, axis=-1) ** 2
+
+
+def _conservation(quantities: Quantities, networks: Network) -> np.ndarray:
+    """max_k ‖D_k − D_k(0)‖_F with D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow (FM-L1)."""
+    then = products.imbalance([np.asarray(weight) for weight in quantities.ensemble.weights])
+    pairs = zip(products.imbalance(networks.weights), then, strict=True)
+    return np.max([np.linalg.norm(a - b, axis=(-2, -1)) for a, b in pairs], axis=0)
+
+
+_OF_LAYERS: dict[str, Callable[[Quantities, Network], np.ndarray]] = {
+    "distance": _distance,
+    "layer_norms": _layer_norms,
+    "product_singular_values": _product_singular_values,
+    "singular_values": _singular_values,
+    "alignment": _alignment,
+    "conservation": _conservation,
+}
