@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics import recording
 from deeplin.hessian import SharpnessTracker, following, sharpness, sharpness_along, tracking
 from deeplin.parallel import map_in_threads
 
@@ -225,7 +224,7 @@ def test_a_vector_that_was_replaced_does_not_come_back(white):
 
 def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
     problem, start = symmetric
-    monkeypatch.setattr(recording, "TOGETHER", 6)
+    monkeypatch.setattr("deeplin.dynamics.run.TOGETHER", 6)
     run = dl.gradient_descent(problem, start, 4e-4, 1500, record_every=100, record="sharpness")
     truth = sharpness(problem, run.trajectory.stacked, method="dense").value
     np.testing.assert_allclose(run.records["sharpness"], truth, rtol=1e-5)  # 10 tolerance²
