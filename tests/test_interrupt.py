@@ -17,7 +17,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics.engine import Descent
-from deeplin.dynamics.reduced_start import ReducedStart
+from deeplin.dynamics.wide_run import ReducedStart
 from deeplin.hessian import lanczos
 from deeplin.interrupt import check_interrupt, interruptible
 
@@ -106,7 +106,7 @@ def test_an_interrupt_ends_a_flow():
 @pytest.mark.parametrize(
     ("dynamics", "piece"),
     [
-        ("descent", "deeplin.dynamics.wide_descent.advance"),
+        ("descent", "deeplin.dynamics.wide.backward_products"),
         ("flow", "deeplin.dynamics.flow.integrate"),
     ],
 )

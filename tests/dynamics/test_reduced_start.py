@@ -8,8 +8,8 @@ from scipy.stats import ks_2samp, kstest
 
 import deeplin as dl
 from deeplin.dynamics import simulate_wide
-from deeplin.dynamics.reduced_start import ReducedStart
 from deeplin.dynamics.update import key_words
+from deeplin.dynamics.wide_run import ReducedStart
 
 DRAWS = 400
 SURE = 1e-4

@@ -9,7 +9,7 @@ import pytest
 
 import deeplin as dl
 from deeplin.dynamics import UnstableStep, reduce, simulate_wide
-from deeplin.dynamics.wide_descent import Task, descend
+from deeplin.dynamics.wide import Task, descend
 from deeplin.problems import Population, synthetic
 
 KEY = jax.random.key(7)
@@ -111,8 +111,8 @@ def test_the_risk_is_that_on_the_data_plus_what_theta_perp_adds_plus_the_cross_t
 def test_the_expected_distance_is_the_mean_over_the_first_layer_beside_the_data(data):
     """X-25: 400 draws of Θ_⊥ = (I−P)W_1(0)ᵀU for one trained U."""
     wide = _simulate(data.problem)
-    beside, layers = data.problem.spectrum.beside, wide.observed.layers[-1]
-    backward = dense_network.product([layer[0] for layer in layers[1:]]).T
+    beside, layers = data.problem.spectrum.beside, wide.courses[0].layers[-1]
+    backward = dense_network.product(layers[1:]).T
     rng = np.random.default_rng(0)
     draws = [
         np.sum(beside(0.1 * rng.standard_normal((30, len(backward))) @ backward) ** 2)

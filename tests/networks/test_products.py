@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.dynamics.wide_descent import Task
+from deeplin.dynamics.wide import Task
 from deeplin.networks import distance_to_optimum, gap_and_gradient, products
 
 

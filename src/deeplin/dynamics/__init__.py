@@ -5,8 +5,8 @@ from deeplin.dynamics.descent import gradient_descent
 from deeplin.dynamics.flow import Gap, gradient_flow
 from deeplin.dynamics.reduction import Reduction, reduce
 from deeplin.dynamics.run import Records, Run
+from deeplin.dynamics.wide import simulate_wide
 from deeplin.dynamics.wide_run import UnstableStep, WideRun
-from deeplin.dynamics.wide_simulation import simulate_wide
 from deeplin.networks import Trajectory
 
 __all__ = [

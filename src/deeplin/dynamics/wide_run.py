@@ -1,41 +1,209 @@
-"""What the simulation of wide networks returns: a run, and the map that was trained."""
+"""Wide networks in reduced coordinates: how they start, and what their simulation returns."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Num
 
-from deeplin.dynamics.reduced_start import Cases, ReducedStart
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, Evidence, Records, Run
+from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, Trajectory
 from deeplin.networks.products import product, squared_distance
-from deeplin.problems import Population
+from deeplin.problems import Population, Problem
 
-Layers = tuple[Float[np.ndarray, "runs _ _"], ...]
+POWER_STEPS = 40
+INSIDE, OUTSIDE = 0, 1
+"""The two independent streams of random numbers that each key gives."""
+
+
+@dataclass(frozen=True, eq=False)
+class ReducedStart:
+    """What the training of one wide network depends on: layers of width r, and a random stream.
+
+    With X = R Qᵀ and V an orthonormal basis of span(W_1(0)Q, W_L(0)ᵀ), the layers are
+    (VᵀW_1Q, I, …, I, W_LV). The outside part N = VᵀW_1(0)(I − P_X) (r×d) is needed only for Θ_⊥
+    and is drawn again from the key whenever asked for, so that a batch does not hold it.
+    """
+
+    problem: Problem
+    words: np.ndarray
+    full_width: int
+    """m, the width of the network that is never formed."""
+    alpha: float
+    beta: float
+    layers: tuple[np.ndarray, ...]
+
+    @classmethod
+    def draw(
+        cls, problem: Problem, words: np.ndarray, *, width: int, depth: int, alpha, beta
+    ) -> ReducedStart:
+        """The reduced state of BO-D2.3 at width m; below m = rank(X) + q it is the full one."""
+        rank, q = problem.rank, problem.outputs
+        random = _generator(words, INSIDE)
+        if width >= rank + q:
+            # The triangular factor of an m×r Gaussian matrix (Bartlett): rows of its orthonormal
+            # factor, the basis V, never matter.
+            factor = np.triu(random.standard_normal((rank + q, rank + q)), 1)
+            factor[np.diag_indices_from(factor)] = np.sqrt(
+                random.chisquare(width - np.arange(rank + q, dtype=np.float64))
+            )
+        else:
+            factor = random.standard_normal((width, rank + q))
+        middle = (np.eye(len(factor)),) * (depth - 2)
+        layers = (alpha * factor[:, :rank], *middle, beta * factor[:, rank:].T)
+        return cls(problem, words, width, alpha, beta, layers)
+
+    @property
+    def width(self) -> int:
+        """r = min(m, rank(X) + q)."""
+        return len(self.layers[0])
+
+    def curvature(self) -> float:
+        """About λ_max of ∇²R: its Gauss-Newton part for identity middle layers (X-1), from below.
+
+        2λ_max(bΛ + ((L−2)b + 1)Λ^{1/2}A_1ᵀA_1Λ^{1/2}) with b = ‖A_L‖_2², by power iterations on the
+        ρ×ρ matrix: three digits in under a millisecond. The exact value is `WideRun.stability`.
+        """
+        eigenvalues = self.problem.spectrum.eigenvalues
+        scaled = self.layers[0] * np.sqrt(eigenvalues)
+        b = np.linalg.norm(self.layers[-1], 2) ** 2
+        weight = (len(self.layers) - 2) * b + 1
+        vector, length = np.ones_like(eigenvalues), 0.0
+        for _ in range(POWER_STEPS):
+            vector = vector / np.linalg.norm(vector)
+            image = np.einsum("ji,j->i", scaled, np.einsum("ji,i->j", scaled, vector))
+            vector = b * eigenvalues * vector + weight * image
+            length = np.linalg.norm(vector)
+        return 2 * float(length)
+
+    def outside(self) -> np.ndarray:
+        """N = VᵀW_1(0)(I − P_X), r×d: α times a Gaussian matrix without its part on the data."""
+        return self.alpha * self.problem.spectrum.beside(self._gaussian()).T
+
+    def perpendicular(self, backward: np.ndarray) -> np.ndarray:
+        """Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
+        if self.alpha == 0:
+            return np.zeros((self.problem.dimension, backward.shape[1]))
+        return self.alpha * self.problem.spectrum.beside(self._gaussian() @ backward)
+
+    def _gaussian(self) -> np.ndarray:
+        random = _generator(self.words, OUTSIDE)
+        return random.standard_normal((self.problem.dimension, self.width))
+
+
+def _generator(words: np.ndarray, stream: int) -> np.random.Generator:
+    """NumPy draws normals faster than JAX on a CPU, and nothing has to compile."""
+    return np.random.default_rng(np.random.SeedSequence(words.tolist(), spawn_key=(stream,)))
+
+
+class Cases(NamedTuple):
+    """The runs to be simulated, one entry for each."""
+
+    starts: tuple[ReducedStart, ...]
+    populations: tuple[Population | None, ...]
+    single: bool
+    rates: np.ndarray
+    """Steps on the mean loss."""
+
+    def one_or_all(self, values: Sequence[Any]) -> Any:
+        """A plain value for one run, an array for a batch."""
+        return values[0] if self.single else np.array(values)
+
+    def spread(self, name: str, values: Any) -> list:
+        """One value for each run, of one for all or one for each."""
+        return _spread(name, values, len(self.starts))
+
+
+def cases_of(problem, words, population, depth, **values) -> Cases:
+    """One case for each run, after checking what was passed."""
+    problems = [problem] if isinstance(problem, Problem) else list(problem)
+    single = words.ndim == 1 and isinstance(problem, Problem)
+    for given in problems:
+        _check_interpolates(given)
+    if len({(p.samples, p.dimension, p.outputs) for p in problems}) != 1:
+        raise InputError("the problems differ in shape; pass problems of one shape in each call.")
+    keys = np.atleast_2d(words)
+    runs = max(len(problems), len(keys))
+    L = whole_number("depth", depth, minimum=2)
+    problems = _spread("problem", problems, runs)
+    keys = _spread("key", list(keys), runs)
+    populations = _populations(population, problems)
+    each = {name: _spread(name, given, runs) for name, given in values.items()}
+    widths = [whole_number("width", m) for m in each["width"]]
+    alphas, betas = (
+        [positive_number(name, v, zero_allowed=True) for v in each[name]]
+        for name in ("alpha", "beta")
+    )
+    rates = [positive_number("learning_rate", v) for v in each["learning_rate"]]
+    starts = tuple(
+        ReducedStart.draw(p, k, width=m, depth=L, alpha=a, beta=b)
+        for p, k, m, a, b in zip(problems, keys, widths, alphas, betas, strict=True)
+    )
+    return Cases(starts, tuple(populations), single, np.array(rates))
+
+
+def _spread(name: str, values: Any, runs: int) -> list:
+    """One value for each run."""
+    listed = values if isinstance(values, list) else np.atleast_1d(values).tolist()
+    if len(listed) not in (1, runs):
+        raise InputError(
+            f"{name} holds {len(listed)} values for {runs} run(s); pass one, or one for each run."
+        )
+    return listed if len(listed) == runs else listed * runs
+
+
+def _populations(population, problems: list[Problem]) -> list[Population | None]:
+    if population is None:
+        return [None] * len(problems)
+    given = [population] if isinstance(population, Population) else list(population)
+    spread = _spread("population", given, len(problems))
+    for source, problem in zip(spread, problems, strict=True):
+        source.require_fit(problem)
+    return spread
+
+
+def _check_interpolates(problem: Problem) -> None:
+    """d > n and XXᵀ invertible: only then is there a minimum-norm interpolant (BO-A5)."""
+    n, d = problem.samples, problem.dimension
+    if d <= n:
+        raise InputError(
+            f"the problem has {d} inputs and {n} samples; interpolation of arbitrary targets needs "
+            "more inputs than samples. Pass fewer samples, or use gradient_descent."
+        )
+    if problem.rank < n:
+        raise InputError(
+            f"XXᵀ is singular: the {n} rows of X have rank {problem.rank}. Remove repeated or "
+            "dependent rows."
+        )
+
+
+# --- what a simulation returns -------------------------------------------------------------------
 
 
 class UnstableStep(UserWarning):
     """A simulated descent diverged; the text gives the stability number and a step that works."""
 
 
-class Observed(NamedTuple):
-    """Wide networks in reduced coordinates at each record, from the start to the end."""
+class Course(NamedTuple):
+    """One wide network in reduced coordinates at each record, from the start to the end."""
 
     when: Num[np.ndarray, " records"]
     """Step of descent, or time of the flow dW/dt = −∇R."""
-    layers: Sequence[Layers]
-    """Reduced layers at each record; runs of smaller width are padded with zeros."""
-    risk: Float[np.ndarray, "records runs"]
+    layers: Sequence[tuple[np.ndarray, ...]]
+    """Reduced layers at each record."""
+    risk: Float[np.ndarray, " records"]
     """R = ‖Y − XΘ‖²/n."""
-    path: Float[np.ndarray, "records runs"]
+    path: Float[np.ndarray, " records"]
     """∫√ℒ dt along dW/dt = −∇ℒ, ℒ = ‖Y − XΘ‖² (BO); for descent the sum over its steps."""
+    status: str
+    steps: int
 
 
 class WideRun(Run):
@@ -47,14 +215,18 @@ class WideRun(Run):
     """
 
     cases: Cases
-    observed: Observed
+    courses: Sequence[Course]
+    """One for each run, all with as many records."""
     time: float | Float[np.ndarray, " runs"] | None = None
     """Where a flow ended; None for descent."""
 
-    def __init__(self, cases: Cases, observed: Observed, each: Mapping[str, list], **values: Any):
+    def __init__(
+        self, cases: Cases, courses: Sequence[Course], each: Mapping[str, list], **values: Any
+    ):
         """`each` has an entry for every run; what is left out has the default of a `Run`."""
+        each = {**each, "status": [c.status for c in courses], "steps": [c.steps for c in courses]}
         own = {name: cases.one_or_all(entries) for name, entries in each.items()}
-        vars(self).update(values, cases=cases, observed=observed, **own)
+        vars(self).update(values, cases=cases, courses=courses, **own)
 
     # --- the trained map ---------------------------------------------------------------------
 
@@ -92,8 +264,8 @@ class WideRun(Run):
         beside the data.
         """
         squares = []
-        for run, start in enumerate(self.starts):
-            backward = product(self._member(run, self.observed.layers[-1])[1:])
+        for start, course in zip(self.starts, self.courses, strict=True):
+            backward = product(course.layers[-1][1:])
             free = start.problem.dimension - start.problem.rank
             squares.append(start.alpha**2 * free * float(np.sum(backward**2)))
         return self.cases.one_or_all(squares)
@@ -148,12 +320,12 @@ class WideRun(Run):
     @property
     def loss(self) -> float | Float[np.ndarray, " runs"]:
         """Mean squared error over the n·q entries at the end, as the BO authors count it."""
-        return self.cases.one_or_all(self.observed.risk[-1] / self._outputs)
+        return self._ends("risk", self._outputs)
 
     @property
     def path(self) -> float | Float[np.ndarray, " runs"]:
         """∫√ℒ dt in the time of BO (BO-L4.5, BO-L5.5)."""
-        return self.cases.one_or_all(self.observed.path[-1])
+        return self._ends("path")
 
     @cached_property
     def stability(self) -> float | Float[np.ndarray, " runs"]:
@@ -212,17 +384,17 @@ class WideRun(Run):
     @cached_property
     def network(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The trained networks, at reduced width."""
-        return self._networks(self.observed.layers[-1])
+        return self._networks(-1)
 
     @cached_property
     def initial(self) -> Network:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The networks they started from."""
-        return self._networks(self.observed.layers[0])
+        return self._networks(0)
 
     @cached_property
     def trajectory(self) -> Trajectory:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The networks at each record."""
-        records = [self._networks(layers) for layers in self.observed.layers]
+        records = [self._networks(k) for k in range(len(self.courses[0].when))]
         return Trajectory.of(records, batched=not self.single)
 
     @cached_property
@@ -230,8 +402,8 @@ class WideRun(Run):
         """`risk` and `path` at the end, and what the wide network was: `width`, `alpha`, `beta`."""
         widths = {start.full_width for start in self.starts}
         return {
-            "risk": self.cases.one_or_all(self.observed.risk[-1].tolist()),
-            "path": self.cases.one_or_all(self.observed.path[-1].tolist()),
+            "risk": self._ends("risk"),
+            "path": self._ends("path"),
             "width": widths.pop() if len(widths) == 1 else self._each(lambda s: s.full_width),
             "alpha": self._each(lambda start: start.alpha),
             "beta": self._each(lambda start: start.beta),
@@ -246,15 +418,15 @@ class WideRun(Run):
         (…, L), with `bound` = Π_k max(1, ‖W_k‖_2) (BO-D2.4). A run that stopped earlier repeats
         its end.
         """
-        when, along, risk, path = self.observed
         runs = [
-            _measured(start, [self._member(run, layers) for layers in along])
-            for run, start in enumerate(self.starts)
+            {"risk": course.risk, "loss": course.risk / self._outputs, "path": course.path}
+            | _measured(start, course.layers)
+            for start, course in zip(self.starts, self.courses, strict=True)
         ]
-        columns = {"risk": risk, "loss": risk / self._outputs, "path": path}
-        columns |= {name: np.stack([r[name] for r in runs], axis=1) for name in runs[0]}
+        columns = {name: np.stack([r[name] for r in runs], axis=1) for name in runs[0]}
         if self.single:
             columns = {name: values[:, 0] for name, values in columns.items()}
+        when = np.max([course.when for course in self.courses], axis=0)
         return Records({"time" if self.dynamics == "flow" else "step": when} | columns)
 
     def as_run(self, index: int = 0) -> Run:
@@ -274,32 +446,41 @@ class WideRun(Run):
 
     def _at_the_end(self, quantity: Callable[[ReducedStart, Any], np.ndarray]) -> np.ndarray:
         """A d×q matrix of each run, in the shape of its targets."""
-        ends = [self._member(run, self.observed.layers[-1]) for run in range(len(self.starts))]
-        pairs = zip(self.starts, ends, strict=True)
+        pairs = zip(self.starts, self.courses, strict=True)
         return self.cases.one_or_all(
-            [quantity(start, end).reshape(start.problem.optimum.shape) for start, end in pairs]
+            [quantity(s, c.layers[-1]).reshape(s.problem.optimum.shape) for s, c in pairs]
         )
 
-    def _member(self, run: int, layers: Layers) -> tuple[np.ndarray, ...]:
-        """The layers of one run at its own width."""
-        pairs = zip(layers, self.starts[run].layers, strict=True)
-        return tuple(layer[run][: len(own), : own.shape[1]] for layer, own in pairs)
+    def _ends(self, name: str, divisor: int = 1) -> Any:
+        """A number of each run at its end."""
+        return self.cases.one_or_all([float(getattr(c, name)[-1]) / divisor for c in self.courses])
 
-    def _networks(self, layers: Layers) -> Network:
-        """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are."""
-        first = np.zeros((*layers[0].shape[:2], self.starts[0].problem.dimension))
-        for run, (start, outside) in enumerate(zip(self.starts, self._outside, strict=True)):
-            first[run] = layers[0][run] @ start.problem.spectrum.vectors.T
-            first[run, : len(outside)] += outside
-        network = (first, *layers[1:])
-        return Network([layer[0] for layer in network] if self.single else network)
+    def _networks(self, record: int) -> Network:
+        """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are.
+
+        Zeros, which training keeps, fill up those of smaller width.
+        """
+        members = []
+        for start, outside, course in zip(self.starts, self._outside, self.courses, strict=True):
+            first, *others = course.layers[record]
+            members.append((first @ start.problem.spectrum.vectors.T + outside, *others))
+        if self.single:
+            return Network(members[0])
+        stacked = []
+        for layers in zip(*members, strict=True):
+            stacked.append(np.zeros((len(layers), *np.max([w.shape for w in layers], axis=0))))
+            for whole, layer in zip(stacked[-1], layers, strict=True):
+                whole[: len(layer), : layer.shape[1]] = layer
+        return Network(stacked)
 
     @cached_property
     def _outside(self) -> list[np.ndarray]:
         return [start.outside() for start in self.starts]
 
 
-def _measured(start: ReducedStart, records: list[tuple[np.ndarray, ...]]) -> dict[str, np.ndarray]:
+def _measured(
+    start: ReducedStart, records: Sequence[tuple[np.ndarray, ...]]
+) -> dict[str, np.ndarray]:
     """The quantities of one run at each record that need its layers."""
     outside = start.outside()
     gram = outside @ outside.T

@@ -7,20 +7,24 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from deeplin.dynamics.descent import BLOW_UP
 from deeplin.dynamics.flow import gradient_flow
-from deeplin.dynamics.reduced_start import Cases, ReducedStart, cases_of
 from deeplin.dynamics.reduction import in_coordinates
-from deeplin.dynamics.run import DIVERGED, Run, steps_to_record
+from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run, steps_to_record
 from deeplin.dynamics.update import check_momentum, key_words
-from deeplin.dynamics.wide_descent import Descent, Task, descend
-from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
+from deeplin.dynamics.wide_run import Cases, Course, ReducedStart, UnstableStep, WideRun, cases_of
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.interrupt import interruptible
+from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Network
-from deeplin.networks.products import product
+from deeplin.networks.products import (
+    backward_products,
+    forward_products,
+    layer_gradients,
+    product,
+)
 from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
@@ -134,49 +138,108 @@ class _Options(NamedTuple):
     record_every: int | None
 
 
+# --- descent -----------------------------------------------------------------------------------
+
+
+class Task(NamedTuple):
+    """What a run minimizes, how it moves and when it ends; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
+
+    eigenvalues: Float[np.ndarray, " rank"]
+    optimum: Float[np.ndarray, "rank q"]
+    learning_rate: float
+    momentum: float
+    goal: float
+    """Converged when R is at or below this."""
+    ceiling: float
+    """Diverged when R is above this or not a number."""
+
+    def value_and_gradient(
+        self, theta: Float[np.ndarray, "rank q"]
+    ) -> tuple[float, Float[np.ndarray, "rank q"]]:
+        """R(Θ) and ∇R(Θ) = 2ΛΔ of Δ = Θ − Θ*, in the eigenbasis (FM-grad)."""
+        difference = theta - self.optimum
+        slope = 2 * self.eigenvalues[:, None] * difference
+        return 0.5 * float((difference * slope).sum()), slope
+
+
+class Descent(NamedTuple):
+    """A network between two steps."""
+
+    weights: tuple[np.ndarray, ...]
+    risk: float
+    path: float
+    """Σ√R over the steps taken."""
+    steps: int
+    status: str = STOPPED
+
+
+def descend(weights: tuple[np.ndarray, ...], task: Task, stops: Sequence[int]) -> list[Descent]:
+    """Train until the goal, the ceiling or the last stop; the states at the stops and the end.
+
+    Full-batch descent of one linear network in the eigenbasis of Σ̂: a step needs q backward
+    products, q forward products and one update of rank q for each layer. NumPy is as fast as
+    compiled code at these sizes (widths near 100), and computes in float64 whatever JAX is set to.
+    A diverged run keeps the weights of the step before.
+    """
+    states: list[Descent] = []
+    kept, path, velocity = set(stops), 0.0, [0.0] * len(weights)
+    before = None
+    for step in range(stops[-1] + 1):
+        with np.errstate(over="ignore", invalid="ignore"):
+            backward = backward_products(weights)
+            risk, slope = task.value_and_gradient(backward[0])
+        now = Descent(weights, risk, path, step)
+        if not risk <= task.ceiling:
+            return [*states, (before or now)._replace(steps=step, status=DIVERGED)]
+        if risk <= task.goal:
+            return [*states, now._replace(status=CONVERGED)]
+        if step in kept:
+            states.append(now)
+        if step == stops[-1]:
+            break
+        check_interrupt()
+        before = now
+        with np.errstate(over="ignore", invalid="ignore"):
+            pushed = forward_products(weights, slope * -task.learning_rate)
+            moves = layer_gradients(backward, pushed)
+            if task.momentum:
+                moves = [m + task.momentum * v for m, v in zip(moves, velocity, strict=True)]
+                velocity = [move.copy() for move in moves]
+            for weight, move in zip(weights, moves, strict=True):
+                move += weight  # in place: passes over memory are what a step costs
+        weights, path = tuple(moves), path + float(np.sqrt(risk))
+    return states
+
+
 def _descend(cases: Cases, options: _Options) -> WideRun:
     """Full-batch gradient descent on the mean loss R/q, that is with step η/q on R."""
-    problems = [start.problem for start in cases.starts]
-    q, n, rates = problems[0].outputs, problems[0].samples, cases.rates / problems[0].outputs
-    stops = list(steps_to_record(options.record_every or options.max_steps, options.max_steps))
+    rates = cases.rates / cases.starts[0].problem.outputs
+    stops = steps_to_record(options.record_every or options.max_steps, options.max_steps)
 
     def train(run: int) -> list[Descent]:
-        start, problem = cases.starts[run], problems[run]
+        start, problem = cases.starts[run], cases.starts[run].problem
         eigenvalues, _, optimum = problem.spectrum
-        goal, rate = q * options.loss_target, float(rates[run])
+        goal, rate = problem.outputs * options.loss_target, float(rates[run])
         task = Task(eigenvalues, optimum, rate, options.momentum, goal, ceiling=np.inf)
         risk, _ = task.value_and_gradient(product(start.layers))
         ceiling = BLOW_UP * max(risk, problem.target_moment)
         return descend(start.layers, task._replace(ceiling=ceiling), stops)
 
-    runs = map_in_threads(train, range(len(problems)))
-    length, last = max(map(len, runs)), max(states[-1].steps for states in runs)
-    when = np.minimum(stops[:length], last)
-    records = [[states[min(k, len(states) - 1)] for states in runs] for k in range(length)]
-    risk, path = (
-        np.array([[getattr(state, name) for state in record] for record in records])
-        for name in ("risk", "path")
-    )
-    # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
-    path = path * rates / n * np.sqrt(n)
-    layers = [_together([state.weights for state in record]) for record in records]
-    each = {
-        "status": [states[-1].status for states in runs],
-        "steps": [states[-1].steps for states in runs],
-        "learning_rate": rates.tolist(),
-    }
-    return WideRun(cases, Observed(when, layers, risk, path), each, momentum=options.momentum)
+    found = map_in_threads(train, range(len(rates)))
+    length = max(map(len, found))
+    courses = []
+    for rate, start, states in zip(rates, cases.starts, found, strict=True):
+        states += [states[-1]] * (length - len(states))
+        weights, risk, path, steps, status = zip(*states, strict=True)
+        # In BO's time a step on the mean loss lasts η/(nq), and √ℒ = √(nR).
+        path = np.array(path) * rate / np.sqrt(start.problem.samples)
+        course = Course(np.array(steps), weights, np.array(risk), path, status[-1], steps[-1])
+        courses.append(course)
+    each = {"learning_rate": rates.tolist()}
+    return WideRun(cases, courses, each, momentum=options.momentum)
 
 
-def _together(members: Sequence[tuple[np.ndarray, ...]]) -> Layers:
-    """The reduced layers of all runs; zeros, which training keeps, pad those of smaller width."""
-    stacked = []
-    for layers in zip(*members, strict=True):
-        whole = np.zeros((len(layers), *np.max([layer.shape for layer in layers], axis=0)))
-        for run, layer in enumerate(layers):
-            whole[run, : len(layer), : layer.shape[1]] = layer
-        stacked.append(whole)
-    return tuple(stacked)
+# --- flow --------------------------------------------------------------------------------------
 
 
 def _flow(cases: Cases, options: _Options) -> WideRun:
@@ -187,20 +250,9 @@ def _flow(cases: Cases, options: _Options) -> WideRun:
     runs = map_in_threads(lambda start: _flow_of(start, options, times), cases.starts)
     length = max(len(run.records["time"]) for run in runs)
     kept = np.array(sorted({*range(0, length, options.record_every or length), length - 1}))
-    pairs = zip(runs, cases.starts, strict=True)
-    columns = zip(*(_observed(run, start.layers, kept) for run, start in pairs), strict=True)
-    members, *others = columns
-    when, risk, path = (np.stack(column, 1) for column in others)
-    layers = [_together(at_one_record) for at_one_record in zip(*members, strict=True)]
-    # In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), ∫√ℒ is 1/√n of ∫√R dt.
-    path = path / np.sqrt(cases.starts[0].problem.samples)
-    each = {
-        "status": [run.status for run in runs],
-        "steps": [run.steps for run in runs],
-        "time": when[-1].tolist(),
-    }
-    observed = Observed(when.max(axis=1), layers, risk, path)
-    return WideRun(cases, observed, each, dynamics="flow")
+    courses = [_course(run, start, kept) for run, start in zip(runs, cases.starts, strict=True)]
+    each = {"time": [float(course.when[-1]) for course in courses]}
+    return WideRun(cases, courses, each, dynamics="flow")
 
 
 def _flow_of(start: ReducedStart, options: _Options, times: list[float]) -> Run:
@@ -219,18 +271,16 @@ def _flow_of(start: ReducedStart, options: _Options, times: list[float]) -> Run:
     )
 
 
-def _observed(run: Run, start: tuple[np.ndarray, ...], kept: np.ndarray) -> tuple:
-    """Layers, time, R and ∫√R dt of a flow at the records that are kept.
-
-    A flow that stopped earlier repeats its end.
-    """
+def _course(run: Run, start: ReducedStart, kept: np.ndarray) -> Course:
+    """A flow at the records that are kept; one that stopped earlier repeats its end."""
     times, risks = run.records["time"], np.maximum(run.records["gap"], 0.0)
-    path = _log_linear_integral(times, np.sqrt(risks))
+    # In the time of dW/dt = −∇ℒ, n times faster, with √ℒ = √(nR), ∫√ℒ is 1/√n of ∫√R dt.
+    path = _log_linear_integral(times, np.sqrt(risks)) / np.sqrt(start.problem.samples)
     at = np.minimum(kept, len(times) - 1)
-    layers = [start, tuple(map(np.asarray, run.network.weights))]
+    layers = [start.layers, tuple(map(np.asarray, run.network.weights))]
     if run.trajectory is not None:
         layers = [tuple(np.asarray(w[k]) for w in run.trajectory.weights) for k in at]
-    return layers, times[at], risks[at], path[at]
+    return Course(times[at], layers, risks[at], path[at], str(run.status), int(run.steps))
 
 
 def _log_linear_integral(times: np.ndarray, values: np.ndarray) -> np.ndarray:
