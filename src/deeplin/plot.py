@@ -23,7 +23,7 @@ from deeplin import theory
 from deeplin.dynamics import gradient_descent
 from deeplin.dynamics.run import Run
 from deeplin.errors import InputError, whole_number
-from deeplin.hessian.result import HessianSpectrum
+from deeplin.hessian import HessianSpectrum
 from deeplin.networks import initialize
 from deeplin.plot_style import (
     COLOURS,

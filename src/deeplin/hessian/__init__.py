@@ -1,13 +1,12 @@
 """Sharpness: exact at minimisers, certified Lanczos anywhere, the papers' power iteration."""
 
-from deeplin.hessian.choose import sharpness
+from deeplin.hessian.choose import Sharpness, sharpness
 from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change
 from deeplin.hessian.operators import unflatten
-from deeplin.hessian.result import HessianSpectrum, Sharpness, Tracked
-from deeplin.hessian.spectrum import hessian_spectrum
+from deeplin.hessian.spectrum import HessianSpectrum, hessian_spectrum
 from deeplin.hessian.stochastic import SpectralDensity, Trace, hessian_trace, spectral_density
 from deeplin.hessian.torch_loss import TorchLoss
-from deeplin.hessian.tracking import SharpnessTracker, sharpness_along, spectrum_along
+from deeplin.hessian.tracking import SharpnessTracker, Tracked, sharpness_along, spectrum_along
 
 __all__ = [
     "HessianSpectrum",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, PyTree
+from jaxtyping import Array, Bool, Float, Integer, PyTree, Shaped
 
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian import lanczos
@@ -25,13 +25,34 @@ from deeplin.hessian.operators import (
     hessian_of,
     is_linear,
 )
-from deeplin.hessian.result import Sharpness
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
 DENSE_LIMIT = 100
 """`auto` prefers the dense matrix up to this many parameters."""
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """An extreme eigenvalue of the Hessian (FM-sharp) with a bound of its error.
+
+    For a batch of networks `value`, `error`, `converged` and `products` are arrays with one entry
+    for each network, and `vector` has one row for each.
+    """
+
+    value: float | Float[np.ndarray, " batch"]
+    """The eigenvalue: algebraically the largest, or the smallest where that was asked for."""
+    error: float | Float[np.ndarray, " batch"]
+    """The true eigenvalue is within this distance of `value`, rounding included."""
+    method: str | Shaped[np.ndarray, " batch"]
+    """`exact`, `lanczos`, `dense` or `power`; an array if the networks of a batch differ."""
+    converged: bool | Bool[np.ndarray, " batch"]
+    """Whether `error` is within the tolerance."""
+    vector: np.ndarray | None = field(default=None, repr=False)
+    """A unit eigenvector over the flattened parameters, where the method finds one."""
+    products: int | Integer[np.ndarray, " batch"] = 0
+    """Hessian-vector products used."""
 
 
 @validated

@@ -67,7 +67,19 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
     The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
     networks only; always in float64.
     """
-    return _extreme(Tangent.of(problem, *host_arrays(networks)), which)
+    tangent = Tangent.of(problem, *host_arrays(networks))
+    matrices, error = gauss_newton(tangent)
+    if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
+        return np.zeros(len(matrices)), error
+    lost = ~np.isfinite(error)
+    values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
+    error += matrices.shape[1] * ROUNDING * np.abs(values[:, -1])
+    if which == "largest":
+        value = values[:, -1]
+    else:  # as many eigenvalues as parameters; those missing here are zero
+        missing = sum(weight[0].size for weight in tangent.weights) - values.shape[1]
+        value = np.zeros(len(values)) if missing > 0 else values[:, -missing]
+    return np.where(lost, np.nan, value), np.where(lost, np.inf, error)
 
 
 def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
@@ -90,26 +102,10 @@ def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
     return bool(np.any(error <= MARGIN * tolerance * value))
 
 
-def _extreme(tangent: Tangent, which: str) -> tuple[np.ndarray, np.ndarray]:
-    """Either extreme eigenvalue of the matrix, and its error."""
-    matrices, error = gauss_newton(tangent)
-    if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
-        return np.zeros(len(matrices)), error
-    lost = ~np.isfinite(error)
-    values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
-    error += matrices.shape[1] * ROUNDING * np.abs(values[:, -1])
-    if which == "largest":
-        value = values[:, -1]
-    else:  # as many eigenvalues as parameters; those missing here are zero
-        missing = sum(weight[0].size for weight in tangent.weights) - values.shape[1]
-        value = np.zeros(len(values)) if missing > 0 else values[:, -missing]
-    return np.where(lost, np.nan, value), np.where(lost, np.inf, error)
-
-
 def gauss_newton(tangent: Tangent) -> tuple[np.ndarray, np.ndarray]:
     """2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k) for each of a batch, and how far the Hessian is from it."""
     weights, forward = tangent.weights, tangent.forward
-    unit = ROUNDING * max(_widths(weights))
+    unit = ROUNDING * max(max(weight.shape[-2:]) for weight in weights)
     layer, b, v = (_norms(items) for items in (weights, forward, tangent.backward[1:]))
     slips = unit * layer * b  # of W_k B_k
     miss = unit * (np.sum(layer * b * v, axis=0) + _norms([tangent.goal])[0])  # of Cᵀ(w − w*)
@@ -156,10 +152,6 @@ def _rest(weights, forward, left, v, b, miss, slips) -> np.ndarray:
         table = weight @ table @ weight.mT + fresh[:, None, None] * np.eye(weight.shape[1])
     own = np.max(slips, axis=0)  # V_k and the sum itself are rounded too
     return np.sqrt(4 * total) + own
-
-
-def _widths(weights: list[np.ndarray]) -> list[int]:
-    return [weights[0].shape[2], *(weight.shape[1] for weight in weights)]
 
 
 def _norms(items) -> np.ndarray:

@@ -151,14 +151,6 @@ def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array],
     return jax.grad(lambda x: risk(data, rebuild(unravel(x)))), vector
 
 
-def linear_operator(risk: Callable, data: Any, tree: PyTree) -> Callable[[Array], Array]:
-    """The map v ↦ Hv at `tree`.
-
-    The gradient is linearised once, so that each product costs about as much as one gradient.
-    """
-    return jax.linearize(*gradient(risk, data, tree))[1]
-
-
 class AutodiffHessian:
     """The Hessian of any loss at each network (or pytree) of a batch, (batch, parameters).
 
@@ -363,7 +355,9 @@ def has_reduced_hessian(problem: Problem | Loss, networks: PyTree) -> TypeGuard[
 @eqx.filter_jit
 def products(risk: Callable, data: Any, trees: PyTree, vectors: Array) -> Array:
     """Hv for each tree of a batch and its vector, (batch, parameters)."""
-    return over_batch(lambda tree, v: linear_operator(risk, data, tree)(v))(trees, vectors)
+    return over_batch(lambda tree, v: jax.linearize(*gradient(risk, data, tree))[1](v))(
+        trees, vectors
+    )
 
 
 @eqx.filter_jit

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -25,8 +27,8 @@ from deeplin.hessian.operators import (
     hessian_of,
     is_linear,
 )
-from deeplin.hessian.result import HessianSpectrum
 from deeplin.networks import Loss, Network, explain_loss_errors, gap_and_gradient, host_arrays
+from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
 from deeplin.validation import validated
 
@@ -34,6 +36,39 @@ DENSE = 400
 """Up to this size the matrix is formed and all of its eigenvalues are found at once."""
 PIECE = 64
 """Networks whose matrices are in memory at the same time."""
+
+
+@dataclass(frozen=True)
+class HessianSpectrum:
+    """The largest eigenvalues of Hessians; leading axes for batch (and records) where there are."""
+
+    values: Float[np.ndarray, "*batch count"]
+    """Eigenvalues, largest first."""
+    errors: Float[np.ndarray, "*batch count"]
+    """Each value is within this distance of the true one, rounding included."""
+    vectors: Float[np.ndarray, "*batch count N"] = field(repr=False)
+    """Unit eigenvectors over the flattened parameters; NaN where zero has none of its own."""
+    alignment: Float[np.ndarray, "*batch count"] = field(repr=False)
+    """⟨∇R, v⟩²/‖∇R‖² for each vector: how much of the gradient points along it."""
+    trace: float | Float[np.ndarray, "*batch"] | None = field(repr=False)
+    """The sum of all eigenvalues; None where the matrix is too large to know."""
+    layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
+    """The largest eigenvalue of each layer's own block of the Hessian; None likewise."""
+    method: str
+    """`exact` (X-1, at minimisers), `dense` or `lanczos`."""
+
+    def reshaped(self, *axes: int) -> HessianSpectrum:
+        """The same with other leading axes."""
+        return self._each(lambda array: array.reshape(*axes, *array.shape[1:]))
+
+    def member(self, index: Any) -> HessianSpectrum:
+        """That of one network of the batch, or of some."""
+        return self._each(lambda array: np.asarray(array[index]))
+
+    def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> HessianSpectrum:
+        names = ("values", "errors", "vectors", "alignment", "trace", "layers")
+        arrays = {name: getattr(self, name) for name in names}
+        return replace(self, **{n: a if a is None else function(a) for n, a in arrays.items()})
 
 
 @validated
@@ -228,11 +263,11 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
     """
     if is_linear(problem, trees):
         tangent = Tangent.of(problem, *host_arrays(trees))
-        pairs = list(zip(tangent.backward[1:], tangent.forward, strict=True))
-        squares, tops = (
-            [2 * np.prod([_norm(m, order) ** 2 for m in pair], axis=0) for pair in pairs]
-            for order in ("fro", 2)
-        )
+        squares, tops = [], []
+        for pair in zip(tangent.backward[1:], tangent.forward, strict=True):
+            left, right = (singular_values(matrix) ** 2 for matrix in pair)
+            squares.append(2 * left.sum(-1) * right.sum(-1))
+            tops.append(2 * left[..., 0] * right[..., 0])
         return np.sum(squares, axis=0), np.stack(tops, axis=-1)
     if extent(trees)[0][1] > DENSE:
         return None, None
@@ -241,10 +276,3 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
     blocks = [matrices[:, a:b, a:b] for a, b in pairwise(cuts)]
     tops = [np.linalg.eigvalsh(block)[:, -1] for block in blocks]
     return np.trace(matrices, axis1=1, axis2=2), np.stack(tops, axis=-1)
-
-
-def _norm(matrices: np.ndarray, order: Any) -> np.ndarray:
-    """A norm of each matrix; NaN where it is not finite, which LAPACK would refuse."""
-    finite = np.asarray(np.isfinite(matrices).all(axis=(-2, -1)))
-    filled = np.where(finite[..., None, None], matrices, 0)
-    return np.where(finite, np.linalg.norm(filled, order, axis=(-2, -1)), np.nan)

@@ -89,20 +89,15 @@ class TorchLoss:
     def _checked(self, outputs: Any, targets: Any) -> Any:
         """The loss of a batch, unless means over batches do not add up to one over all rows."""
         ignored = getattr(self.loss, "ignore_index", None)
-        weighted = getattr(self.loss, "weight", None) is not None
-        if not self.summed and (
-            weighted
-            or (ignored is not None and not targets.is_floating_point() and _any(targets, ignored))
-        ):
+        uneven = getattr(self.loss, "weight", None) is not None
+        if ignored is not None and not targets.is_floating_point():
+            uneven = uneven or bool((targets == ignored).any())
+        if uneven and not self.summed:
             raise InputError(
                 "with weights of classes or ignored targets the mean over a batch is not one over "
                 'its rows; pass the loss with reduction="sum" and divide by your own count.'
             )
         return self.loss(outputs, targets)
-
-
-def _any(targets: Any, value: int) -> bool:
-    return bool((targets == value).any())
 
 
 def _on_device(part: Any, device: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -29,8 +29,7 @@ from deeplin.hessian.operators import (
     parameters,
     surface,
 )
-from deeplin.hessian.result import HessianSpectrum, Tracked
-from deeplin.hessian.spectrum import spectra
+from deeplin.hessian.spectrum import HessianSpectrum, spectra
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
@@ -48,6 +47,17 @@ SHORT = 8
 """Records of a call that are too few for a search at its end, unless it is the first."""
 LARGE = 2**20
 """Numbers of a chunk above which its records are followed one call at a time."""
+
+
+class Tracked(NamedTuple):
+    """Sharpness with its evidence, for each network (and each record, along a trajectory)."""
+
+    value: np.ndarray
+    """Rayleigh quotient: never above the largest eigenvalue."""
+    error: np.ndarray
+    """There is an eigenvalue within this distance (the residual ‖Hv − θv‖, and rounding)."""
+    products: np.ndarray
+    """Hessian-vector products used."""
 
 
 class SharpnessTracker:
@@ -95,8 +105,9 @@ class SharpnessTracker:
         """The same; `live` if what is found late can not be put right later."""
         count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
         if not self.chunks:
-            layout = _layout(self.problem, records)
-            size = CHUNK if layout is _Narrow else -(-batch // -(-batch // CHUNK))
+            narrow = is_linear(self.problem, records) and max(records.widths) <= NARROW
+            layout = _Narrow if narrow else _General
+            size = CHUNK if narrow else -(-batch // -(-batch // CHUNK))
             for first in range(0, batch, size):
                 members = np.minimum(np.arange(first, first + size), batch - 1)
                 chunk = layout(self.problem, members, min(size, batch - first), self.tolerance)
@@ -188,11 +199,6 @@ def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
     return jax.tree.map(lambda leaf: function(leaf) if known or eqx.is_array(leaf) else leaf, tree)
 
 
-def _layout(problem: Problem | Loss, records: PyTree) -> type[_Chunk]:
-    narrow = is_linear(problem, records) and max(records.widths) <= NARROW
-    return _Narrow if narrow else _General
-
-
 @dataclass
 class _Chunk:
     """Follows some networks of a batch through their records."""
@@ -217,8 +223,10 @@ class _Chunk:
         start = 0
         while start < count:
             end = min(count, start + EVERY - (clock + start - 1) % EVERY)
-            due = (clock + end - 1) % EVERY == 0
-            late = self._follow(records, found, start, end, clock + end - 1, live or due)
+            last, places = clock + end - 1, np.arange(start, end)
+            due, fresh = last % EVERY == 0, last if last % FRESH == 0 else None
+            result, late = self._run(records, places, live or due, fresh)
+            self._write(found, places, result, np.ones_like(late))
             if not live:
                 self._correct(pieces, start, end, late)
             start = end
@@ -227,19 +235,13 @@ class _Chunk:
                 self._search_at_end(pieces, clock)
             self.earlier = [(records, found)]
 
-    def _follow(
-        self, records: PyTree, found: Tracked, start: int, end: int, clock: int, search: bool
-    ) -> np.ndarray:
-        """The records from `start` to `end`, and where those before may have missed something."""
-        fresh = clock if clock % FRESH == 0 else None
-        result, higher = self._run(records, np.arange(start, end), search, fresh)
-        self._write(found, np.arange(start, end), result, np.ones_like(higher))
-        return higher
-
     def _run(
         self, records: PyTree, places: np.ndarray, search: bool, fresh: int | None
     ) -> tuple[Tracked, np.ndarray]:
-        """Follow the records at `places` in turn, from the state and to the next one."""
+        """Follow the records at `places` in turn, from the state and to the next one.
+
+        Also where the records before them may have missed a larger eigenvalue.
+        """
         operator, data, size, dtype = self._operator(records)
         if self.state is None:
             draws = np.random.default_rng(0).standard_normal((2, size)).astype(dtype)
@@ -272,9 +274,6 @@ class _Chunk:
             column[own] = np.where(chosen, new[:, : self.count], column[own])
         found.products[own] += result.products[:, : self.count]
 
-    def _known(self, found: Tracked, places: np.ndarray) -> np.ndarray:
-        return found.value[np.ix_(places, self.members)]
-
     def _correct(
         self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int, late: np.ndarray
     ) -> None:
@@ -297,7 +296,7 @@ class _Chunk:
             stop = min(stop, place - 1)
             places = np.arange(place - 1, max(stop, place - EVERY) - 1, -1)
             result, _ = self._run(records, places, False, None)
-            known = self._known(found, places)
+            known = found.value[np.ix_(places, self.members)]
             better = late & (result.value > known + self.tolerance * np.abs(known))
             self._write(found, places, result, better)
             place, first = int(places[-1]), False
@@ -332,15 +331,12 @@ class _Narrow(_Chunk):
 
     def _operator(self, records: Network) -> tuple[Callable, Any, int, np.dtype]:
         width, dtype = max(records.widths), np.result_type(*(w.dtype for w in records.weights))
-        return narrow_hessian, self._data(width, dtype), len(records.weights) * width**2, dtype
-
-    def _data(self, width: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """2Σ̂ and Θ*ᵀ, filled up to the width."""
         d, outputs = self.problem.dimension, self.problem.outputs
         curvature, optimum = np.zeros((width, width), dtype), np.zeros((outputs, width), dtype)
         curvature[:d, :d] = 2 * self.problem.covariance
         optimum[:, :d] = self.problem.optimum.reshape(d, -1).T
-        return curvature, optimum
+        data = curvature, optimum
+        return narrow_hessian, data, len(records.weights) * width**2, dtype
 
     def _piece(self, records: Network, places: np.ndarray, capacity: int) -> PyTree:
         dtype, width = np.result_type(*(w.dtype for w in records.weights)), max(records.widths)
