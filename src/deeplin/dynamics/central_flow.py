@@ -97,7 +97,16 @@ def central_flow(
         held = _oscillation(rises, np.asarray(slope), values, rate, 1 / pieces, held)
         risk = float(value) + objective.floor
         if piece % pieces == 0:
-            rows.append(_record(piece // pieces, risk, values, held))
+            rows.append(
+                {
+                    "step": piece // pieces,
+                    "risk": risk,
+                    "averaged_risk": risk + 0.5 * float(np.sum(np.diag(held) * values)),
+                    "sharpness": float(values[0]),
+                    "eigenvalues": values,
+                    "oscillation": float(np.trace(held)),
+                }
+            )
         if piece == most * pieces:
             break
         moved = _advance(*surface, weights, _root(vectors, held), rate, 1 / pieces)
@@ -121,17 +130,6 @@ def central_flow(
         dynamics="flow",
         variant="central",
     )
-
-
-def _record(step: int, risk: float, values: np.ndarray, held: np.ndarray) -> dict[str, Any]:
-    return {
-        "step": step,
-        "risk": risk,
-        "averaged_risk": risk + 0.5 * float(np.sum(np.diag(held) * values)),
-        "sharpness": float(values[0]),
-        "eigenvalues": values,
-        "oscillation": float(np.trace(held)),
-    }
 
 
 @partial(jax.jit, static_argnums=0)

@@ -207,16 +207,12 @@ def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
 
 def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.ndarray:
     """The value R − floor above which a run has diverged."""
-    level = np.fmax(abs(risk), abs(_risk_at_zero(objective, ensemble)))
+    at_zero = objective.zero_risk
+    if at_zero is None:
+        zero = jax.tree.map(np.zeros_like, ensemble.weights)
+        at_zero = objective.evidence(ensemble.tree(zero))["risk"]
+    level = np.fmax(abs(risk), abs(np.asarray(at_zero)))
     limit = np.finfo(level.dtype).max
     with np.errstate(over="ignore"):
         ceiling = np.where(level > 0, BLOW_UP * level - objective.floor, limit)
     return np.fmin(ceiling, limit).astype(level.dtype)
-
-
-def _risk_at_zero(objective: Objective, ensemble: Ensemble) -> np.ndarray:
-    """R where all weights are zero."""
-    if objective.zero_risk is not None:
-        return np.asarray(objective.zero_risk)
-    zero = jax.tree.map(np.zeros_like, ensemble.weights)
-    return objective.evidence(ensemble.tree(zero))["risk"]

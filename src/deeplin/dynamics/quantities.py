@@ -196,9 +196,8 @@ def _alignment(_: Quantities, networks: Network) -> np.ndarray:
 
 def _conservation(quantities: Quantities, networks: Network) -> np.ndarray:
     """max_k ‖D_k − D_k(0)‖_F with D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ, constant on the flow (FM-L1)."""
-    then = products.imbalance([np.asarray(weight) for weight in quantities.ensemble.weights])
-    pairs = zip(products.imbalance(networks.weights), then, strict=True)
-    return np.max([np.linalg.norm(a - b, axis=(-2, -1)) for a, b in pairs], axis=0)
+    initial = [np.asarray(weight) for weight in quantities.ensemble.weights]
+    return products.drift([np.asarray(weight) for weight in networks.weights], initial)
 
 
 _OF_LAYERS: dict[str, Callable[[Quantities, Network], np.ndarray]] = {

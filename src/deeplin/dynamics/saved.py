@@ -56,8 +56,16 @@ def save_run(
         parts["preparation"] = run.preparation.to_json()
     arrays |= dict(_flatten("run", parts))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
-    about = manifest(problem, run) | dict(notes or {})
-    text = json.dumps(about, indent=2, default=lambda value: np.asarray(value).tolist())
+    net = run.network
+    manifest = (  # what a reader wants to know before opening the arrays
+        {"format": FORMAT, "deeplin": version("deeplin")}
+        | {name: getattr(problem, name) for name in SIZES}
+        | {name: getattr(net, name) for name in ("depth", "widths", "activation")}
+        | {"dtype": str(net.weights[0].dtype), "runs": net.batch or 1}
+        | {name: getattr(run, name) for name in ("learning_rate", "momentum", "status", "steps")}
+        | {"evidence": dict(run.evidence), **(notes or {})}
+    )
+    text = json.dumps(manifest, indent=2, default=lambda value: np.asarray(value).tolist())
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with whole_file(path) as file:
@@ -142,19 +150,6 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
     scale = np.divide(ours, theirs, out=np.ones_like(ours), where=(theirs != 0) & (ours != 0))
     centre = np.append(np.zeros(len(inputs)), intercepts)
     return Preparation(inputs, targets, centre, np.append(scale, np.ones(len(targets))))
-
-
-def manifest(problem: Problem, run: Run) -> dict[str, Any]:
-    """What a reader wants to know before opening the arrays."""
-    net = run.network
-    return (
-        {"format": FORMAT, "deeplin": version("deeplin")}
-        | {name: getattr(problem, name) for name in SIZES}
-        | {name: getattr(net, name) for name in ("depth", "widths", "activation")}
-        | {"dtype": str(net.weights[0].dtype), "runs": net.batch or 1}
-        | {name: getattr(run, name) for name in ("learning_rate", "momentum", "status", "steps")}
-        | {"evidence": dict(run.evidence)}
-    )
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
@@ -243,26 +238,17 @@ def _run(parts: Any) -> Run:
         raise InputError("run/initial and run/network have different layers.")
     records = _records(parts.get("records", {}), network.batch)
     trajectory = _trajectory(parts.get("trajectory"), records, network)
-    _check_outcome(parts, network.batch)
-    _check_rule(parts, network.batch)
+    _check_values(parts, network.batch)
     if parts.get("batch_size") is not None:
         parts["batch_size"] = whole_number("run/batch_size", parts["batch_size"])
     made = {"network": network, "initial": initial, "records": records, "trajectory": trajectory}
     if parts.get("preparation") is not None:
-        made["preparation"] = _preparation(parts["preparation"], network)
+        known = Preparation.from_json(str(parts["preparation"]))
+        shape = (len(known.labels), len(known.outputs))
+        if network.batch is not None or (network.widths[0], network.outputs) != shape:
+            raise InputError("its preparation has other columns than the network.")
+        made["preparation"] = known
     return Run(**(parts | made))
-
-
-def _preparation(text: Any, network: Network) -> Preparation:
-    found = Preparation.from_json(str(text))
-    inputs, outputs = len(found.labels), len(found.outputs)
-    if network.batch is not None or (network.widths[0], outputs) != (inputs, _outputs(network)):
-        raise InputError("its preparation has other columns than the network.")
-    return found
-
-
-def _outputs(network: Network) -> int:
-    return network.widths[-1] if network.readout is None else 1
 
 
 def _network(where: str, parts: Any, records: int | None = None) -> Network:
@@ -332,37 +318,31 @@ def _records(parts: Any, batch: int | None) -> Records:
     return Records(parts)
 
 
-def _check_outcome(parts: Mapping[str, Any], batch: int | None) -> None:
-    """What became of each run."""
+def _check_values(parts: Mapping[str, Any], batch: int | None) -> None:
+    """What became of each run, and how it was trained."""
     status, evidence = np.asarray(parts.get("status")), parts.get("evidence", {})
-    each = () if batch is None else (batch,)
-    if not np.isin(status, STATUSES).all() or status.shape != each:
+    if not np.isin(status, STATUSES).all() or status.shape != (() if batch is None else (batch,)):
         raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
-    _check_numbers("steps", parts.get("steps"), batch, "iu")
     if not isinstance(evidence, dict):
         raise InputError("run/evidence is no group of values.")
+    _check_numbers("steps", parts.get("steps"), batch, "iu")
     _check_numbers("evidence/time", evidence.get("time", 0), batch)
-
-
-def _check_rule(parts: Mapping[str, Any], batch: int | None) -> None:
-    """How it was trained: one rate for each run, with `layers` for each layer too, and so on."""
     variant, dynamics = parts.get("variant", "plain"), parts.get("dynamics", "descent")
     for name, value in {"variant": variant, "dynamics": dynamics}.items():
         if not isinstance(value, str):
             raise InputError(f"run/{name} is {shown(value)}, not text.")
     if dynamics not in ("descent", "flow"):
         raise InputError(f"run/dynamics is {dynamics[:40]!r}, not descent or flow.")
-    rate, beta = parts.get("learning_rate"), parts.get("momentum", 0.0)
-    if rate is not None:
-        if variant in ("plain", "nesterov"):
+    if (rate := parts.get("learning_rate")) is not None:
+        if variant in ("plain", "nesterov"):  # others may have one for each layer or step
             _check_numbers("learning_rate", rate, batch)
         rates = finite_array("run/learning_rate", rate, (0, 1, 2))
         if np.any(rates < 0) or (np.any(rates == 0) and "schedule" not in variant):
             raise InputError("run/learning_rate is not above 0.")
-    _check_numbers("momentum", beta)
-    if beta >= 1:
-        raise InputError(f"run/momentum is {beta:g}, not below 1.")
-    _check_numbers("weight_decay", parts.get("weight_decay", 0.0))
+    for name in ("momentum", "weight_decay"):
+        _check_numbers(name, parts.get(name, 0.0))
+    if parts.get("momentum", 0.0) >= 1:
+        raise InputError(f"run/momentum is {parts['momentum']:g}, not below 1.")
 
 
 def _check_numbers(name: str, value: Any, batch: int | None = None, kinds: str = "iuf") -> None:

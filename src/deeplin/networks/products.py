@@ -74,6 +74,13 @@ def imbalance(weights: Sequence[A]) -> list[A]:
     return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(weights)]
 
 
+def drift(weights: Sequence[np.ndarray], initial: Sequence[np.ndarray]) -> np.ndarray:
+    """max_k ‖D_k − D_k(0)‖_F of the `imbalance` D_k; 0 for one layer (FM-L1)."""
+    pairs = zip(imbalance(weights), imbalance(initial), strict=True)
+    changes = [np.linalg.norm(now - then, axis=(-2, -1)) for now, then in pairs]
+    return np.max([np.zeros(weights[0].shape[:-2]), *changes], axis=0)
+
+
 def last_columns(weights: Sequence[A], readout: A | None = None) -> Any:
     """V_L: p as a column, or the identity, with the leading axes of the weights."""
     last = weights[-1]
