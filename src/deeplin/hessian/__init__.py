@@ -1,9 +1,8 @@
 """Sharpness: exact at minimisers, certified Lanczos anywhere, the papers' power iteration."""
 
-from deeplin.hessian.choose import Sharpness, sharpness
 from deeplin.hessian.exact import tangent_kernel, tangent_kernel_change
 from deeplin.hessian.operators import unflatten
-from deeplin.hessian.spectrum import HessianSpectrum, hessian_spectrum
+from deeplin.hessian.spectrum import HessianSpectrum, Sharpness, hessian_spectrum, sharpness
 from deeplin.hessian.stochastic import SpectralDensity, Trace, hessian_trace, spectral_density
 from deeplin.hessian.torch_loss import TorchLoss
 from deeplin.hessian.tracking import SharpnessTracker, Tracked, sharpness_along, spectrum_along
