@@ -123,11 +123,11 @@ class Quantities:
 
     def _records(self, weights: tuple[np.ndarray, ...]) -> PyTree:
         """All records in one tree whose arrays have axes for records and runs."""
-        count, moving = len(weights[0]), weights
-        still = tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in self.ensemble.fixed)
+        count, trained = len(weights[0]), weights
+        fixed = tuple(np.broadcast_to(leaf, (count, *leaf.shape)) for leaf in self.ensemble.fixed)
         if not self.ensemble.layout.network:
-            moving, still = (tuple(map(jnp.asarray, part)) for part in (moving, still))
-        return self.ensemble.layout.tree(moving, still)
+            trained, fixed = (tuple(map(jnp.asarray, part)) for part in (trained, fixed))
+        return self.ensemble.layout.tree(trained, fixed)
 
     def _values(self, weights: tuple[np.ndarray, ...], tree: PyTree) -> np.ndarray:
         """R − floor at each record."""

@@ -333,12 +333,12 @@ class Recorder:
             return None
         ensemble, count = self.ensemble, len(self.when)
         member = 0 if ensemble.single else slice(None)
-        moving = [layer[:, member] for layer in self.weights()]
-        still = [
+        trained = [layer[:, member] for layer in self.weights()]
+        fixed = [
             np.broadcast_to(np.asarray(leaf)[member], (count, *np.shape(leaf[member])))
             for leaf in ensemble.fixed
         ]
-        arrays = tuple(jax.device_put(array) for array in (*moving, *still))
+        arrays = tuple(jax.device_put(array) for array in (*trained, *fixed))
         return Trajectory(arrays, ensemble.layout, not ensemble.single)
 
 

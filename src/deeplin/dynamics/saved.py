@@ -148,8 +148,8 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
     largest = np.abs(coefficients).argmax(axis=1)
     ours, theirs = (part[np.arange(len(part)), largest] for part in (product, coefficients))
     scale = np.divide(ours, theirs, out=np.ones_like(ours), where=(theirs != 0) & (ours != 0))
-    centre = np.append(np.zeros(len(inputs)), intercepts)
-    return Preparation(inputs, targets, centre, np.append(scale, np.ones(len(targets))))
+    center = np.append(np.zeros(len(inputs)), intercepts)
+    return Preparation(inputs, targets, center, np.append(scale, np.ones(len(targets))))
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:

@@ -1,4 +1,4 @@
-"""Sharpness at a minimiser from a small matrix (X-1), with a bound for not being quite there.
+"""Sharpness at a minimizer from a small matrix (X-1), with a bound for not being quite there.
 
 Let Σ̂ = CCᵀ (d×r), B_k = W_{k−1}…W_1C and V_k = W_{k+1}ᵀ…W_Lᵀp. The Gauss-Newton part 2JᵀΣ̂J of the
 Hessian has the nonzero spectrum of 2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), which is d×d for one output.
@@ -7,7 +7,7 @@ The rest of the Hessian has, for layers j < k, the blocks ⟨dW_k M_jk dW_j, V_k
 M_jk = W_{k−1}…W_{j+1} and A_j g = 2 B_j Cᵀ(w − w*), of norm at most ‖V_k‖_F ‖A_j g‖_F ‖M_jk‖_F. Its
 norm is at most the Frobenius norm of the table of these. The sums over j obey a recursion,
 G_{k+1} = W_k G_k W_kᵀ + ‖A_k g‖² I, Σ_j ‖A_j g‖² ‖M_jk‖² = tr G_k, so the bound costs no more than
-the matrix. It vanishes at every minimiser. Rounding of B_k enters the same recursion.
+the matrix. It vanishes at every minimizer. Rounding of B_k enters the same recursion.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, 
 
 
 def may_be_exact(problem: Problem, networks: Network, tolerance: float) -> bool:
-    """Whether some network may be close enough to a minimiser for `exact`, at a product's cost.
+    """Whether some network may be close enough to a minimizer for `exact`, at a product's cost.
 
     With u_k = 2B_kCᵀ(Θ − Θ*), ‖M_jk‖ ≥ ‖u_k‖/‖u_j‖ bounds the error of `exact` from below by
     √(4 Σ_k (k−1)‖V_k‖²‖u_k‖²); 2 Σ_k ‖V_k‖²‖B_kx‖²/‖x‖² with any x is of the order of its value.

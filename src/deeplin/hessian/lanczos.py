@@ -1,14 +1,14 @@
 """Extreme eigenvalues from Hessian-vector products alone, with a certificate.
 
-Lanczos with full reorthogonalisation from a random unit vector. The largest Ritz value θ never
+Lanczos with full reorthogonalization from a random unit vector. The largest Ritz value θ never
 exceeds the largest eigenvalue λ. For the other side, let π_j be the orthonormal polynomials that
 the recurrence coefficients define. If there is an eigenvalue μ > θ, the squared component of the
 start on its eigenspace is at most 1/Σ_j π_j(μ)² (the Christoffel function: no measure with these
 moments has more mass at μ). A uniformly random unit vector in N dimensions has a component below t
-with probability at most t√(2N/π). So outside an event of probability DOUBT, λ lies below the μ
-where the polynomials have grown to 1/t (van Dorsselaer, Hochstenbach, van der Vorst, 2000). This
-holds for clustered, multiple and low-rank spectra alike, where the residual ‖Hv − θv‖ alone only
-says that *some* eigenvalue is near θ.
+with probability at most t√(2N/π). So outside an event of probability FAILURE_PROBABILITY, λ lies
+below the μ where the polynomials have grown to 1/t (van Dorsselaer, Hochstenbach, van der Vorst,
+2000). This holds for clustered, multiple and low-rank spectra alike, where the residual ‖Hv − θv‖
+alone only says that *some* eigenvalue is near θ.
 
 A low-rank Hessian exhausts its Krylov space early: the recurrence breaks down. Then it goes on from
 a fresh random vector orthogonal to the space found, and the two small probabilities multiply.
@@ -25,7 +25,7 @@ import scipy.linalg
 
 from deeplin.interrupt import check_interrupt, interruptible
 
-DOUBT = 1e-10
+FAILURE_PROBABILITY = 1e-10
 """Probability that the certificate fails: a random start nearly orthogonal to what is sought."""
 
 DENSE = 24
@@ -100,7 +100,7 @@ class Recurrence:
             self.basis[:, 0] = _unit(mixed)
             self.randomness = 1 - GUESS_SHARE
         self.diagonal = np.zeros((batch, limit), dtype)
-        self.beside = np.zeros((batch, limit), dtype)
+        self.off_diagonal = np.zeros((batch, limit), dtype)
         self.broken = np.zeros((batch, limit), bool)
         self.noise = np.zeros(batch, dtype)
         self.steps = 0
@@ -111,32 +111,32 @@ class Recurrence:
         return (draw / np.linalg.norm(draw)).astype(self.basis.dtype)
 
     def advance(self, multiply: Callable[[np.ndarray], np.ndarray]) -> None:
-        """One step: multiply, orthogonalise against the whole basis, normalise."""
+        """One step: multiply, orthogonalize against the whole basis, normalize."""
         j = self.steps
         if j + 1 == self.basis.shape[1]:
             self.basis = np.concatenate([self.basis, np.zeros_like(self.basis[:, 1:])], axis=1)
         known = self.basis[:, : j + 1]
-        inner, rest = _orthogonalised(known, multiply(known[:, j]))
+        inner, rest = _orthogonalized(known, multiply(known[:, j]))
         self.diagonal[:, j] = inner[:, j]
         if j > 0:
-            # In exact arithmetic the image meets only its neighbours in the basis: all else it
+            # In exact arithmetic the image meets only its neighbors in the basis: all else it
             # meets is rounding of the products, and tells how far eigenvalues may have moved.
-            inner[:, j - 1] -= np.where(self.broken[:, j - 1], 0, self.beside[:, j - 1])
+            inner[:, j - 1] -= np.where(self.broken[:, j - 1], 0, self.off_diagonal[:, j - 1])
             self.noise = np.maximum(self.noise, np.abs(inner[:, :j]).max(axis=1))
         length = np.linalg.norm(rest, axis=1)
-        self.beside[:, j] = length
+        self.off_diagonal[:, j] = length
         self.steps = j + 1
         self.broken[:, j] = length <= self.rounding(self._scale())
         if self.broken[:, j].any():
-            fresh = _orthogonalised(known, np.broadcast_to(self._random(j + 1), rest.shape))[1]
+            fresh = _orthogonalized(known, np.broadcast_to(self._random(j + 1), rest.shape))[1]
             rest = np.where(self.broken[:, j, None], fresh, rest)
         self.basis[:, j + 1] = _unit(rest)
 
     @property
     def tridiagonal(self) -> tuple[np.ndarray, np.ndarray]:
-        """The diagonal of T (batch, k), and what stands beside it (batch, k − 1)."""
+        """The diagonal of T (batch, k), and its off-diagonal (batch, k − 1)."""
         k = self.steps
-        coupling = np.where(self.broken, 0, self.beside)
+        coupling = np.where(self.broken, 0, self.off_diagonal)
         return self.diagonal[:, :k], coupling[:, : k - 1]
 
     def extreme(self) -> Extreme:
@@ -146,7 +146,7 @@ class Recurrence:
         scale = np.maximum(np.abs(top), self._scale())
         complete = k == size  # the basis spans everything: nothing is left to be found
         above = 0 if complete else self._excess(top, scale)
-        last = np.where(self.broken[:, k - 1], 0, self.beside[:, k - 1])
+        last = np.where(self.broken[:, k - 1], 0, self.off_diagonal[:, k - 1])
         residual = last * np.abs(mixing[:, -1])
         error = np.where(scale == 0, 0, np.maximum(residual, above) + self.rounding(scale))
         vector = _combination(self.basis[:, :k], mixing)
@@ -156,13 +156,13 @@ class Recurrence:
     def keep(self, chosen: np.ndarray) -> None:
         """Go on with some of the operators only."""
         if not chosen.all():
-            for name in ("basis", "diagonal", "beside", "broken", "noise"):
+            for name in ("basis", "diagonal", "off_diagonal", "broken", "noise"):
                 setattr(self, name, getattr(self, name)[chosen])
 
     def _scale(self) -> np.ndarray:
         """A lower bound of the operator's norm that costs nothing."""
         k = self.steps
-        return np.maximum(np.abs(self.diagonal[:, :k]), self.beside[:, :k]).max(axis=1)
+        return np.maximum(np.abs(self.diagonal[:, :k]), self.off_diagonal[:, :k]).max(axis=1)
 
     def rounding(self, scale: np.ndarray) -> np.ndarray:
         """How far rounding may have moved an eigenvalue."""
@@ -170,14 +170,15 @@ class Recurrence:
         return np.sqrt(self.basis.shape[2]) * (8 * epsilon * scale + 2 * self.noise)
 
     def _excess(self, top: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """The smallest μ − θ on a grid above which there is no eigenvalue, but for DOUBT.
+        """The smallest μ − θ on a grid with no eigenvalue above μ, but for FAILURE_PROBABILITY.
 
         π_j is followed through the pivots of μ − T, π_{j+1}/π_j = pivot/β, positive above θ. Each
         stretch between breakdowns has its own random start and contributes its own improbability.
         """
         epsilon = np.finfo(scale.dtype).eps
         unit = np.where(scale > 0, scale, 1)[:, None]
-        diagonal, beside = self.diagonal / unit, np.maximum(self.beside / unit, epsilon)
+        diagonal = self.diagonal / unit
+        off_diagonal = np.maximum(self.off_diagonal / unit, epsilon)
         offsets = np.geomspace(epsilon, 1e3, 64, dtype=scale.dtype)
         mu = top[:, None] / unit + offsets
         chance = 0.5 * np.log(2 * self.basis.shape[2] / np.pi)  # log √(2N/π)
@@ -186,33 +187,36 @@ class Recurrence:
         pivot, before = np.ones_like(mu), np.zeros((len(top), 1), scale.dtype)
         for j in range(self.steps):
             pivot = np.maximum(mu - diagonal[:, j, None] - before**2 / pivot, offsets)
-            before = beside[:, j, None]
+            before = off_diagonal[:, j, None]
             growth = growth + np.log(pivot / before)
             best = np.maximum(best, growth - chance)
             restart = self.broken[:, j, None]
             evidence = np.where(restart, evidence + best, evidence)
             best, growth = np.where(restart, 0, best), np.where(restart, 0, growth)
             before = np.where(restart, 0, before)
-        reached = evidence + best >= -np.log(DOUBT)
+        reached = evidence + best >= -np.log(FAILURE_PROBABILITY)
         return np.where(reached.any(axis=1), offsets[reached.argmax(axis=1)] * scale, np.inf)
 
 
-def _top_of_tridiagonal(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _top_of_tridiagonal(
+    diagonal: np.ndarray, off_diagonal: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Largest eigenvalue and its vector of each tridiagonal matrix; NaN for one not finite."""
     last = diagonal.shape[1] - 1
     values = np.full(len(diagonal), np.nan, diagonal.dtype)
     vectors = np.full_like(diagonal, np.nan)
-    finite = np.flatnonzero(np.isfinite(diagonal.sum(axis=1) + beside.sum(axis=1)))
+    finite = np.flatnonzero(np.isfinite(diagonal.sum(axis=1) + off_diagonal.sum(axis=1)))
     if last < DENSE:
         dense = diagonal[finite, :, None] * np.eye(last + 1, dtype=diagonal.dtype)
-        dense[:, np.arange(1, last + 1), np.arange(last)] = beside[finite]  # eigh looks below only
+        below = np.arange(1, last + 1), np.arange(last)  # all that eigh looks at
+        dense[:, *below] = off_diagonal[finite]
         roots, columns = np.linalg.eigh(dense)
         values[finite], vectors[finite] = roots[:, -1], columns[:, :, -1]
         return values, vectors
     for member in finite:
         value, vector = scipy.linalg.eigh_tridiagonal(
             diagonal[member],
-            beside[member],
+            off_diagonal[member],
             select="i",
             select_range=(last, last),
             check_finite=False,
@@ -221,7 +225,7 @@ def _top_of_tridiagonal(diagonal: np.ndarray, beside: np.ndarray) -> tuple[np.nd
     return values, vectors
 
 
-def _orthogonalised(basis: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _orthogonalized(basis: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Coordinates of each vector in its basis, and the rest of it; done twice, which is enough."""
     first = (basis @ vectors[:, :, None])[:, :, 0]
     rest = vectors - _combination(basis, first)

@@ -86,7 +86,7 @@ def sharpness(
             a PyTorch module a `TorchLoss`.
         network: a `Network` (its weights are the parameters, the read-out is fixed; a batch gives
             arrays), or for a loss of your own any pytree of parameters, or a PyTorch module.
-        method: `exact` (X-1: a small matrix, for linear networks at minimisers; the error says how
+        method: `exact` (X-1: a small matrix, for linear networks at minimizers; the error says how
             far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
             differentiation, small networks), `power` (the papers' iteration of `steps` products,
             for comparison: largest modulus), or `auto`: exact where its error allows, otherwise
@@ -305,7 +305,7 @@ class HessianSpectrum:
     layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
     """The largest eigenvalue of each layer's own block of the Hessian; None likewise."""
     method: str
-    """`exact` (X-1, at minimisers), `dense` or `lanczos`."""
+    """`exact` (X-1, at minimizers), `dense` or `lanczos`."""
 
     def reshaped(self, *axes: int) -> HessianSpectrum:
         """The same with other leading axes."""
@@ -331,7 +331,7 @@ def hessian_spectrum(
 ) -> HessianSpectrum:
     """The `count` largest eigenvalues of the Hessian of the risk, with vectors and error bounds.
 
-    At minimisers of a linear network all nonzero eigenvalues are those of the small matrix of X-1,
+    At minimizers of a linear network all nonzero eigenvalues are those of the small matrix of X-1,
     2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), and exact (`method` says so). Elsewhere the matrix is formed, for
     linear networks with one output in the coordinates of its range; beyond 400 dimensions
     Lanczos finds one eigenvalue after another, each certified.
@@ -384,7 +384,7 @@ def spectra(
 
 
 def _at_minimizers(problem, trees, count: int, tolerance: float):
-    """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimiser."""
+    """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimizer."""
     if not is_linear(problem, trees):
         return None
     rank, outputs = problem.spectrum.coordinates.shape

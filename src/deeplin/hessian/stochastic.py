@@ -141,10 +141,10 @@ def spectral_density(
                 recurrence.advance(lambda vectors: hessian(ONE, vectors))
                 check_interrupt()
             # after a breakdown the recurrence goes on from another vector, which has no weight
-            diagonal, beside = (row[0].astype(float) for row in recurrence.tridiagonal)
-            if not np.isfinite(diagonal.sum() + beside.sum()):
+            diagonal, off_diagonal = (row[0].astype(float) for row in recurrence.tridiagonal)
+            if not np.isfinite(diagonal.sum() + off_diagonal.sum()):
                 raise InputError("the Hessian is not finite here; pass other parameters.")
-            points[sample], mixing = scipy.linalg.eigh_tridiagonal(diagonal, beside)
+            points[sample], mixing = scipy.linalg.eigh_tridiagonal(diagonal, off_diagonal)
             weights[sample] = mixing[0] ** 2
     return SpectralDensity(points, weights, samples * limit)
 

@@ -1,6 +1,6 @@
 """Networks: weights, products, risk, gradients, initializations, activations."""
 
-from deeplin.networks import batch_last, initialize, products
+from deeplin.networks import initialize, products
 from deeplin.networks.network import (
     ACTIVATIONS,
     Layout,
@@ -8,7 +8,6 @@ from deeplin.networks.network import (
     Network,
     Trajectory,
     check_fits,
-    check_loss,
     data_risk,
     distance_to_optimum,
     explain_loss_errors,
@@ -26,9 +25,7 @@ __all__ = [
     "Loss",
     "Network",
     "Trajectory",
-    "batch_last",
     "check_fits",
-    "check_loss",
     "data_risk",
     "distance_to_optimum",
     "explain_loss_errors",
