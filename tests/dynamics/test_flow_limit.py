@@ -27,10 +27,10 @@ def test_the_flow_ends_where_that_of_scipy_does(kind, problem, rng):
         readout = rng.normal(size=3) if kind == "read-out" else None
     weights = [0.7 * rng.normal(size=s) for s in zip(widths[1:], widths[:-1], strict=True)]
     net = dl.Network([weight[None] for weight in weights], readout)
-    limit = flow_limit.flow_limit(problem, net)
-    assert limit.reached.all()
+    limit, reached = flow_limit.flow_limit(problem, net)
+    assert reached.all()
     ends = dense_network.flow(problem.inputs, problem.targets, weights, 60.0, readout)
-    dense_network.agree([w[0] for w in limit.network.weights], ends, atol=1e-8)
+    dense_network.agree([w[0] for w in limit.weights], ends, atol=1e-8)
     value, error = flow_limit.flow_sharpness(problem, net)
     dense = dl.sharpness(problem, dl.Network(ends, readout), method="dense").value
     assert value[0] == pytest.approx(dense, rel=1e-8)  # 60 time units and 1e-10 a step
@@ -46,8 +46,8 @@ def test_the_record_follows_descent_and_the_end_keeps_what_the_flow_conserves(pr
         ends = dense_network.flow(problem.inputs, problem.targets, start, 60.0)
         dense = dl.sharpness(problem, dl.Network(ends), method="dense").value
         assert run.records["flow_sharpness"][step] == pytest.approx(dense, rel=1e-8)
-    limit = flow_limit.flow_limit(problem, run.trajectory[0].with_batch())
-    first, second = (np.asarray(weight)[0] for weight in limit.network.weights)
+    limit, _ = flow_limit.flow_limit(problem, run.trajectory[0].with_batch())
+    first, second = (np.asarray(weight)[0] for weight in limit.weights)
     before = [np.asarray(weight) for weight in net.weights]
     kept = before[1].T @ before[1] - before[0] @ before[0].T
     np.testing.assert_allclose(second.T @ second - first @ first.T, kept, atol=1e-9)  # FM-L1

@@ -135,20 +135,11 @@ def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows
     return jax.vmap(one)(flows, fixed, goals)
 
 
-class FlowLimit(NamedTuple):
-    """Where flows end, each with leading axis batch."""
-
-    network: Network
-    reached: np.ndarray
-    """Whether the flow came to a minimizer; else `network` is as far as it got."""
-    time: np.ndarray
-    """Time until the last step."""
-
-
-def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
-    """The ends of the gradient flows from each of a batch of linear networks.
+def flow_limit(problem: Problem, networks: Network) -> tuple[Network, np.ndarray]:
+    """The ends of the gradient flows of a batch of linear networks, and which were reached.
 
     They are integrated until Θ is close to a minimizer; the rest is one step, to the nearest one.
+    A flow that comes to no minimizer is returned as far as it got.
     """
     networks = networks.with_batch()
     objective = objective_of(problem, networks)
@@ -157,7 +148,7 @@ def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
     starts = Flows(weights, nothing, *(nothing.astype(np.int32) for _ in range(3)))
     goals = np.full_like(nothing, NEAR * problem.zero_gap)
     found = integrate(objective.gradient, objective.data, TO_THE_END, starts, fixed, goals, HORIZON)
-    weights, time, reached = found.weights, found.time, found.status == Status.CONVERGED
+    weights, reached = found.weights, found.status == Status.CONVERGED
     _, readout = host_arrays(networks)
     ends = [np.array(weight) for weight in weights]
     if reached.any():
@@ -165,7 +156,7 @@ def flow_limit(problem: Problem, networks: Network) -> FlowLimit:
         near = Tangent.of(problem, [weight[reached] for weight in weights], part)
         for layer, moved in zip(ends, _to_minimizers(near), strict=True):
             layer[reached] = moved
-    return FlowLimit(eqx.tree_at(lambda n: n.weights, networks, tuple(ends)), reached, time)
+    return eqx.tree_at(lambda n: n.weights, networks, tuple(ends)), reached
 
 
 def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.ndarray]:
@@ -174,9 +165,9 @@ def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.
     The error bounds that of the sharpness at the end found; integration itself is kept to 1e-10 a
     step. Not a number where the flow ends at no minimizer.
     """
-    limit = flow_limit(problem, networks)
-    value, error = exact(problem, limit.network, "largest")
-    return np.where(limit.reached, value, np.nan), np.where(limit.reached, error, np.inf)
+    ends, reached = flow_limit(problem, networks)
+    value, error = exact(problem, ends, "largest")
+    return np.where(reached, value, np.nan), np.where(reached, error, np.inf)
 
 
 def _to_minimizers(tangent: Tangent) -> list[np.ndarray]:

@@ -65,8 +65,6 @@ class Objective(NamedTuple):
 
     gradient: Gradient
     """Of one network."""
-    risk: Callable[..., Array]
-    """`risk(data, tree)` of one tree, or `risk(tree)` if there are no data."""
     data: Any
     layout: Layout
     """How weights and fixed arrays make a network, or whatever else is trained."""
@@ -120,6 +118,7 @@ class Autodiff:
     """Value and gradient of any risk by reverse-mode differentiation."""
 
     risk: Callable[..., Array]
+    """`risk(data, tree)` of one tree, or `risk(tree)` if there are no data."""
     layout: Layout
     whole: bool = False
     """With mini-batches: whether the value is the risk on all rows (a target needs that)."""
@@ -215,7 +214,7 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
                 f"problem is a {type(problem).__name__}; pass a deeplin.Problem or a function "
                 "loss(network) that returns a scalar."
             )
-        return Objective(Autodiff(problem, layout), problem, None, layout, work=UNKNOWN_WORK)
+        return Objective(Autodiff(problem, layout), None, layout, work=UNKNOWN_WORK)
     risk, data = risk_and_data(problem, tree)
     if risk is linear_risk:
         if tree.biased is not None:
@@ -227,7 +226,6 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
         optimum = problem.optimum.reshape(problem.dimension, -1) if problem.has_minimizer else None
         return Objective(
             gradient,
-            _risk_of_product,
             LinearData(data),
             layout,
             floor=problem.minimal_risk,
@@ -238,24 +236,15 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
             work=1 if isinstance(data, LeastSquares) else problem.samples,
         )
     return Objective(
-        Autodiff(risk, layout),
-        risk,
-        data,
-        layout,
-        zero_risk=problem.zero_risk,
-        work=problem.samples,
+        Autodiff(risk, layout), data, layout, zero_risk=problem.zero_risk, work=problem.samples
     )
-
-
-def _risk_of_product(data: LinearData, network: Network) -> Array:
-    return linear_risk(data.risk, network)
 
 
 def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
     """Return the same objective with the rows at hand, for mini-batches."""
     if not objective.has_gap:
-        whole = Autodiff(objective.risk, objective.layout, has_target)
-        return objective._replace(gradient=whole)
+        assert isinstance(objective.gradient, Autodiff)
+        return objective._replace(gradient=replace(objective.gradient, whole=has_target))
     floor = objective.data.risk.minimal_risk
     rows = problem.require_data("descent on mini-batches")
     inputs, targets = (jnp.asarray(matrix, floor.dtype) for matrix in rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
-from functools import cached_property
 
 import jax.numpy as jnp
 import numpy as np
@@ -54,18 +53,14 @@ class Reduction:
 
         W̃_1 = B_1ᵀW_1(0) + (A_1 − A_1(0)) B_0ᵀ, the other layers as they are.
         """
-        _, now, start = next(self._layers(network))
-        first = self._first + (now - start) @ self.bases[0].T
+        whole, now, start = next(self._layers(network))
+        first = self.bases[1].T @ whole + (now - start) @ self.bases[0].T
         return Network((first, *network.weights[1:]), network.readout, network.activation)
 
     def theta(self, network: Network) -> np.ndarray:
         """The product Θ of the full network, (d,) or (d, q), from reduced weights."""
         columns = product(*host_arrays(self.compact(network)))
         return columns[..., 0] if network.outputs == 1 else columns
-
-    @cached_property
-    def _first(self) -> np.ndarray:
-        return self.bases[1].T @ np.asarray(self.original.weights[0])
 
     def _layers(self, network: Network):
         """Full initial, reduced present and reduced initial weights of each layer, on the host."""

@@ -15,7 +15,15 @@ from deeplin.dynamics.flow import gradient_flow
 from deeplin.dynamics.reduction import in_coordinates
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Run, steps_to_record
 from deeplin.dynamics.update import check_momentum, key_words
-from deeplin.dynamics.wide_run import Cases, Course, ReducedStart, UnstableStep, WideRun, cases_of
+from deeplin.dynamics.wide_run import (
+    Cases,
+    Course,
+    ReducedStart,
+    UnstableStep,
+    WideRun,
+    cases_of,
+    spread,
+)
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Network
@@ -111,7 +119,7 @@ def _with_rates(cases: Cases, share: Any, momentum: float) -> Cases:
     curvatures = [start.curvature() / start.problem.outputs for start in cases.starts]
     limits = (2 + 2 * momentum) / np.maximum(curvatures, np.finfo(float).tiny)
     if share is not None:
-        shares = cases.spread("stable_share", share)
+        shares = spread("stable_share", share, len(limits))
         cases = cases._replace(
             rates=limits * [positive_number("stable_share", one) for one in shares]
         )

@@ -116,10 +116,6 @@ class Cases(NamedTuple):
         """A plain value for one run, an array for a batch."""
         return values[0] if self.single else np.array(values)
 
-    def spread(self, name: str, values: Any) -> list:
-        """One value for each run, of one for all or one for each."""
-        return _spread(name, values, len(self.starts))
-
 
 def cases_of(problem, words, population, depth, **values) -> Cases:
     """One case for each run, after checking what was passed."""
@@ -132,10 +128,10 @@ def cases_of(problem, words, population, depth, **values) -> Cases:
     keys = np.atleast_2d(words)
     runs = max(len(problems), len(keys))
     L = whole_number("depth", depth, minimum=2)
-    problems = _spread("problem", problems, runs)
-    keys = _spread("key", list(keys), runs)
+    problems = spread("problem", problems, runs)
+    keys = spread("key", list(keys), runs)
     populations = _populations(population, problems)
-    each = {name: _spread(name, given, runs) for name, given in values.items()}
+    each = {name: spread(name, given, runs) for name, given in values.items()}
     widths = [whole_number("width", m) for m in each["width"]]
     alphas, betas = (
         [positive_number(name, v, zero_allowed=True) for v in each[name]]
@@ -149,8 +145,8 @@ def cases_of(problem, words, population, depth, **values) -> Cases:
     return Cases(starts, tuple(populations), single, np.array(rates))
 
 
-def _spread(name: str, values: Any, runs: int) -> list:
-    """One value for each run."""
+def spread(name: str, values: Any, runs: int) -> list:
+    """One value for each run, of one for all or one for each."""
     listed = values if isinstance(values, list) else np.atleast_1d(values).tolist()
     if len(listed) not in (1, runs):
         raise InputError(
@@ -163,10 +159,10 @@ def _populations(population, problems: list[Problem]) -> list[Population | None]
     if population is None:
         return [None] * len(problems)
     given = [population] if isinstance(population, Population) else list(population)
-    spread = _spread("population", given, len(problems))
-    for source, problem in zip(spread, problems, strict=True):
+    sources = spread("population", given, len(problems))
+    for source, problem in zip(sources, problems, strict=True):
         source.require_fit(problem)
-    return spread
+    return sources
 
 
 def _check_interpolates(problem: Problem) -> None:
@@ -233,22 +229,20 @@ class WideRun(Run):
     @cached_property
     def theta_perp(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
         """Θ_⊥ = (I − P_X)Θ, (d, q) (BO-L5.3)."""
-        return self._at_the_end(lambda start, ends: start.perpendicular(product(ends[1:])))
+        return self._maps(lambda start, ends: start.perpendicular(product(ends[1:])))
 
     @cached_property
     def theta(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
         """Θ = (W_L … W_1)ᵀ of the full network, (d, q), or (d,) for a vector of targets."""
-
-        def inside(start: ReducedStart, ends) -> np.ndarray:
-            """P_XΘ = Q A_1ᵀV_1."""
-            return start.problem.spectrum.vectors @ product(ends)
-
-        return self._at_the_end(inside) + self.theta_perp
+        inside = self._maps(  # P_XΘ = Q A_1ᵀV_1
+            lambda start, ends: start.problem.spectrum.vectors @ product(ends)
+        )
+        return inside + self.theta_perp
 
     @cached_property
     def interpolant(self) -> Float[np.ndarray, "*runs d q"] | Float[np.ndarray, "*runs d"]:
         """Θ_min, the minimum-norm interpolant (BO-D2.5)."""
-        return self._each(lambda start: start.problem.optimum)
+        return self._each(lambda start, _: start.problem.optimum)
 
     @cached_property
     def distance(self) -> float | Float[np.ndarray, " runs"]:
@@ -263,12 +257,12 @@ class WideRun(Run):
         Its mean over runs is that of `distance` at interpolation, without the random directions
         beside the data.
         """
-        squares = []
-        for start, course in zip(self.starts, self.courses, strict=True):
-            backward = product(course.layers[-1][1:])
+
+        def expected(start: ReducedStart, course: Course) -> float:
             free = start.problem.dimension - start.problem.rank
-            squares.append(start.alpha**2 * free * float(np.sum(backward**2)))
-        return self.cases.one_or_all(squares)
+            return start.alpha**2 * free * float(np.sum(product(course.layers[-1][1:]) ** 2))
+
+        return self._each(expected)
 
     @cached_property
     def risk(self) -> float | Float[np.ndarray, " runs"] | None:
@@ -278,11 +272,7 @@ class WideRun(Run):
     @cached_property
     def added_risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr(Θ_⊥ᵀΣΘ_⊥), what Θ_⊥ always adds to the risk; None unless a population was passed."""
-
-        def added(source: Population, theta: np.ndarray, beside: np.ndarray) -> float:
-            return float(np.sum(beside * source.apply(beside)))
-
-        return self._risks(added)
+        return self._risks(lambda source, _, beside: float(np.sum(beside * source.apply(beside))))
 
     @cached_property
     def cross_term(self) -> float | Float[np.ndarray, " runs"] | None:
@@ -320,12 +310,12 @@ class WideRun(Run):
     @property
     def loss(self) -> float | Float[np.ndarray, " runs"]:
         """Mean squared error over the n·q entries at the end, as the BO authors count it."""
-        return self._ends("risk", self._outputs)
+        return self._each(lambda _, course: float(course.risk[-1]) / self._outputs)
 
     @property
     def path(self) -> float | Float[np.ndarray, " runs"]:
         """∫√ℒ dt in the time of BO (BO-L4.5, BO-L5.5)."""
-        return self._ends("path")
+        return self._each(lambda _, course: float(course.path[-1]))
 
     @cached_property
     def stability(self) -> float | Float[np.ndarray, " runs"]:
@@ -402,11 +392,11 @@ class WideRun(Run):
         """`risk` and `path` at the end, and what the wide network was: `width`, `alpha`, `beta`."""
         widths = {start.full_width for start in self.starts}
         return {
-            "risk": self._ends("risk"),
-            "path": self._ends("path"),
-            "width": widths.pop() if len(widths) == 1 else self._each(lambda s: s.full_width),
-            "alpha": self._each(lambda start: start.alpha),
-            "beta": self._each(lambda start: start.beta),
+            "risk": self._each(lambda _, course: float(course.risk[-1])),
+            "path": self.path,
+            "width": widths.pop() if len(widths) == 1 else self._each(lambda s, _: s.full_width),
+            "alpha": self._each(lambda start, _: start.alpha),
+            "beta": self._each(lambda start, _: start.beta),
         } | ({} if self.time is None else {"time": self.time})
 
     @cached_property
@@ -441,19 +431,16 @@ class WideRun(Run):
     def _outputs(self) -> int:
         return self.starts[0].problem.outputs
 
-    def _each(self, quantity: Callable[[ReducedStart], Any]) -> Any:
-        return self.cases.one_or_all([quantity(start) for start in self.starts])
-
-    def _at_the_end(self, quantity: Callable[[ReducedStart, Any], np.ndarray]) -> np.ndarray:
-        """A d×q matrix of each run, in the shape of its targets."""
+    def _each(self, quantity: Callable[[ReducedStart, Course], Any]) -> Any:
+        """A quantity of each run."""
         pairs = zip(self.starts, self.courses, strict=True)
-        return self.cases.one_or_all(
-            [quantity(s, c.layers[-1]).reshape(s.problem.optimum.shape) for s, c in pairs]
-        )
+        return self.cases.one_or_all([quantity(start, course) for start, course in pairs])
 
-    def _ends(self, name: str, divisor: int = 1) -> Any:
-        """A number of each run at its end."""
-        return self.cases.one_or_all([float(getattr(c, name)[-1]) / divisor for c in self.courses])
+    def _maps(self, quantity: Callable[[ReducedStart, tuple[np.ndarray, ...]], np.ndarray]) -> Any:
+        """A d×q matrix of each run and its last layers, in the shape of its targets."""
+        return self._each(
+            lambda s, course: quantity(s, course.layers[-1]).reshape(s.problem.optimum.shape)
+        )
 
     def _networks(self, record: int) -> Network:
         """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import equinox as eqx
@@ -41,15 +40,9 @@ def is_module(value: Any) -> bool:
     return torch is not None and isinstance(value, torch.nn.Module)
 
 
-@dataclass(frozen=True)
-class PlainLoss:
-    """A loss of one pytree as a risk function; equal for equal losses, so compiled code is kept."""
-
-    loss: Loss
-
-    def __call__(self, _data: None, tree: PyTree) -> Array:
-        """The loss itself."""
-        return self.loss(tree)
+def own_risk(loss: Loss, tree: PyTree) -> Array:
+    """A loss of one's own as a risk function whose data is the loss."""
+    return loss(tree)
 
 
 def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
@@ -73,9 +66,7 @@ def check_subject(problem: Problem | Loss, tree: PyTree) -> None:
 
 def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
     """The pair (risk function, its data) whose Hessian at `tree` is asked for."""
-    return (
-        risk_and_data(problem, tree) if isinstance(problem, Problem) else (PlainLoss(problem), None)
-    )
+    return risk_and_data(problem, tree) if isinstance(problem, Problem) else (own_risk, problem)
 
 
 def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:

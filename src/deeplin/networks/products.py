@@ -27,7 +27,12 @@ A = TypeVar("A", np.ndarray, jax.Array)
 
 def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]:
     """V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
-    products = [last_columns(weights, readout)]
+    last = weights[-1]
+    arrays = last.__array_namespace__()
+    columns = (
+        arrays.eye(last.shape[-2], dtype=last.dtype) if readout is None else readout[..., None]
+    )
+    products = [arrays.broadcast_to(columns, (*last.shape[:-2], *columns.shape[-2:]))]
     for weight in reversed(weights):
         products.append(weight.mT @ products[-1])
     return products[::-1]
@@ -79,17 +84,6 @@ def drift(weights: Sequence[np.ndarray], initial: Sequence[np.ndarray]) -> np.nd
     pairs = zip(imbalance(weights), imbalance(initial), strict=True)
     changes = [np.linalg.norm(now - then, axis=(-2, -1)) for now, then in pairs]
     return np.max([np.zeros(weights[0].shape[:-2]), *changes], axis=0)
-
-
-def last_columns(weights: Sequence[A], readout: A | None = None) -> Any:
-    """V_L: p as a column, or the identity, with the leading axes of the weights."""
-    last = weights[-1]
-    arrays = last.__array_namespace__()
-    if readout is None:
-        columns = arrays.eye(last.shape[-2], dtype=last.dtype)
-    else:
-        columns = readout[..., None]
-    return arrays.broadcast_to(columns, (*last.shape[:-2], *columns.shape[-2:]))
 
 
 class Extremes(NamedTuple):
