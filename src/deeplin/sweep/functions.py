@@ -22,6 +22,7 @@ import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import product
@@ -63,7 +64,7 @@ class Grid:
 
     function: Callable[..., Any]
     code: Any
-    """What it depends on: hashes by name (see `dependencies`)."""
+    """The fingerprint of the function, by its name."""
     values: Any
     """Lists of values by argument."""
     repetitions: int = 1
@@ -117,7 +118,7 @@ def grid(
         )
     config = Grid(
         function,
-        dependencies(function),
+        {f"{function.__name__} or what it depends on": fingerprint(function)},
         _checked(function, values),
         whole_number("repetitions", repetitions),
         whole_number("seed", seed, minimum=0),
@@ -136,7 +137,7 @@ def units(config: Grid) -> list[Unit]:
 def run_unit(config: Grid, unit: Unit) -> pd.DataFrame:
     """Call the function once."""
     function = config.function
-    _check_same(function, tuple(config.code.items()))
+    _check_same(function, *config.code.values())
     point, repetition = unit.coordinates["point"], unit.coordinates["repetition"]
     wanted = OWN.keys() & inspect.signature(function).parameters.keys()
     own = {name: OWN[name](config.seed, **point, repetition=repetition) for name in wanted}
@@ -168,13 +169,13 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
 
 
 @functools.cache
-def _check_same(function: Callable[..., Any], code: tuple[tuple[str, str], ...]) -> None:
+def _check_same(function: Callable[..., Any], expected: str) -> None:
     """Raise unless a worker has imported what the sweep was begun with."""
-    changed = sorted({name for name, _ in set(code) ^ set(dependencies(function).items())})
-    if changed:
+    if fingerprint(function) != expected:
         raise InputError(
-            f"a worker that imports {function.__name__} finds another {', '.join(changed)}; "
-            "pass it as an argument, or make it the same wherever the module is imported."
+            f"a worker that imports {function.__name__} finds another function, or other globals "
+            "or helpers; pass what differs as an argument, or make it the same wherever the module "
+            "is imported."
         )
 
 
@@ -216,136 +217,115 @@ def _listed(name: str, values: Any) -> list:
 # --- what a function depends on ---------------------------------------------------------------
 
 
-def dependencies(function: Callable[..., Any]) -> dict[str, str]:
-    """Return a hash for each function, class and global that `function` depends on, by name.
+def fingerprint(value: Any, name: str = "") -> str:
+    """Return a hash of a value and, for a function or class of the user's, of all it depends on.
 
     Raises InputError for what cannot be compared with that of an earlier call.
 
     ```python
-    from deeplin.sweep.functions import dependencies
+    from deeplin.sweep.functions import fingerprint
 
     factor = 2
     def double(x):
         return factor * x
 
-    before = dependencies(double)
+    before = fingerprint(double)
     factor = 3
-    assert dependencies(double)["factor"] != before["factor"]
+    assert fingerprint(double) != before
     ```
     """
-    found = _Dependencies(getattr(function, "__module__", ""))
-    found.digest(getattr(function, "__name__", "it"), function)
-    return dict(sorted(found.hashes.items()))
-
-
-class _Dependencies:
-    """The hashes of what is reached from one function."""
-
-    def __init__(self, home: str):
-        self.hashes: dict[str, str] = {}
-        self._home = home
-        self._labels: dict[int, tuple[Any, str]] = {}
-        """Functions and classes with their labels, by id; kept so that no id is used twice."""
-        self._read: set[tuple[int, str]] = set()
-        """Globals that were read: the id of their namespace, and their name."""
-
-    def digest(self, name: str, value: Any) -> str:
-        """Return a hash of `value`, which an error calls `name`."""
-        pickled = io.BytesIO()
+    pickler = _Pickler()
+    pickler.parts.append((name, value))
+    for name, part in pickler.parts:  # which grows: a function met on the way adds its own parts
         try:
-            _Pickler(self, pickled).dump(value)
+            pickler.dump((name, part))
         except InputError:
             raise
         except Exception as error:  # whatever an object raises that cannot be pickled
             raise InputError(
-                f"the function depends on {name}, a {type(value).__name__}, which cannot be "
+                f"the function depends on {name}, a {type(part).__name__}, which cannot be "
                 f"compared with that of an earlier call ({error}); pass what it needs of it as an "
                 "argument, or make it inside the function."
             ) from error
-        return hashlib.blake2b(pickled.getvalue(), digest_size=8).hexdigest()
-
-    def label(self, value: Any, parts: Callable[[Any], Any]) -> str:
-        """Return the name under which a function or class of the user's is hashed by its parts."""
-        if id(value) not in self._labels:
-            label = self._free(value.__module__, value.__qualname__)
-            self.hashes[label] = ""
-            self._labels[id(value)] = value, label
-            self.hashes[label] = self.digest(label, parts(value))
-        return self._labels[id(value)][1]
-
-    def function(self, function: types.FunctionType) -> Any:
-        """Hash the globals that a function reads, and return its other parts."""
-        for name, variables in _globals_read(function.__code__, function.__globals__):
-            if variables is None:
-                self.count_version(name)
-            elif (id(variables), name) not in self._read:
-                self._read.add((id(variables), name))
-                value, module = variables[name], str(variables.get("__name__"))
-                hashed = self.digest(name, value)
-                if self._labels.get(id(value), (None, ""))[1] != self._label(module, name):
-                    self.hashes[self._free(module, name)] = hashed
-        return _code(function.__code__), self.captured(function)
-
-    def captured(self, function: types.FunctionType) -> Any:
-        """Return default arguments, and hashes of the variables of a closure."""
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        closure = {name: self.digest(name, _contents(cell)) for name, cell in cells}
-        return function.__defaults__, function.__kwdefaults__, closure
-
-    def count_version(self, module: str) -> None:
-        """Hash the version of a module's package, unless it is the user's or Python's."""
-        package = module.partition(".")[0]
-        if not _is_own(module) and package not in sys.stdlib_module_names:
-            self.hashes[f"version of {package}"] = _version(package)
-
-    def _label(self, module: str, name: str) -> str:
-        return name if module == self._home else f"{module}.{name}"
-
-    def _free(self, module: str, name: str) -> str:
-        """Return a label that nothing has yet: two things may have one name."""
-        taken = self._label(module, name) in self.hashes
-        return self._free(module, f"{name}'") if taken else self._label(module, name)
+    pickler.dump(sorted(pickler.versions.items()))
+    return hashlib.blake2b(pickler.file.getvalue(), digest_size=16).hexdigest()
 
 
 class _Pickler(pickle.Pickler):
     """Pickles what can be compared as it is; `persistent_id` replaces the rest by its parts."""
 
-    def __init__(self, dependencies: _Dependencies, file: io.BytesIO):
-        super().__init__(file, protocol=4)
+    def __init__(self):
+        self.file = io.BytesIO()
+        super().__init__(self.file, protocol=4)
         self.fast = True  # without memory of objects met before: equal values have equal pickles
-        self._dependencies = dependencies
+        self.parts: list[tuple[str, Any]] = []
+        """What is to be pickled, by name."""
+        self.versions: dict[str, str] = {}
+        """Of the packages that are used."""
+        self._numbers: dict[int, tuple[int, Any]] = {}
+        """Functions and classes with their number, by id; kept so that no id is used twice."""
+        self._read: set[tuple[int, str]] = set()
+        """Globals that were read: the id of their namespace, and their name."""
 
     def persistent_id(self, value: Any) -> Any:
         if type(value) in PLAIN:
             return None
-        found, module = self._dependencies, str(getattr(value, "__module__", ""))
+        module = str(getattr(value, "__module__", ""))
         name = str(getattr(value, "__qualname__", None))
         if isinstance(value, types.ModuleType):
-            found.count_version(value.__name__)
+            self._count_version(value.__name__)
             return "module", value.__name__
         named = isinstance(value, type) or _resolve(module, name) is value
         if named and not _is_own(module):
-            found.count_version(module)
+            self._count_version(module)
             return module, name
-        if isinstance(value, type):
-            return "class", found.label(value, _class)
-        if isinstance(value, types.FunctionType):
-            if _is_own(module):
-                return "function", found.label(value, found.function)
-            return module, name, found.captured(value)  # made by a package, such as optax.sgd
+        if isinstance(value, type | types.FunctionType) and _is_own(module):
+            if id(value) not in self._numbers:
+                self._numbers[id(value)] = len(self._numbers), value
+                self.parts += _class(value) if isinstance(value, type) else self._function(value)
+            return "own", self._numbers[id(value)][0]
+        if isinstance(value, types.FunctionType):  # made by a package, such as optax.sgd
+            return module, name, _captured(value)
         if isinstance(value, jax.Array):
             is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
             return "array", np.asarray(jax.random.key_data(value) if is_key else value)
         if isinstance(value, set | frozenset):
-            return "set", sorted(found.digest("a set", entry) for entry in value)
+            return "set", sorted(fingerprint(entry, "an entry of a set") for entry in value)
         if isinstance(value, property | functools.cached_property) or hasattr(value, "__wrapped__"):
             names = ("fget", "fset", "fdel", "func", "__wrapped__")
-            return type(value).__name__, [getattr(value, name, None) for name in names]
+            return type(value), [getattr(value, name, None) for name in names]
         return _without_caches(value)
 
+    def _function(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+        """Yield code, default arguments, closure and globals of a function."""
+        yield function.__qualname__, _code(function.__code__)
+        yield from _captured(function)
+        for name, variables in _globals_read(function.__code__, function.__globals__):
+            if variables is None:
+                self._count_version(name)
+            elif (id(variables), name) not in self._read:
+                self._read.add((id(variables), name))
+                yield name, variables[name]
 
-def _class(kind: type) -> Any:
-    """Return what tells a class from another."""
+    def _count_version(self, module: str) -> None:
+        """Note the version of a module's package, unless it is the user's or Python's."""
+        package = module.partition(".")[0]
+        if not _is_own(module) and package not in sys.stdlib_module_names:
+            self.versions[package] = _version(package)
+
+
+def _captured(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """Return default arguments and the variables of a closure."""
+    found = [("a default argument", (function.__defaults__, function.__kwdefaults__))]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a name that is not bound yet
+            found.append((name, cell.cell_contents))
+    return found
+
+
+def _class(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield what tells a class from another: bases, members, default factories."""
+    yield kind.__qualname__, kind.__bases__
     if issubclass(kind, enum.Enum):
         members = {name: member.value for name, member in kind.__members__.items()}
     else:
@@ -353,12 +333,9 @@ def _class(kind: type) -> Any:
     if dataclasses.is_dataclass(kind):
         factories = [field.default_factory for field in dataclasses.fields(kind)]
         members["factories"] = [None if it is dataclasses.MISSING else it for it in factories]
-    described = {
-        name: value
-        for name, value in members.items()
-        if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
-    }
-    return kind.__bases__, described
+    for name, value in members.items():
+        if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+            yield name, value
 
 
 def _without_caches(value: Any) -> Any:
@@ -426,13 +403,6 @@ def _code(code: types.CodeType) -> Any:
     numbers = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
     names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
     return code.co_code, numbers, names, constants
-
-
-def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a name that is not bound yet
-        return None
 
 
 def _resolve(module: str, name: str) -> Any:
