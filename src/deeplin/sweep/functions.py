@@ -16,7 +16,6 @@ import functools
 import hashlib
 import importlib
 import inspect
-import io
 import os
 import pickle
 import sys
@@ -48,6 +47,9 @@ OWN: dict[str, Callable[..., Any]] = {
 }
 """Arguments that a function gets if it has them, each run its own."""
 PLAIN = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray}
+CODE = ("code", "consts", "names", "varnames", "freevars", "cellvars", "flags",
+        "argcount", "posonlyargcount", "kwonlyargcount")  # fmt: skip
+"""What is compared of the code of a function."""
 UNSEEN = {"eval", "exec", "globals", "__import__"}
 """Builtins with which a function reads what its code does not name."""
 GENERATED = {
@@ -248,15 +250,15 @@ def fingerprint(value: Any, name: str = "") -> str:
                 "argument, or make it inside the function."
             ) from error
     pickler.dump(sorted(pickler.versions.items()))
-    return hashlib.blake2b(pickler.file.getvalue(), digest_size=16).hexdigest()
+    return pickler.hash.hexdigest()
 
 
 class _Pickler(pickle.Pickler):
     """Pickles what can be compared as it is; `persistent_id` replaces the rest by its parts."""
 
     def __init__(self):
-        self.file = io.BytesIO()
-        super().__init__(self.file, protocol=4)
+        self.hash = hashlib.blake2b(digest_size=16)
+        super().__init__(types.SimpleNamespace(write=self.hash.update), protocol=4)
         self.fast = True  # without memory of objects met before: equal values have equal pickles
         self.parts: list[tuple[str, Any]] = []
         """What is to be pickled, by name."""
@@ -270,6 +272,8 @@ class _Pickler(pickle.Pickler):
     def persistent_id(self, value: Any) -> Any:
         if type(value) in PLAIN:
             return None
+        if isinstance(value, types.CodeType):  # without lines and layout
+            return [getattr(value, f"co_{name}") for name in CODE]
         module = str(getattr(value, "__module__", ""))
         name = str(getattr(value, "__qualname__", None))
         if isinstance(value, types.ModuleType):
@@ -298,12 +302,10 @@ class _Pickler(pickle.Pickler):
 
     def _function(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
         """Yield code, default arguments, closure and globals of a function."""
-        yield function.__qualname__, _code(function.__code__)
+        yield function.__qualname__, function.__code__
         yield from _captured(function)
         for name, variables in _globals_read(function.__code__, function.__globals__):
-            if variables is None:
-                self._count_version(name)
-            elif (id(variables), name) not in self._read:
+            if (id(variables), name) not in self._read:
                 self._read.add((id(variables), name))
                 yield name, variables[name]
 
@@ -353,56 +355,43 @@ def _without_caches(value: Any) -> Any:
 
 def _globals_read(
     code: types.CodeType, variables: Mapping[str, Any]
-) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
-    """Yield the name and the namespace of each global that code reads; None for a module."""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name and the namespace of each global and module that code reads.
+
+    Of a module of the user's, code may take each of its names that it uses anywhere.
+    """
+    modules: list[Any] = []
     for instruction in dis.get_instructions(code):
-        name = str(instruction.argval)
+        name, space = str(instruction.argval), variables
         if instruction.opname == "IMPORT_NAME":
-            module = _imported(name, variables)
-            if module is not None:
-                yield module.__name__, None
-                yield from _attributes(module, code, set())
-        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-            if name in variables:
-                yield name, variables
-                yield from _attributes(variables[name], code, set())
-            elif name in UNSEEN:
-                raise InputError(
-                    f"{code.co_name} calls {name}, with which it could read anything; pass what it "
-                    "needs as arguments."
-                )
+            name, space = _imported(name, variables), sys.modules
+        elif instruction.opname not in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            continue
+        if name in space:
+            yield name, space
+            modules.append(space[name])
+        elif name in UNSEEN:
+            raise InputError(
+                f"{code.co_name} calls {name}, with which it could read anything; pass what it "
+                "needs as arguments."
+            )
+    for module in modules:  # which grows by the modules inside them
+        if isinstance(module, types.ModuleType) and _is_own(module.__name__):
+            space = vars(module)
+            used = [name for name in code.co_names if name in space]
+            yield from ((name, space) for name in used)
+            modules += [space[name] for name in used if not any(space[name] is m for m in modules)]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _globals_read(constant, variables)
 
 
-def _attributes(value: Any, code: types.CodeType, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yield what code may take from a module of the user's: each of its names that is used."""
-    if not isinstance(value, types.ModuleType) or not _is_own(value.__name__) or id(value) in seen:
-        return
-    seen.add(id(value))
-    for name in code.co_names:
-        if name in vars(value):
-            yield name, vars(value)
-            yield from _attributes(vars(value)[name], code, seen)
-
-
-def _imported(name: str, variables: Mapping[str, Any]) -> types.ModuleType | None:
-    """Return the module that an import inside a function names; None if there is none."""
+def _imported(name: str, variables: Mapping[str, Any]) -> str:
+    """Return the full name of the module that an import inside a function means, or nothing."""
     for full in (name, f"{variables.get('__package__') or ''}.{name}"):
-        try:
-            return importlib.import_module(full)
-        except (ImportError, ValueError, TypeError):
-            continue
-    return None
-
-
-def _code(code: types.CodeType) -> Any:
-    """Return bytecode with its names and constants, without lines and layout."""
-    constants = [_code(it) if isinstance(it, types.CodeType) else it for it in code.co_consts]
-    numbers = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
-    return code.co_code, numbers, names, constants
+        with suppress(ImportError, ValueError, TypeError):
+            return importlib.import_module(full).__name__
+    return ""
 
 
 def _resolve(module: str, name: str) -> Any:
