@@ -7,7 +7,6 @@ from rich.console import Console
 from toy_experiment import TOY, Toy, units
 
 from deeplin import sweep
-from deeplin.sweep import engine
 from deeplin.sweep import progress as module
 
 
@@ -76,30 +75,6 @@ def test_a_terminal_gets_a_bar_with_the_numbers(four_units, terminal):
             bar.advance(name, "RuntimeError: [no]" if name == list(four_units)[1] else "")
     for said in ("100%", "1 failed", "RuntimeError: [no]", "set aside x.parquet"):
         assert said in terminal.file.getvalue()
-
-
-def test_the_expected_time_is_said_before_the_first_unit(four_units, log, terminal):
-    for where in (log, terminal):
-        with sweep.show_progress("toy", where).over(four_units, expected=5400.0):
-            assert "toy: expected to take about 1:30:00 on this machine" in where.file.getvalue()
-
-
-@pytest.mark.parametrize(("worth", "expected"), [(31, 0.0), (30, 3 * 7.0)])
-def test_a_rehearsal_of_one_unit_gives_the_time_of_those_that_are_missing(
-    tmp_path, monkeypatch, worth, expected
-):
-    announced = []
-
-    class Recorded(sweep.Progress):
-        def over(self, units, *, expected, **others):
-            announced.append(expected)
-            return super().over(units, expected=expected, **others)
-
-    sweep.run(TOY, Toy(count=3), tmp_path)
-    monkeypatch.setattr(engine, "WORTH_REHEARSING", worth)
-    monkeypatch.setitem(vars(TOY), "rehearse", lambda config, unit: 7.0)
-    sweep.run(TOY, Toy(), tmp_path, progress=Recorded())
-    assert announced == [expected]
 
 
 def test_a_sweep_prints_nothing_by_default(tmp_path, capfd):

@@ -2,7 +2,6 @@
 
 from deeplin.compatibility import moved
 from deeplin.interrupt import prompt_interrupt
-from deeplin.sweep.engine import Outcome, UnitsFailed, run
 from deeplin.sweep.executors import Cluster, Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import (
     Experiment,
@@ -17,7 +16,17 @@ from deeplin.sweep.experiment import (
 )
 from deeplin.sweep.functions import grid
 from deeplin.sweep.progress import Board, Progress, show_progress
-from deeplin.sweep.store import Shard, Status, Store, StoreError, read_table, status
+from deeplin.sweep.store import (
+    Outcome,
+    Shard,
+    Status,
+    Store,
+    StoreError,
+    UnitsFailed,
+    read_table,
+    run,
+    status,
+)
 
 __all__ = [
     "Board", "Cluster", "Executor", "ExecutorError", "Experiment", "InProcess", "Outcome",

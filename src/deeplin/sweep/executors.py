@@ -45,8 +45,8 @@ FAILED_STARTS = 10
 POLL_SECONDS = 1.0
 """How long to wait for a result between two checks for Ctrl-C, and that a cluster has workers."""
 
-LIBRARIES = ("OMP", "OPENBLAS", "MKL")
-THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+"""Environment variables that say how many threads a process uses; NPROC is XLA's."""
 
 
 @dataclass(frozen=True)
@@ -119,17 +119,16 @@ def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Tabl
     Column by column: `pa.Table.from_pandas` takes three times as long for a small table, and
     turns NaN, which is a value, into a missing one.
     """
-    arrays: dict[str, pa.Array] = {}
+    names = [str(name) for name in rows]
+    if not names or len(set(names)) < len(names):
+        raise InputError(f"run_unit returned columns {names}; name each one once.")
+    arrays = {}
     for name, column in rows.items():
         values = column.values if isinstance(column, pd.Series) else np.asarray(column)
         try:
-            array = pa.array(values, from_pandas=values.dtype == object)
+            arrays[str(name)] = pa.array(values, from_pandas=values.dtype == object)
         except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
             raise InputError(f"column {name!r} mixes types Parquet cannot hold: {error}") from error
-        if arrays.setdefault(str(name), array) is not array:
-            raise InputError(f"run_unit returned two columns {name!r}; name each one once.")
-    if not arrays:
-        raise InputError("run_unit returned no columns; return at least one, and name each once.")
     return pa.table(arrays, metadata={"deeplin.unit": identifier})
 
 

@@ -34,11 +34,10 @@ import numpy as np
 import pandas as pd
 
 from deeplin.errors import InputError, whole_number
-from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Cluster, Executor
 from deeplin.sweep.experiment import Experiment, Unit, coordinate_words, run_key
 from deeplin.sweep.progress import Progress
-from deeplin.sweep.store import Shard
+from deeplin.sweep.store import Outcome, Shard, run
 
 OWN: dict[str, Callable[..., Any]] = {
     "key": run_key,

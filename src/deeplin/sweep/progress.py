@@ -43,13 +43,8 @@ class Progress:
         *,
         reused: int = 0,
         aside: Mapping[str, str] | None = None,
-        expected: float = 0.0,
     ) -> Iterator[None]:
-        """Surround the computation of `units`.
-
-        `aside` are files found and not trusted; `expected` the seconds this machine will take, 0 if
-        that is not known.
-        """
+        """Surround the computation of `units`; `aside` are files found and not trusted."""
         # Units differ in size: the time left follows their steps, or runs where none are given.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._units, self._done, self._all = units, 0, sum(self._sizes.values())
@@ -59,9 +54,6 @@ class Progress:
                 self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
             for name, reason in (aside or {}).items():
                 self._say(f"set aside {name}: {reason}")
-            if expected:
-                time_expected = f"expected to take about {duration(expected)} on this machine"
-                self._say(f"{time_expected} (measured on a few steps)")
             yield
 
     def advance(self, identifier: str, error: str = "") -> None:

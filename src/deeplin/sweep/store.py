@@ -17,12 +17,15 @@ folders can be merged by copying. Readers such as pandas skip names with a leadi
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,8 +38,10 @@ from filelock import FileLock, Timeout
 
 from deeplin.errors import InputError
 from deeplin.files import environment, whole_file
-from deeplin.sweep.executors import Result, describe_columns
+from deeplin.interrupt import check_interrupt, interruptible
+from deeplin.sweep.executors import Executor, InProcess, Result, Task, describe_columns
 from deeplin.sweep.experiment import Experiment, Unit, precision, to_plain
+from deeplin.sweep.progress import Progress
 
 FORMAT = 1
 
@@ -63,19 +68,12 @@ class Store:
     @property
     def manifest(self) -> dict[str, Any]:
         """Experiment, config, precision and unit ids of the folder."""
-        found = self.find_manifest()
-        if found is None:
-            raise InputError(
-                f"{self.folder} holds no sweep; pass a folder made by `deeplin sweep`."
-            )
-        return found
-
-    def find_manifest(self) -> dict[str, Any] | None:
-        """Return the manifest, or None where there is none; a damaged one is an error."""
         try:
             manifest = _parse(self.manifest_path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            raise InputError(
+                f"{self.folder} holds no sweep; pass a folder made by `deeplin sweep`."
+            ) from None
         version = manifest.get("format")
         if isinstance(version, int) and version > FORMAT:
             raise InputError(
@@ -252,10 +250,10 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """Return the shard written as `i/N`."""
-        index, _, count = text.partition("/")
-        if not (index.strip().isdigit() and count.strip().isdigit()):
+        numbers = re.fullmatch(r"(\d+)/(\d+)", text)
+        if not numbers:
             raise InputError(f"shard is {text!r}; pass i/N, for example 1/4.")
-        return cls(int(index), int(count))
+        return cls(*map(int, numbers.groups()))
 
     @property
     def name(self) -> str:
@@ -267,50 +265,212 @@ class Shard:
         return dict(list(units.items())[self.index - 1 :: self.count])
 
 
-class Session:
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of `run` did. The rows of its units, also of earlier calls, are in `table()`."""
+
+    store: Store
+    units: Sequence[str]
+    """Ids of all units of the config, in its order."""
+    reused: int
+    """Units that were finished before."""
+    computed: int
+    """Units finished by this call."""
+    failed: Mapping[str, str]
+    """Units that raised, with their error; the next call tries them again."""
+    set_aside: Mapping[str, str]
+    """Files of the folder that were not trusted, with the reason."""
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether no unit of this call failed."""
+        return not self.failed
+
+    def table(self) -> pd.DataFrame:
+        """One tidy table of all finished units, in the order of the config."""
+        return self.store.table(self.units)
+
+
+class UnitsFailed(RuntimeError):
+    """Every unit failed, and all alike: it is the experiment or the config, not some units."""
+
+    def __init__(self, outcome: Outcome):
+        self.outcome = outcome
+        unit, error = next(iter(outcome.failed.items()))
+        super().__init__(
+            f"all {len(outcome.failed)} units failed alike: {error} (traceback in "
+            f"{outcome.store.failed / unit}.json)"
+        )
+
+
+@interruptible
+def run(
+    experiment: Experiment,
+    config: Any,
+    folder: str | os.PathLike,
+    *,
+    executor: Executor | None = None,
+    shard: Shard | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Compute what `folder` lacks of a sweep; interrupt and repeat the call as often as you like.
+
+    Finished units are never computed again, a unit that raises is recorded with its traceback and
+    tried again by the next call, and the table does not depend on who computed what. When all
+    units fail alike, `UnitsFailed` is raised.
+
+    ```python
+    import deeplin as dl
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+
+    config = DescentSweep(scales=(0.2, 0.4), learning_rates=(0.02, 0.1), repetitions=2, steps=100)
+    outcome = dl.sweep.run(DESCENT, config, "results/mine")
+    outcome.table()
+    ```
+    """
+    if not isinstance(config, experiment.config):
+        raise InputError(
+            f"config is a {type(config).__name__}; experiment {experiment.name} takes a "
+            f"{experiment.config.__name__}."
+        )
+    started, dtype, failed = time.perf_counter(), precision(), {}
+    executor, shard, progress = executor or InProcess(), shard or Shard(), progress or Progress()
+    units = experiment.identify(config, experiment.units(config), dtype)
+    session = Session(folder, shard, units)
+    with session.open(experiment, to_plain(config)):
+        chosen = shard.select(units)
+        missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
+        reused = len(chosen) - len(missing)
+        tasks = [Task(name, experiment, config, unit, dtype) for name, unit in missing.items()]
+        tasks.sort(key=lambda task: task.unit.bucket)  # so that a worker compiles few shapes
+        with (
+            progress.over(missing, reused=reused, aside=session.set_aside),
+            closing(executor.execute(tasks)) as results,
+        ):
+            for result in results:
+                error = session.keep(result)
+                failed |= {result.identifier: error} if error else {}
+                progress.advance(result.identifier, error)
+                check_interrupt()
+    outcome = Outcome(
+        session,
+        list(units),
+        reused=reused,
+        computed=len(missing) - len(failed),
+        failed=failed,
+        set_aside=session.set_aside,
+        seconds=time.perf_counter() - started,
+    )
+    # Numbers aside, is there one error for all, and was nothing ever finished?
+    kinds = {re.sub(r"[\d.e+-]+", "", error) for error in failed.values()}
+    if not reused and len(missing) == len(failed) > 1 == len(kinds):
+        raise UnitsFailed(outcome)
+    return outcome
+
+
+class Session(Store):
     """A folder in which one shard of a sweep is computed: what is finished, and how to keep more.
 
     Units whose tables are there, whole, are not computed again.
     """
 
-    def __init__(self, folder: str | os.PathLike, shard: Shard, units: Mapping[str, Unit]):
-        self.store, self.shard, self.units = Store(folder), shard, units
+    def __init__(self, folder: str | os.PathLike, shard: Shard, wanted: Mapping[str, Unit]):
+        super().__init__(folder)
+        self.shard, self.wanted = shard, wanted
         self.set_aside: dict[str, str] = {}
         self.finished: set[str] = set()
         self._columns = ""
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{os.getpid()}-{shard.name}"
-        self._temporary = self.store.temporary / shard.name
+        self._temporary = self.temporary / shard.name
 
     @contextmanager
-    def open(self, experiment: Experiment, config: Any) -> Iterator[None]:
+    def open(self, experiment: Experiment, config: dict[str, Any]) -> Iterator[None]:
         """Work in the folder, alone: work that overlaps a running one is refused."""
-        store, shard = self.store, self.shard
-        folders = (store.units, store.failed, store.aside, store.sessions, store.locks)
+        parts = (self.units, self.failed, self.aside, self.sessions, self.locks, self.temporary)
         try:
-            for folder in (*folders, store.temporary):
-                folder.mkdir(parents=True, exist_ok=True)
+            for part in parts:
+                part.mkdir(parents=True, exist_ok=True)
+                if not os.access(part, os.W_OK):
+                    raise PermissionError(errno.EROFS, "it is read-only")
         except OSError as error:
             raise InputError(
-                f"cannot write in {store.folder}: {error.strerror}; pass a folder you may write in."
+                f"cannot write in {self.folder}: {error.strerror}; pass a folder you may write in."
             ) from error
-        if not all(os.access(folder, os.W_OK) for folder in folders):
-            raise InputError(f"{store.folder} is read-only; pass a folder you may write in.")
-        running = store.running()
+        running = self.running()
         for name in running:
-            if name == shard.name or not name.endswith(f"-of-{shard.count}"):
+            if name == self.shard.name or not name.endswith(f"-of-{self.shard.count}"):
                 raise InputError(
-                    f"another process is sweeping into {store.folder} (shard {name}, "
+                    f"another process is sweeping into {self.folder} (shard {name}, "
                     f"{self._holder(name)}); wait for it, or pass another folder."
                 )
-        with FileLock(store.locks / f"{shard.name}.lock"):  # released when the process is killed
+        with FileLock(self.locks / f"{self.shard.name}.lock"):  # released if the process is killed
             shutil.rmtree(self._temporary, ignore_errors=True)  # of one that was killed
             try:
-                with self._explained():
-                    self._temporary.mkdir()
-                    self._begin(experiment, to_plain(config), bool(running))
+                self._temporary.mkdir()
+                self._begin(experiment, config, bool(running))
                 yield
+            except OSError as error:
+                raise StoreError(
+                    error.errno,
+                    f"cannot write {error.filename or self.folder}: {error.strerror or error}; "
+                    f"the {len(self.finished)} finished unit(s) are kept",
+                ) from error
             finally:
                 shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
+        """Check the sweep against what is there, set doubtful files aside, write the manifest.
+
+        `others`: another shard is at work.
+        """
+        manifest = {
+            "format": FORMAT,
+            "experiment": experiment.name,
+            "schema": experiment.schema,
+            "dtype": precision(),
+            "seed": config.get("seed"),
+            "config": config,
+            "units": list(self.wanted),
+        }
+        earlier = manifest
+        if self.manifest_path.exists():
+            try:
+                earlier = self.manifest
+            except DamagedManifest as error:
+                self._move_aside(self.manifest_path, str(error))
+        theirs = [unit for unit in earlier["units"] if unit not in self.wanted]
+        finished, suspect = self.inventory(frozenset([*self.wanted, *theirs]))
+        theirs = [unit for unit in theirs if unit in finished or others]
+        self._require_same(experiment, manifest, earlier, len(theirs))
+        for path, reason in suspect.items():
+            self._move_aside(path, reason)
+        for path in list(finished.values())[:1]:
+            self._columns = describe_columns(pq.read_schema(path))
+        self.finished = set(finished)
+        manifest["units"] += theirs
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        who = {"process": os.getpid(), "shard": self.shard.name, "dtype": manifest["dtype"]}
+        self._note(started=started, **who, **environment())
+        self._write_json(self.manifest_path, {**manifest, "seal": _seal(manifest)})
+
+    def _require_same(
+        self, experiment: Experiment, mine: dict[str, Any], earlier: dict[str, Any], more: int
+    ) -> None:
+        """Refuse a folder of another sweep; `more` of its units are not requested now."""
+        for name in ("experiment", "schema", "dtype"):
+            if earlier[name] != mine[name]:
+                raise InputError(
+                    f"{self.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
+                    "pass another folder."
+                )
+        changed = _differences(mine["config"], earlier["config"])
+        if more and not (experiment.subsets and changed.keys() <= set(experiment.grid)):
+            different = ", ".join(changed.values()) or "the content of the data"
+            raise InputError(
+                f"{self.folder} holds a sweep with another config (different: {different}), and "
+                f"{more} of its unit(s) do not belong to this one; pass another folder."
+            )
 
     def keep(self, result: Result) -> str:
         """Keep a result; return the error of a failed unit, or an empty string."""
@@ -320,77 +480,37 @@ class Session:
                 f"its columns ({result.columns}) differ from those of the other units "
                 f"({self._columns})"
             )
-        record = self.store.failed / f"{unit}.json"
-        with self._explained():
-            if error:
-                coordinates = self.units[unit].coordinates
-                failure = {"unit": unit, "coordinates": coordinates, "error": error, "trace": trace}
-                self._write_json(record, failure | {"session": self._name})
-            else:
-                name = f"{unit}.{_checksum(unit, result.payload)}.parquet"
-                self._write(self.store.units / name, result.payload)
-                self.finished.add(unit)
-                self._columns = result.columns
-                record.unlink(missing_ok=True)
-            self._note(
-                unit=unit,
-                outcome="failed" if error else "finished",
-                seconds=round(result.seconds, 6),
-                machine=result.machine,
-            )
+        record = self.failed / f"{unit}.json"
+        if error:
+            failure = {"unit": unit, "coordinates": self.wanted[unit].coordinates, "error": error}
+            self._write_json(record, failure | {"trace": trace, "session": self._name})
+        else:
+            name = f"{unit}.{_checksum(unit, result.payload)}.parquet"
+            self._write(self.units / name, result.payload)
+            self.finished.add(unit)
+            self._columns = result.columns
+            record.unlink(missing_ok=True)
+        ended = {"outcome": "failed" if error else "finished", "seconds": round(result.seconds, 6)}
+        self._note(unit=unit, **ended, machine=result.machine)
         return error
-
-    def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
-        """Check the sweep against what is there, set doubtful files aside, write the manifest.
-
-        `others`: another shard is at work.
-        """
-        store, earlier = self.store, None
-        try:
-            earlier = store.find_manifest()
-        except DamagedManifest as error:
-            self._move_aside(store.manifest_path, str(error))
-        theirs = earlier["units"] if earlier else []
-        finished, suspect = store.inventory(frozenset(self.units) | frozenset(theirs))
-        more = [unit for unit in theirs if unit not in self.units and (unit in finished or others)]
-        manifest = {
-            "format": FORMAT,
-            "experiment": experiment.name,
-            "schema": experiment.schema,
-            "dtype": precision(),
-            "seed": config.get("seed"),
-            "config": config,
-            "units": [*self.units, *more],
-        }
-        if earlier:
-            _check_same(store, experiment, manifest, earlier, len(more))
-        for path, reason in suspect.items():
-            self._move_aside(path, reason)
-        for path in list(finished.values())[:1]:
-            self._columns = describe_columns(pq.read_schema(path))
-        self.finished = set(finished)
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        who = {"process": os.getpid(), "shard": self.shard.name, "dtype": manifest["dtype"]}
-        self._note(started=started, **who, **environment())
-        self._write_json(store.manifest_path, {**manifest, "seal": _seal(manifest)})
 
     def _holder(self, shard: str) -> str:
         """Return which process works on a shard, since when."""
         try:
-            last = [line for line in self.store.journal() if line.get("shard") == shard][-1]
+            last = [line for line in self.journal() if line.get("shard") == shard][-1]
             return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
         except (LookupError, TypeError):  # before its first line, or the line is damaged
             return "just starting"
 
     def _note(self, **line: Any) -> None:
         """Add a line to the journal of this session."""
-        with (self.store.sessions / f"{self._name}.jsonl").open("ab", buffering=0) as journal:
+        with (self.sessions / f"{self._name}.jsonl").open("ab", buffering=0) as journal:
             journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
 
     def _move_aside(self, path: Path, reason: str) -> None:
         """Take a file that is not to be trusted out of the readers' way, and report it."""
         with suppress(FileNotFoundError):  # another shard that is just starting has done it
-            path.rename(self.store.aside / f"{path.name}.{self._name}")
+            path.rename(self.aside / f"{path.name}.{self._name}")
         self.set_aside[path.name] = reason
 
     def _write_json(self, path: Path, value: Any) -> None:
@@ -401,51 +521,15 @@ class Session:
         with whole_file(path, self._temporary) as file:
             file.write(payload)
 
-    @contextmanager
-    def _explained(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise StoreError(
-                error.errno,
-                f"cannot write {error.filename or self.store.folder}: {error.strerror}; the "
-                f"{len(self.finished)} finished unit(s) are kept",
-            ) from error
 
-
-def _check_same(
-    store: Store,
-    experiment: Experiment,
-    mine: dict[str, Any],
-    earlier: dict[str, Any],
-    more: int,
-) -> None:
-    """Refuse a folder of another sweep; `more` of its units are not requested now."""
-    for name in ("experiment", "schema", "dtype"):
-        if earlier[name] != mine[name]:
-            raise InputError(
-                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
-                "pass another folder."
-            )
-    new, old = mine["config"], earlier["config"]
-    changed = {name for name in new.keys() | old if new.get(name) != old.get(name)}
-    subset = experiment.subsets and changed <= set(experiment.grid)
-    if more and not subset:
-        differences = ", ".join(_differences(new, old)) or "the content of the data"
-        raise InputError(
-            f"{store.folder} holds a sweep with another config (different: {differences}), and "
-            f"{more} of its unit(s) do not belong to this one; pass another folder."
-        )
-
-
-def _differences(new: Any, old: Any) -> list[str]:
-    """Return the names of fields that differ, of those inside a field that is a mapping itself."""
-    changed = sorted(name for name in new.keys() | old if new.get(name) != old.get(name))
-    found = []
-    for name in changed:
+def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of fields that differ, with those inside a field that is a mapping."""
+    changed = {}
+    for name in sorted(name for name in new.keys() | old if new.get(name) != old.get(name)):
         inner = new.get(name), old.get(name)
-        found += _differences(*inner) if all(isinstance(it, dict) for it in inner) else [name]
-    return found
+        mappings = all(isinstance(it, Mapping) for it in inner)
+        changed[name] = ", ".join(_differences(*inner).values()) if mappings else name
+    return changed
 
 
 def _checksum(identifier: str, payload: bytes) -> str:
