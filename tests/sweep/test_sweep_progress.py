@@ -59,21 +59,21 @@ def test_time_left_weighs_units_by_their_steps(clock, log):
     assert "about 2:45:00 left" in log.file.getvalue()
 
 
-def test_a_log_gets_what_was_finished_before_and_what_was_set_aside(four_units, log):
-    with sweep.show_progress("toy", log).over(four_units, reused=2, aside={"x.parquet": "damaged"}):
+def test_a_log_gets_what_was_finished_before_and_what_is_damaged(four_units, log):
+    with sweep.show_progress("toy", log).over(four_units, reused=2, damaged=["x.parquet"]):
         pass
     assert log.file.getvalue().splitlines() == [
         "toy: 4 unit(s) to compute, 2 finished before",
-        "toy: set aside x.parquet: damaged",
+        "toy: x.parquet is damaged, and made again",
     ]
 
 
 def test_a_terminal_gets_a_bar_with_the_numbers(four_units, terminal):
     bar = sweep.show_progress("toy", terminal)
-    with bar.over(four_units, reused=2, aside={"x.parquet": "damaged"}):
+    with bar.over(four_units, reused=2, damaged=["x.parquet"]):
         for name in four_units:
             bar.advance(name, "RuntimeError: [no]" if name == list(four_units)[1] else "")
-    for said in ("100%", "1 failed", "RuntimeError: [no]", "set aside x.parquet"):
+    for said in ("100%", "1 failed", "RuntimeError: [no]", "x.parquet is damaged"):
         assert said in terminal.file.getvalue()
 
 

@@ -24,7 +24,7 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how much of a sweep is finished; exit 1 when a unit failed or a file is not trusted."""
+    """Say how much of a sweep is finished; exit 1 when a unit failed or a file is damaged."""
     from deeplin import sweep as engine
 
     found = engine.status(folder or _only_sweep(Path("results")))
@@ -55,10 +55,8 @@ def _print_status(found: engine.Status) -> None:
     )
     for failure in found.failures:
         typer.echo(f"failed: {failure['unit']} {failure['coordinates']}: {failure['error']}")
-    for name, reason in found.suspect.items():
-        typer.echo(f"not trusted: {name}: {reason}")
-    if found.set_aside:
-        typer.echo(f"set aside earlier: {found.set_aside} file(s), in {found.folder}/_aside")
+    for name in found.damaged:
+        typer.echo(f"damaged: {name}; the next call computes its unit again")
 
 
 @app.command()
@@ -149,7 +147,7 @@ def _print(outcome: engine.Outcome, as_json: bool) -> None:
         "reused": outcome.reused,
         "computed": outcome.computed,
         "failed": dict(outcome.failed),
-        "set_aside": dict(outcome.set_aside),
+        "damaged": list(outcome.damaged),
         "seconds": round(outcome.seconds, 3),
     }
     if as_json:

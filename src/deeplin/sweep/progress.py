@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from statistics import median
@@ -42,9 +42,9 @@ class Progress:
         units: Mapping[str, Unit],
         *,
         reused: int = 0,
-        aside: Mapping[str, str] | None = None,
+        damaged: Iterable[str] = (),
     ) -> Iterator[None]:
-        """Surround the computation of `units`; `aside` are files found and not trusted."""
+        """Surround the computation of `units`; `damaged` files are made again."""
         # Units differ in size: the time left follows their steps, or runs where none are given.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._units, self._done, self._all = units, 0, sum(self._sizes.values())
@@ -52,8 +52,8 @@ class Progress:
         with self._board if self._board and self._alone else nullcontext():
             if reused or self._alone:
                 self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
-            for name, reason in (aside or {}).items():
-                self._say(f"set aside {name}: {reason}")
+            for name in damaged:
+                self._say(f"{name} is damaged, and made again")
             yield
 
     def advance(self, identifier: str, error: str = "") -> None:

@@ -5,14 +5,14 @@ units/<unit>.<checksum>.parquet   the tidy table, in pieces
 _manifest.json                    experiment, config, seed, dtype, unit ids
 _sessions/<session>.jsonl         who computed what, where, with which versions, in what time
 _failed/<unit>.json               traceback of a unit that raised; gone once it succeeds
-_aside/                           files that were found here and not trusted
 _locks/, _temporary/              of running sweeps
 ```
 
 A file is written under a temporary name and renamed, so it is there entirely or not at all. Its
-name carries a checksum over its unit and its bytes: a damaged, renamed or foreign file is noticed
-without trusting anything inside it, and the same unit computed twice has the same name, so that
-folders can be merged by copying. Readers such as pandas skip names with a leading underscore.
+name carries a checksum over its unit and its bytes: a damaged or renamed file is noticed without
+trusting anything inside it, and its unit computed again; a foreign one is not read. The same unit
+computed twice has the same name, so that folders can be merged by copying. Readers such as pandas
+skip names with a leading underscore.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,9 +60,8 @@ class Store:
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.units, self.manifest_path = self.folder / "units", self.folder / "_manifest.json"
-        names = ("failed", "aside", "sessions", "locks", "temporary")
-        self.failed, self.aside, self.sessions, self.locks, self.temporary = (
-            self.folder / f"_{name}" for name in names
+        self.failed, self.sessions, self.locks, self.temporary = (
+            self.folder / f"_{name}" for name in ("failed", "sessions", "locks", "temporary")
         )
 
     @property
@@ -87,34 +86,24 @@ class Store:
             )
         return manifest
 
-    def inventory(
-        self, known: frozenset[str] | None = None
-    ) -> tuple[dict[str, Path], dict[Path, str]]:
-        """Check every unit file: return those to trust, by unit, and the others with the reason.
+    def inventory(self, units: Iterable[str]) -> tuple[dict[str, Path], list[Path]]:
+        """Return the files of those of these units that are finished, and files that are damaged.
 
-        `known` are the ids that belong here, by default those of the manifest.
+        Files of other sweeps, and whatever else lies there, are left alone.
         """
-        known = frozenset(self.manifest["units"]) if known is None else known
-        finished, suspect = {}, {}
-        for path in sorted(self.units.iterdir()) if self.units.is_dir() else ():
-            unit, _, rest = path.name.partition(".")
-            mark, _, suffix = rest.partition(".")
-            if suffix != "parquet" or not path.is_file():
-                suspect[path] = "not a unit file"
-            elif unit not in known:
-                suspect[path] = "a unit of another sweep"
-            elif _checksum(unit, path.read_bytes()) != mark:
-                suspect[path] = "damaged: its bytes do not match its checksum"
-            elif unit in finished:
-                suspect[path] = "repeats a unit that is finished already"
-            else:
-                finished[unit] = path
-        return finished, suspect
+        known, finished, damaged = frozenset(units), {}, []
+        for path in sorted(self.units.glob("*.parquet")):
+            unit, _, mark = path.stem.partition(".")
+            if unit in known and _checksum(unit, path.read_bytes()) == mark:
+                finished.setdefault(unit, path)
+            elif unit in known:
+                damaged.append(path)
+        return finished, damaged
 
     def table(self, units: Sequence[str] | None = None) -> pd.DataFrame:
         """Return the rows of the finished units among `units`, by default all, in their order."""
         order = self.manifest["units"] if units is None else units
-        finished, _ = self.inventory(frozenset(order))
+        finished, _ = self.inventory(order)
         # `pq.read_table` takes six times as long for a small file.
         tables = [
             pq.ParquetFile(pa.BufferReader(finished[unit].read_bytes())).read(use_threads=False)
@@ -180,7 +169,7 @@ def read_table(folder: str | os.PathLike) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Status:
-    """How much of a sweep is finished, what failed, what is not to be trusted, who is at work."""
+    """How much of a sweep is finished, what failed, what is damaged, who is at work."""
 
     folder: str
     experiment: str
@@ -188,10 +177,8 @@ class Status:
     finished: int
     failures: list[dict[str, Any]]
     """Of units that are not finished."""
-    suspect: dict[str, str]
-    """Files that the next call will set aside, with the reason."""
-    set_aside: int
-    """Files that earlier calls have set aside."""
+    damaged: list[str]
+    """Files whose bytes do not match their checksum; the next call computes their units again."""
     running: list[str]
     sessions: int
     unit_seconds: float
@@ -204,8 +191,8 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing failed and every file can be trusted."""
-        return not self.failures and not self.suspect
+        """Whether nothing failed and no file is damaged."""
+        return not self.failures and not self.damaged
 
 
 def status(folder: str | os.PathLike) -> Status:
@@ -220,7 +207,8 @@ def status(folder: str | os.PathLike) -> Status:
     ```
     """
     store = Store(folder)
-    manifest, (finished, suspect), journal = store.manifest, store.inventory(), [*store.journal()]
+    manifest, journal = store.manifest, list(store.journal())
+    finished, damaged = store.inventory(manifest["units"])
     unfinished = set(manifest["units"]) - set(finished)
     return Status(
         folder=str(store.folder),
@@ -228,8 +216,7 @@ def status(folder: str | os.PathLike) -> Status:
         units=len(manifest["units"]),
         finished=len(finished),
         failures=[failure for failure in store.failures() if failure["unit"] in unfinished],
-        suspect={path.name: reason for path, reason in suspect.items()},
-        set_aside=sum(1 for _ in store.aside.glob("*")),
+        damaged=[path.name for path in damaged],
         running=store.running(),
         sessions=len({line["session"] for line in journal}),
         unit_seconds=sum(line["seconds"] for line in journal if "outcome" in line),
@@ -278,8 +265,8 @@ class Outcome:
     """Units finished by this call."""
     failed: Mapping[str, str]
     """Units that raised, with their error; the next call tries them again."""
-    set_aside: Mapping[str, str]
-    """Files of the folder that were not trusted, with the reason."""
+    damaged: Sequence[str]
+    """Files that were found damaged, and made again."""
     seconds: float
 
     @property
@@ -345,7 +332,7 @@ def run(
         tasks = [Task(name, experiment, config, unit, dtype) for name, unit in missing.items()]
         tasks.sort(key=lambda task: task.unit.bucket)  # so that a worker compiles few shapes
         with (
-            progress.over(missing, reused=reused, aside=session.set_aside),
+            progress.over(missing, reused=reused, damaged=session.damaged),
             closing(executor.execute(tasks)) as results,
         ):
             for result in results:
@@ -359,7 +346,7 @@ def run(
         reused=reused,
         computed=len(missing) - len(failed),
         failed=failed,
-        set_aside=session.set_aside,
+        damaged=session.damaged,
         seconds=time.perf_counter() - started,
     )
     # Numbers aside, is there one error for all, and was nothing ever finished?
@@ -378,8 +365,8 @@ class Session(Store):
     def __init__(self, folder: str | os.PathLike, shard: Shard, wanted: Mapping[str, Unit]):
         super().__init__(folder)
         self.shard, self.wanted = shard, wanted
-        self.set_aside: dict[str, str] = {}
         self.finished: set[str] = set()
+        self.damaged: list[str] = []
         self._columns = ""
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{os.getpid()}-{shard.name}"
         self._temporary = self.temporary / shard.name
@@ -387,9 +374,8 @@ class Session(Store):
     @contextmanager
     def open(self, experiment: Experiment, config: dict[str, Any]) -> Iterator[None]:
         """Work in the folder, alone: work that overlaps a running one is refused."""
-        parts = (self.units, self.failed, self.aside, self.sessions, self.locks, self.temporary)
         try:
-            for part in parts:
+            for part in (self.units, self.failed, self.sessions, self.locks, self.temporary):
                 part.mkdir(parents=True, exist_ok=True)
                 if not os.access(part, os.W_OK):
                     raise PermissionError(errno.EROFS, "it is read-only")
@@ -420,7 +406,7 @@ class Session(Store):
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
-        """Check the sweep against what is there, set doubtful files aside, write the manifest.
+        """Check the sweep against what is there, remove damaged files, write the manifest.
 
         `others`: another shard is at work.
         """
@@ -437,14 +423,15 @@ class Session(Store):
         if self.manifest_path.exists():
             try:
                 earlier = self.manifest
-            except DamagedManifest as error:
-                self._move_aside(self.manifest_path, str(error))
+            except DamagedManifest:
+                self.damaged.append(self.manifest_path.name)
         theirs = [unit for unit in earlier["units"] if unit not in self.wanted]
-        finished, suspect = self.inventory(frozenset([*self.wanted, *theirs]))
+        finished, damaged = self.inventory([*self.wanted, *theirs])
         theirs = [unit for unit in theirs if unit in finished or others]
         self._require_same(experiment, manifest, earlier, len(theirs))
-        for path, reason in suspect.items():
-            self._move_aside(path, reason)
+        for path in damaged:
+            path.unlink(missing_ok=True)  # another shard that is just starting may have done it
+            self.damaged.append(path.name)
         for path in list(finished.values())[:1]:
             self._columns = describe_columns(pq.read_schema(path))
         self.finished = set(finished)
@@ -506,12 +493,6 @@ class Session(Store):
         """Add a line to the journal of this session."""
         with (self.sessions / f"{self._name}.jsonl").open("ab", buffering=0) as journal:
             journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-
-    def _move_aside(self, path: Path, reason: str) -> None:
-        """Take a file that is not to be trusted out of the readers' way, and report it."""
-        with suppress(FileNotFoundError):  # another shard that is just starting has done it
-            path.rename(self.aside / f"{path.name}.{self._name}")
-        self.set_aside[path.name] = reason
 
     def _write_json(self, path: Path, value: Any) -> None:
         self._write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
