@@ -13,7 +13,7 @@ from deeplin.sweep.experiment import (
     run_key,
     run_keys,
     to_json,
-)
+)  # fmt: skip
 from deeplin.sweep.functions import grid
 from deeplin.sweep.progress import Board, Progress, show_progress
 from deeplin.sweep.store import (
@@ -26,7 +26,7 @@ from deeplin.sweep.store import (
     read_table,
     run,
     status,
-)
+)  # fmt: skip
 
 __all__ = [
     "Board", "Cluster", "Executor", "ExecutorError", "Experiment", "InProcess", "Outcome",
