@@ -22,11 +22,10 @@ from deeplin.dynamics.recording import (
 )
 from deeplin.dynamics.run import Run
 from deeplin.dynamics.update import Batches, Rates, update_of
-from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.interrupt import interruptible
+from deeplin.errors import InputError, positive_number, validated, whole_number
+from deeplin.execution import interruptible
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""

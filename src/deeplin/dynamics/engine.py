@@ -28,8 +28,7 @@ from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
 
 from deeplin.dynamics.objective import Ensemble, Gradient, Objective
 from deeplin.dynamics.update import Method, Numbers, Update
-from deeplin.interrupt import check_interrupt
-from deeplin.parallel import compiled_in_place, map_in_threads, thread_count
+from deeplin.execution import check_interrupt, compiled_in_place, map_in_threads, thread_count
 
 NARROW = 16
 """Widest layer for which the batch axis comes last.

@@ -9,12 +9,11 @@ from functools import cached_property
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.errors import InputError, require_float64
+from deeplin.errors import InputError, require_float64, validated
 from deeplin.networks import Network, host_arrays
 from deeplin.networks.products import product
 from deeplin.networks.risk import check_fits
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 
 @dataclass(frozen=True, eq=False)

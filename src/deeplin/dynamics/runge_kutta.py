@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from deeplin.dynamics.engine import Status
 from deeplin.dynamics.objective import Gradient
-from deeplin.parallel import map_in_threads, thread_count
+from deeplin.execution import map_in_threads, thread_count
 
 SAFETY, SHRINK, GROW = 0.8, 0.2, 10.0
 """The next step is this share of the one that the error allows, and within these factors."""

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED
-from deeplin.interrupt import check_interrupt
+from deeplin.execution import check_interrupt
 from deeplin.networks.products import backward_products, forward_products, layer_gradients
 
 

@@ -18,14 +18,12 @@ from deeplin.dynamics.run import DIVERGED, Run
 from deeplin.dynamics.update import check_momentum, key_words
 from deeplin.dynamics.wide_descent import Descent, Task, descend
 from deeplin.dynamics.wide_run import Layers, Observed, UnstableStep, WideRun
-from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.interrupt import interruptible
+from deeplin.errors import InputError, positive_number, validated, whole_number
+from deeplin.execution import interruptible, map_in_threads
 from deeplin.networks import Network
 from deeplin.networks.products import product
-from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
-from deeplin.validation import validated
 
 GROWTH, OBSERVATIONS = 1.25, 150
 """A flow is observed at times that grow by this factor: they span fourteen decades."""

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, PyTree
 
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.hessian import lanczos
 from deeplin.hessian.exact import exact, may_be_exact
 from deeplin.hessian.operators import (
@@ -28,7 +28,6 @@ from deeplin.hessian.operators import (
 from deeplin.hessian.result import Sharpness
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 DENSE_LIMIT = 100
 """`auto` prefers the dense matrix up to this many parameters."""

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, PyTree
 
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.hessian import lanczos
 from deeplin.hessian.exact import ROUNDING, Tangent, gauss_newton
 from deeplin.hessian.operators import (
@@ -28,7 +28,6 @@ from deeplin.hessian.operators import (
 from deeplin.hessian.result import HessianSpectrum
 from deeplin.networks import Loss, Network, explain_loss_errors, gap_and_gradient, host_arrays
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 DENSE = 400
 """Up to this size the matrix is formed and all of its eigenvalues are found at once."""

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.parallel import map_in_threads, thread_count
+from deeplin.execution import map_in_threads, thread_count
 
 STACK = 2000
 """Matrices that are worth a thread of their own."""

@@ -1,7 +1,7 @@
 """Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
 
 from deeplin.compatibility import moved
-from deeplin.interrupt import prompt_interrupt
+from deeplin.execution import prompt_interrupt
 from deeplin.sweep.executors import Cluster, Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import (
     Experiment,

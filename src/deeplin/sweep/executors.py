@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeplin.errors import InputError, whole_number
-from deeplin.interrupt import check_interrupt
-from deeplin.parallel import share_compiled_code
+from deeplin.execution import check_interrupt, share_compiled_code
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.tables.table import dask_client
 

@@ -257,7 +257,8 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self):
         self.hash = hashlib.blake2b(digest_size=16)
-        super().__init__(types.SimpleNamespace(write=self.hash.update), protocol=4)
+        file: Any = types.SimpleNamespace(write=self.hash.update)
+        super().__init__(file, protocol=4)
         self.fast = True  # without memory of objects met before: equal values have equal pickles
         self.parts: list[tuple[str, Any]] = []
         """What is to be pickled, by name."""

@@ -37,8 +37,8 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from deeplin.errors import InputError
+from deeplin.execution import check_interrupt, interruptible
 from deeplin.files import environment, whole_file
-from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.sweep.executors import Executor, InProcess, Result, Task, describe_columns
 from deeplin.sweep.experiment import Experiment, Unit, precision, to_plain
 from deeplin.sweep.progress import Progress
@@ -505,12 +505,15 @@ class Session(Store):
 
 def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, str]:
     """Return the names of fields that differ, with those inside a field that is a mapping."""
-    changed = {}
-    for name in sorted(name for name in new.keys() | old if new.get(name) != old.get(name)):
-        inner = new.get(name), old.get(name)
-        mappings = all(isinstance(it, Mapping) for it in inner)
-        changed[name] = ", ".join(_differences(*inner).values()) if mappings else name
-    return changed
+    found = {}
+    for name in sorted(new.keys() | old):
+        mine, theirs = new.get(name), old.get(name)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            inner = _differences(mine, theirs)
+            found |= {name: ", ".join(inner.values())} if inner else {}
+        elif mine != theirs:
+            found[name] = name
+    return found
 
 
 def _checksum(identifier: str, payload: bytes) -> str:
