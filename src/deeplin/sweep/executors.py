@@ -16,7 +16,7 @@ import time
 import traceback
 import uuid
 import warnings
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
@@ -42,7 +42,7 @@ TRIES = 2
 FAILED_STARTS = 10
 """Worker processes that may die in a row, while starting, before the sweep ends."""
 POLL_SECONDS = 1.0
-"""How long to wait for a result between two checks for Ctrl-C, and that a cluster has workers."""
+"""How long to wait for a result between two checks for Ctrl-C."""
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
 """Environment variables that say how many threads a process uses; NPROC is XLA's."""
@@ -189,19 +189,19 @@ class Processes:
             for task in tasks:
                 threads.submit(workers.compute, task).add_done_callback(arrived.put)
             for _ in tasks:
-                yield _next_done(arrived, check_interrupt).result()
+                yield _next_done(arrived).result()
         finally:
             workers.stop()
             threads.shutdown(cancel_futures=True)
 
 
-def _next_done(arrived: SimpleQueue, check: Callable[[], None]) -> Any:
-    """Return the next future that is done; `check` is called now and then until it comes."""
+def _next_done(arrived: SimpleQueue) -> Any:
+    """Return the next future that is done; until it comes, look for Ctrl-C now and then."""
     while True:
         try:
             return arrived.get(timeout=POLL_SECONDS)
         except Empty:
-            check()
+            check_interrupt()
 
 
 class _Workers:
@@ -333,10 +333,18 @@ class Cluster:
         """Yield results as they arrive; dask gives the units of a lost worker to another one."""
         if tasks:
             with dask_client(self.address) as client:
+                if not client.nthreads():
+                    warnings.warn(
+                        f"no worker is connected to the scheduler at {self.address}: {len(tasks)} "
+                        "unit(s) wait for one. Start it with: "
+                        f"dask worker {self.address} --nthreads 1",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
                 yield from self._collect(client, tasks)
 
     def _collect(self, client: Any, tasks: Sequence[Task]) -> Generator[Result]:
-        arrived, waiting, warned = SimpleQueue(), {}, False
+        arrived, waiting = SimpleQueue(), {}
 
         def submit(task: Task) -> None:
             # A key of its own for each try: dask would answer a repeated one from its memory.
@@ -345,28 +353,11 @@ class Cluster:
             waiting[future] = task
             future.add_done_callback(arrived.put)
 
-        def check() -> None:
-            nonlocal warned
-            check_interrupt()
-            try:
-                workers = client.nthreads()
-            except (OSError, TimeoutError) as error:
-                raise ExecutorError(f"the scheduler at {self.address} is gone ({error})") from error
-            if not workers and not warned:
-                warned = True
-                warnings.warn(
-                    f"no worker is connected to the scheduler at {self.address}: {len(waiting)} "
-                    "unit(s) wait for one. Start it with: "
-                    f"dask worker {self.address} --nthreads 1",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
-
         for task in tasks:
             submit(task)
         try:
             while waiting:
-                future = _next_done(arrived, check)
+                future = _next_done(arrived)
                 task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
                 if future.status == "finished":
                     yield future.result()

@@ -396,6 +396,8 @@ class Session(Store):
                 self._temporary.mkdir()
                 self._begin(experiment, config, bool(running))
                 yield
+            except (ConnectionError, TimeoutError):  # of a cluster, or of a closed terminal
+                raise
             except OSError as error:
                 raise StoreError(
                     error.errno,
