@@ -209,7 +209,7 @@ def _check(name: str, value: Any, members: Sequence[Any]) -> None:
     if not any(_is(value, member) for member in members):
         wanted = [_described(member) for member in members]
         raise InputError(f"{name} is {shown(value)}; pass {' or '.join(dict.fromkeys(wanted))}.")
-    if name != "key" and _is_key(value):
+    if name != "key" and "key<" in str(getattr(value, "dtype", "")):
         raise InputError(f"{name} is a random key; pass it as key, and here what the name says.")
     if hasattr(value, "__array__") and not inspect.isclass(value):
         _require_array(name, value)
@@ -253,10 +253,6 @@ def _described(kind: Any) -> str:
     if name in ("Iterable", "Sequence") and inside and inside[0] not in ("", "Any"):
         return f"a list of {HOW.get(inside[0], inside[0]).removeprefix('a ')}"
     return HOW.get(name, f"a {name}")
-
-
-def _is_key(value: Any) -> bool:
-    return "key<" in str(getattr(value, "dtype", ""))
 
 
 def _require_array(name: str, value: Any) -> None:

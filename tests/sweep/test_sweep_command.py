@@ -86,7 +86,7 @@ def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(command, mo
     code, _, err = command("sweep", "--config", "mine.toml", "--workers", 0)
     assert code == 1
     assert "No space left on device" in err
-    assert "To go on: deeplin sweep mine.toml --out results/mine" in err
+    assert "Finished units are kept in results/mine. To go on: deeplin " in err
 
 
 @pytest.mark.parametrize(

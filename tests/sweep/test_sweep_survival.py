@@ -1,7 +1,8 @@
 """Sweeps that are killed, crashed and interrupted, with real processes."""
 
 import json
-import multiprocessing
+import multiprocessing.spawn
+import multiprocessing.util
 import os
 import shlex
 import signal

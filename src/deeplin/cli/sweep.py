@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -92,20 +93,17 @@ def sweep(
     if seed is not None:
         chosen = _reseed(chosen, seed)
     folder = out or Path("results") / config.stem
-    command = ["deeplin", "sweep", str(config), "--out", str(folder)]
-    options = {"--workers": workers or None, "--cluster": cluster, "--shard": shard, "--seed": seed}
-    for name, value in options.items():
-        command += [] if value is None else [name, str(value)]
-    resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
+    again = shlex.join(["deeplin", *sys.argv[1:]])
+    resume = f"Finished units are kept in {folder}. To go on: {again}"
     here = engine.Processes(workers) if workers else engine.InProcess()
-    part = engine.Shard.parse(shard) if shard else None
-    progress = engine.show_progress(experiment.name)
-    executor = engine.Cluster(cluster) if cluster else here
+    options: dict[str, Any] = {
+        "executor": engine.Cluster(cluster) if cluster else here,
+        "shard": engine.Shard.parse(shard) if shard else None,
+        "progress": engine.show_progress(experiment.name),
+    }
     try:
         with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):
-            outcome = engine.run(
-                experiment, chosen, folder, executor=executor, shard=part, progress=progress
-            )
+            outcome = engine.run(experiment, chosen, folder, **options)
     except (engine.StoreError, engine.ExecutorError, engine.UnitsFailed) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         typer.echo(f"deeplin: {reason}. {resume}", err=True)

@@ -246,8 +246,9 @@ class _Workers:
                 worker.started.result()
                 self._any_started, self._failed_starts, self._own.worker = True, 0, worker
                 return worker
-            code = worker.stop()
-            self._failed_starts += 1
+            with self._lock:  # whoever starts a process collects exit codes, and may be about to
+                code = worker.stop()
+                self._failed_starts += 1
             if code >= 0 and not self._any_started:
                 raise ExecutorError(
                     f"a worker process ended with exit code {code} while starting; its message is "
@@ -274,8 +275,8 @@ class _Worker:
 
     def __init__(self, threads: int):
         spawn = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
         try:
+            self.pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
             with _threads_for_children(threads):
                 self.started = self.pool.submit(bool)  # its answer shows that it has started
         except OSError as error:

@@ -393,17 +393,10 @@ class Session(Store):
         with FileLock(self.locks / f"{self.shard.name}.lock"):  # released if the process is killed
             shutil.rmtree(self._temporary, ignore_errors=True)  # of one that was killed
             try:
-                self._temporary.mkdir()
-                self._begin(experiment, config, bool(running))
+                with self._explained():
+                    self._temporary.mkdir()
+                    self._begin(experiment, config, bool(running))
                 yield
-            except (ConnectionError, TimeoutError):  # of a cluster, or of a closed terminal
-                raise
-            except OSError as error:
-                raise StoreError(
-                    error.errno,
-                    f"cannot write {error.filename or self.folder}: {error.strerror or error}; "
-                    f"the {len(self.finished)} finished unit(s) are kept",
-                ) from error
             finally:
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
@@ -470,17 +463,22 @@ class Session(Store):
                 f"({self._columns})"
             )
         record = self.failed / f"{unit}.json"
-        if error:
-            failure = {"unit": unit, "coordinates": self.wanted[unit].coordinates, "error": error}
-            self._write_json(record, failure | {"trace": trace, "session": self._name})
-        else:
-            name = f"{unit}.{_checksum(unit, result.payload)}.parquet"
-            self._write(self.units / name, result.payload)
-            self.finished.add(unit)
-            self._columns = result.columns
-            record.unlink(missing_ok=True)
-        ended = {"outcome": "failed" if error else "finished", "seconds": round(result.seconds, 6)}
-        self._note(unit=unit, **ended, machine=result.machine)
+        with self._explained():
+            if error:
+                failed = {
+                    "unit": unit,
+                    "coordinates": self.wanted[unit].coordinates,
+                    "error": error,
+                }
+                self._write_json(record, failed | {"trace": trace, "session": self._name})
+            else:
+                name = f"{unit}.{_checksum(unit, result.payload)}.parquet"
+                self._write(self.units / name, result.payload)
+                self.finished.add(unit)
+                self._columns = result.columns
+                record.unlink(missing_ok=True)
+            outcome, seconds = "failed" if error else "finished", round(result.seconds, 6)
+            self._note(unit=unit, outcome=outcome, seconds=seconds, machine=result.machine)
         return error
 
     def _holder(self, shard: str) -> str:
@@ -503,6 +501,17 @@ class Session(Store):
         """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
         with whole_file(path, self._temporary) as file:
             file.write(payload)
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreError(
+                error.errno,
+                f"cannot write {error.filename or self.folder}: {error.strerror}; the "
+                f"{len(self.finished)} finished unit(s) are kept",
+            ) from error
 
 
 def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, str]:
