@@ -31,7 +31,7 @@ from threadpoolctl import threadpool_limits
 
 import deeplin as dl
 from deeplin.cli import main
-from deeplin.parallel import share_compiled_code
+from deeplin.execution import share_compiled_code
 
 share_compiled_code()  # what one process of the tests has compiled the others need not
 

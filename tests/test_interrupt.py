@@ -18,8 +18,8 @@ import pytest
 import deeplin as dl
 from deeplin.dynamics.engine import Descent
 from deeplin.dynamics.wide_run import ReducedStart
+from deeplin.execution import check_interrupt, interruptible
 from deeplin.hessian import lanczos
-from deeplin.interrupt import check_interrupt, interruptible
 
 SAFETY_SECONDS = 120
 """For what should happen at once: only a failure takes so long."""

@@ -122,7 +122,7 @@ class _DeepLinearModel(BaseEstimator):
         """Train on a problem, keep layers and evidence, return the product Θ."""
         import jax
 
-        from deeplin.parallel import share_compiled_code
+        from deeplin.execution import share_compiled_code
 
         share_compiled_code()  # every worker of a search would compile the same programs
         self._report("converged", 1, 0.0, None)

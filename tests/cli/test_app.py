@@ -10,7 +10,7 @@ import jax
 import pytest
 
 from deeplin.cli.bench import load_benchmarks, reached
-from deeplin.parallel import share_compiled_code
+from deeplin.execution import share_compiled_code
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CITE = [sys.executable, "-m", "deeplin", "cite"]

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin import parallel
+from deeplin import execution
 from deeplin.dynamics import engine
 from deeplin.dynamics.engine import FIRST_WORK, GROWTH, PIECE_SECONDS, Pace
-from deeplin.parallel import map_in_threads, thread_count
+from deeplin.execution import map_in_threads, thread_count
 
 
 def test_threads_give_results_in_order_and_pass_errors_on():
@@ -73,14 +73,14 @@ def test_chunks_and_threads_do_not_change_a_run_to_the_last_bit(monkeypatch):
 
 
 def test_a_compiler_that_does_not_know_the_option_compiles_without_it(monkeypatch):
-    monkeypatch.setattr(parallel, "IN_PLACE", {"xla_an_option_that_nobody_knows": True})
-    parallel._in_place.cache_clear()
+    monkeypatch.setattr(execution, "IN_PLACE", {"xla_an_option_that_nobody_knows": True})
+    execution._in_place.cache_clear()
     try:
-        double = parallel.compiled_in_place(lambda x: 2 * x)
+        double = execution.compiled_in_place(lambda x: 2 * x)
         assert float(double(21.0)) == 42
-        assert parallel._in_place() is None
+        assert execution._in_place() is None
     finally:
-        parallel._in_place.cache_clear()
+        execution._in_place.cache_clear()
 
 
 def test_pieces_grow_while_they_are_quick(monkeypatch):

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.execution import map_in_threads
 from deeplin.hessian import SharpnessTracker, following, sharpness, sharpness_along, tracking
-from deeplin.parallel import map_in_threads
 
 WIDTHS = (5, 5, 5, 5, 1)
 

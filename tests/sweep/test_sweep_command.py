@@ -65,16 +65,17 @@ def test_a_failed_unit_exits_with_1_and_is_shown_by_status(command):
     assert command("status", "results/mine")[0] == 0
 
 
-def test_status_names_files_that_are_not_trusted(command):
+def test_status_names_damaged_files(command):
     command("sweep", "--config", "mine.toml")
-    Path("results/mine/units/notes.txt").write_text("mine")
+    damaged = next(Path("results/mine/units").iterdir())
+    damaged.write_bytes(b"")
     code, out, _ = command("status", "results/mine")
     assert code == 1
-    assert "not trusted: notes.txt: not a unit file" in out
-    assert "set aside notes.txt" in command("sweep", "--config", "mine.toml")[2]
+    assert f"damaged: {damaged.name}; the next call computes its unit again" in out
+    assert f"{damaged.name} is damaged, and made again" in command("sweep")[2]
     code, out, _ = command("status", "results/mine")
     assert code == 0
-    assert "set aside earlier: 1 file(s)" in out
+    assert "2 of 2 units finished" in out
 
 
 def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(command, monkeypatch):
@@ -85,7 +86,7 @@ def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(command, mo
     code, _, err = command("sweep", "--config", "mine.toml", "--workers", 0)
     assert code == 1
     assert "No space left on device" in err
-    assert "To go on: deeplin sweep mine.toml --out results/mine" in err
+    assert "Finished units are kept in results/mine. To go on: deeplin " in err
 
 
 @pytest.mark.parametrize(
@@ -93,14 +94,19 @@ def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(command, mo
     [
         ("mine.toml", TOY_FILE, ["--shard", "3/2"], "pass i/N with 1 ≤ i ≤ N"),
         ("mine.toml", TOY_FILE, ["--workers", "2", "--cluster", "tcp://x"], "pass one of them"),
-        ("mine.toml", TOY_FILE + "colour = 1\n", [], "has no field colour"),
+        (
+            "mine.toml",
+            TOY_FILE + "colour = 1\n",
+            [],
+            "unexpected keyword argument 'colour'",
+        ),
         ("mine.toml", "count = \n", [], "not valid TOML"),
         ("mine.json", "[1]", [], "pass the fields of a config"),
         ("mine.json", "{", [], "not valid JSON"),
         ("mine.yaml", "count: 1", [], "neither .json nor .toml"),
         ("mine.toml", 'experiment = "nothing"\n', [], "pass one of descent"),
         ("mine.toml", "experiment = 3\n", [], "pass a name or module:attribute"),
-        ("mine.toml", "scales = [0.1]\n", [], "lacks learning_rates"),
+        ("mine.toml", "scales = [0.1]\n", [], "missing a required argument: 'learning_rates'"),
         ("mine.toml", "scales = [0.1]\nlearning_rates = [-1]\n", [], "learning rate is -1"),
         ("mine.toml", "scales = []\nlearning_rates = [1]\n", [], "pass at least one"),
     ],

@@ -113,8 +113,11 @@ def test_equal_numbers_have_one_canonical_form():
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"count": 1}, "lacks inner"),
-        ({"inner": {"name": "x"}, "count": 1, "colour": 2}, "no field colour"),
+        ({"count": 1}, "config: missing a required argument: 'inner'; its fields: inner, count"),
+        (
+            {"inner": {"name": "x"}, "count": 1, "colour": 2},
+            "argument 'colour'; its fields: inner",
+        ),
         ({"inner": {"name": "x"}, "count": "many"}, "count is 'many'; pass a value of type int"),
         ({"inner": {"name": "x"}, "count": True}, "count is True"),
         ({"inner": {"name": "x", "values": 3.0}, "count": 1}, r"values is 3.0; pass a list"),

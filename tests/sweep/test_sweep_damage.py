@@ -49,9 +49,9 @@ def test_no_damage_to_the_manifest_stops_a_resume(finished, copy):
     for damaged in damages(payload, 60):
         shutil.rmtree(copy.sessions)
         copy.manifest_path.write_bytes(damaged)
-        aside = resume(copy, finished[1]).set_aside
+        found = resume(copy, finished[1]).damaged
         # Only where white space was hit does the manifest still say the same.
-        assert list(aside) == ["_manifest.json"] or json.loads(damaged) == json.loads(payload)
+        assert found == ["_manifest.json"] or json.loads(damaged) == json.loads(payload)
 
 
 def test_no_damage_to_a_journal_stops_a_resume(finished, copy):
@@ -60,7 +60,7 @@ def test_no_damage_to_a_journal_stops_a_resume(finished, copy):
         shutil.rmtree(copy.sessions)
         copy.sessions.mkdir()
         journal.write_bytes(damaged)
-        assert resume(copy, finished[1]).set_aside == {}
+        assert resume(copy, finished[1]).damaged == []
 
 
 @pytest.mark.parametrize(
@@ -77,19 +77,19 @@ def test_no_damage_to_a_journal_stops_a_resume(finished, copy):
         '"units": []}',
     ],
 )
-def test_what_is_no_manifest_is_set_aside_and_made_again(finished, copy, text):
+def test_what_is_no_manifest_is_made_again(finished, copy, text):
     copy.manifest_path.write_text(text)
     for look in (sweep.read_table, sweep.status):
         with pytest.raises(InputError, match=r"damaged.*command of the sweep makes it again"):
             look(copy.folder)
-    assert list(resume(copy, finished[1]).set_aside) == ["_manifest.json"]
+    assert resume(copy, finished[1]).damaged == ["_manifest.json"]
 
 
 def test_a_manifest_without_its_checksum_is_made_again_and_loses_nothing(finished, copy):
     manifest = json.loads(copy.manifest_path.read_text())
     del manifest["seal"]
     copy.manifest_path.write_text(json.dumps(manifest))
-    assert list(resume(copy, finished[1]).set_aside) == ["_manifest.json"]
+    assert resume(copy, finished[1]).damaged == ["_manifest.json"]
 
 
 @pytest.mark.parametrize(

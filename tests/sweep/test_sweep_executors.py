@@ -161,7 +161,6 @@ def test_a_unit_that_raises_on_the_cluster_is_recorded_with_its_traceback(tmp_pa
 
 
 def test_without_any_worker_the_cluster_says_so_and_goes_on_when_one_comes(tmp_path, monkeypatch):
-    monkeypatch.setattr("deeplin.sweep.executors.CLUSTER_POLL_SECONDS", 0.01)
     with LocalCluster(n_workers=0, processes=False, dashboard_address=":0") as empty:
         said = []
 

@@ -47,13 +47,13 @@ def test_it_grows_and_goes_on_where_it_stopped(tmp_path):
 def test_fewer_repetitions_or_values_than_the_folder_holds_give_the_table_of_the_call(tmp_path):
     sweep.grid(draw_around, VALUES, tmp_path, repetitions=3)
     outcome = sweep.grid(draw_around, VALUES, tmp_path, repetitions=2)
-    assert (outcome.reused, outcome.computed, outcome.set_aside) == (12, 0, {})
+    assert (outcome.reused, outcome.computed, outcome.damaged) == (12, 0, [])
     pd.testing.assert_frame_equal(outcome.table(), plain_loop(2), check_exact=True)
     other = sweep.grid(draw_around, {"center": [0.0, 5.0], "spread": [1.0]}, tmp_path)
     assert (other.reused, other.computed, len(other.table())) == (1, 1, 2)
     assert len(sweep.read_table(tmp_path)) == 19  # nothing that was finished is lost
     again = sweep.grid(draw_around, VALUES, tmp_path, repetitions=3)
-    assert (again.reused, again.computed, again.set_aside) == (18, 0, {})
+    assert (again.reused, again.computed, again.damaged) == (18, 0, [])
     pd.testing.assert_frame_equal(again.table(), plain_loop(3), check_exact=True)
 
 

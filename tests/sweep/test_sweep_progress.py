@@ -7,7 +7,6 @@ from rich.console import Console
 from toy_experiment import TOY, Toy, units
 
 from deeplin import sweep
-from deeplin.sweep import engine
 from deeplin.sweep import progress as module
 
 
@@ -60,46 +59,22 @@ def test_time_left_weighs_units_by_their_steps(clock, log):
     assert "about 2:45:00 left" in log.file.getvalue()
 
 
-def test_a_log_gets_what_was_finished_before_and_what_was_set_aside(four_units, log):
-    with sweep.show_progress("toy", log).over(four_units, reused=2, aside={"x.parquet": "damaged"}):
+def test_a_log_gets_what_was_finished_before_and_what_is_damaged(four_units, log):
+    with sweep.show_progress("toy", log).over(four_units, reused=2, damaged=["x.parquet"]):
         pass
     assert log.file.getvalue().splitlines() == [
         "toy: 4 unit(s) to compute, 2 finished before",
-        "toy: set aside x.parquet: damaged",
+        "toy: x.parquet is damaged, and made again",
     ]
 
 
 def test_a_terminal_gets_a_bar_with_the_numbers(four_units, terminal):
     bar = sweep.show_progress("toy", terminal)
-    with bar.over(four_units, reused=2, aside={"x.parquet": "damaged"}):
+    with bar.over(four_units, reused=2, damaged=["x.parquet"]):
         for name in four_units:
             bar.advance(name, "RuntimeError: [no]" if name == list(four_units)[1] else "")
-    for said in ("100%", "1 failed", "RuntimeError: [no]", "set aside x.parquet"):
+    for said in ("100%", "1 failed", "RuntimeError: [no]", "x.parquet is damaged"):
         assert said in terminal.file.getvalue()
-
-
-def test_the_expected_time_is_said_before_the_first_unit(four_units, log, terminal):
-    for where in (log, terminal):
-        with sweep.show_progress("toy", where).over(four_units, expected=5400.0):
-            assert "toy: expected to take about 1:30:00 on this machine" in where.file.getvalue()
-
-
-@pytest.mark.parametrize(("worth", "expected"), [(31, 0.0), (30, 3 * 7.0)])
-def test_a_rehearsal_of_one_unit_gives_the_time_of_those_that_are_missing(
-    tmp_path, monkeypatch, worth, expected
-):
-    announced = []
-
-    class Recorded(sweep.Progress):
-        def over(self, units, *, expected, **others):
-            announced.append(expected)
-            return super().over(units, expected=expected, **others)
-
-    sweep.run(TOY, Toy(count=3), tmp_path)
-    monkeypatch.setattr(engine, "WORTH_REHEARSING", worth)
-    monkeypatch.setitem(vars(TOY), "rehearse", lambda config, unit: 7.0)
-    sweep.run(TOY, Toy(), tmp_path, progress=Recorded())
-    assert announced == [expected]
 
 
 def test_a_sweep_prints_nothing_by_default(tmp_path, capfd):

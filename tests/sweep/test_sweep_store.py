@@ -111,7 +111,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_file_is_noticed_set_aside_and_computed_again(tmp_path, expected, kind):
+def test_a_damaged_file_is_noticed_and_computed_again(tmp_path, expected, kind):
     config = Toy(log=str(tmp_path / "log"))
     store = sweep.run(TOY, config, tmp_path / "sweep").store
     damaged = sorted(store.units.iterdir())[1]
@@ -119,29 +119,25 @@ def test_a_damaged_file_is_noticed_set_aside_and_computed_again(tmp_path, expect
     assert not sweep.status(store.folder).healthy
     assert len(store.table()) == 9
     outcome = sweep.run(TOY, config, tmp_path / "sweep")
-    assert outcome.set_aside == {damaged.name: "damaged: its bytes do not match its checksum"}
+    assert outcome.damaged == [damaged.name]
     assert outcome.computed == 1
     assert len(computed(config.log)) == 5
-    assert [path.name.startswith(damaged.name) for path in store.aside.iterdir()] == [True]
     pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
     assert sweep.status(store.folder).healthy
 
 
-def test_foreign_files_are_set_aside_and_never_read(tmp_path, expected):
+def test_foreign_files_are_left_alone_and_never_read(tmp_path, expected):
     store = sweep.run(TOY, Toy(), tmp_path / "sweep").store
     other = sweep.run(TOY, Toy(seed=9), tmp_path / "other").store
     foreign = next(other.units.iterdir())
     (store.units / foreign.name).write_bytes(foreign.read_bytes())
     (store.units / "notes.txt").write_text("mine")
     (store.units / "folder").mkdir()
-    pd.testing.assert_frame_equal(store.table(), expected, check_exact=True)
     outcome = sweep.run(TOY, Toy(), tmp_path / "sweep")
-    assert outcome.set_aside == {
-        foreign.name: "a unit of another sweep",
-        "notes.txt": "not a unit file",
-        "folder": "not a unit file",
-    }
-    assert len(list(store.units.iterdir())) == 4
+    assert (outcome.reused, outcome.computed, outcome.damaged) == (4, 0, [])
+    pd.testing.assert_frame_equal(store.table(), expected, check_exact=True)
+    assert sweep.status(store.folder).healthy
+    assert len(list(store.units.iterdir())) == 7
 
 
 def test_a_unit_cannot_pass_for_another_one(tmp_path):
@@ -150,7 +146,7 @@ def test_a_unit_cannot_pass_for_another_one(tmp_path):
     taken = second.name.partition(".")[0]
     second.unlink()
     first.rename(store.units / f"{taken}.{first.name.partition('.')[2]}")
-    assert len(store.inventory()[0]) == 2
+    assert len(store.inventory(store.manifest["units"])[0]) == 2
 
 
 def test_folders_merge_by_copying(tmp_path, expected):
@@ -199,7 +195,7 @@ def test_a_full_disk_stops_with_a_clear_error_and_loses_nothing(tmp_path, expect
     assert len(left) == 2
     assert len(sweep.read_table(tmp_path / "sweep")) == 6
     outcome = sweep.run(TOY, config, tmp_path / "sweep")
-    assert (outcome.reused, outcome.computed, outcome.set_aside) == (2, 2, {})
+    assert (outcome.reused, outcome.computed, outcome.damaged) == (2, 2, [])
     pd.testing.assert_frame_equal(outcome.table(), expected, check_exact=True)
 
 
@@ -257,7 +253,7 @@ def folder_of_version_0_2(name, tmp_path):
 def test_a_folder_of_version_0_2_is_resumed(tmp_path):
     folder = folder_of_version_0_2("toy", tmp_path)
     outcome = sweep.run(TOY, Toy(count=6, per_unit=2), folder)
-    assert (outcome.reused, outcome.computed, outcome.set_aside) == (2, 1, {})
+    assert (outcome.reused, outcome.computed, outcome.damaged) == (2, 1, [])
     new = sweep.run(TOY, Toy(count=6, per_unit=2), tmp_path / "new")
     pd.testing.assert_frame_equal(outcome.table(), new.table(), check_exact=True)
     assert sweep.status(folder).sessions == 2

@@ -1,7 +1,8 @@
 """Sweeps that are killed, crashed and interrupted, with real processes."""
 
 import json
-import multiprocessing
+import multiprocessing.spawn
+import multiprocessing.util
 import os
 import shlex
 import signal
@@ -182,5 +183,5 @@ def test_ctrl_c_stops_at_once_wherever_it_comes_and_says_how_to_go_on(tmp_path, 
     (tmp_path / "trouble").unlink()
     kept = len(list(folder.glob("units/*")))
     outcome = sweep.run(TOY, config, folder)
-    assert (outcome.reused, outcome.computed, outcome.set_aside) == (kept, 3 - kept, {})
+    assert (outcome.reused, outcome.computed, outcome.damaged) == (kept, 3 - kept, [])
     assert list(outcome.table()["run"]) == list(range(9))

@@ -117,7 +117,7 @@ def check_end(folder: Path, config: Toy) -> None:
         sweep.read_table(folder), expected_table(config), check_exact=True
     )
     assert sweep.status(folder).complete
-    assert list(Store(folder).aside.iterdir()) == []
+    assert len(list(Store(folder).units.iterdir())) == len(units(config))
     assert list(Store(folder).temporary.iterdir()) == []
 
 

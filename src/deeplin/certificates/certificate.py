@@ -15,10 +15,9 @@ from deeplin.certificates.context import Constants, Context
 from deeplin.certificates.registry import LETTERS, Check, NotApplicable, Statement
 from deeplin.certificates.statements import STATEMENTS
 from deeplin.dynamics.run import Run
-from deeplin.errors import InputError, positive_number
+from deeplin.errors import InputError, positive_number, validated
 from deeplin.networks import Network
 from deeplin.problems import Population, Problem
-from deeplin.validation import validated
 
 HOLDS, VIOLATED, MEASURED = "holds", "violated", "measured"
 UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"

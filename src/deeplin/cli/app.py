@@ -79,7 +79,7 @@ def prepare_computing() -> None:
     """
     import jax
 
-    from deeplin.parallel import share_compiled_code
+    from deeplin.execution import share_compiled_code
 
     share_compiled_code()
     jax.config.update("jax_enable_x64", True)

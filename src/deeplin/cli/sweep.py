@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ def status(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Say how much of a sweep is finished; exit 1 when a unit failed or a file is not trusted."""
+    """Say how much of a sweep is finished; exit 1 when a unit failed or a file is damaged."""
     from deeplin import sweep as engine
 
     found = engine.status(folder or _only_sweep(Path("results")))
@@ -55,10 +56,8 @@ def _print_status(found: engine.Status) -> None:
     )
     for failure in found.failures:
         typer.echo(f"failed: {failure['unit']} {failure['coordinates']}: {failure['error']}")
-    for name, reason in found.suspect.items():
-        typer.echo(f"not trusted: {name}: {reason}")
-    if found.set_aside:
-        typer.echo(f"set aside earlier: {found.set_aside} file(s), in {found.folder}/_aside")
+    for name in found.damaged:
+        typer.echo(f"damaged: {name}; the next call computes its unit again")
 
 
 @app.command()
@@ -94,20 +93,17 @@ def sweep(
     if seed is not None:
         chosen = _reseed(chosen, seed)
     folder = out or Path("results") / config.stem
-    command = ["deeplin", "sweep", str(config), "--out", str(folder)]
-    options = {"--workers": workers or None, "--cluster": cluster, "--shard": shard, "--seed": seed}
-    for name, value in options.items():
-        command += [] if value is None else [name, str(value)]
-    resume = f"Finished units are kept in {folder}. To go on: {shlex.join(command)}"
+    again = shlex.join(["deeplin", *sys.argv[1:]])
+    resume = f"Finished units are kept in {folder}. To go on: {again}"
     here = engine.Processes(workers) if workers else engine.InProcess()
-    part = engine.Shard.parse(shard) if shard else None
-    progress = engine.show_progress(experiment.name)
-    executor = engine.Cluster(cluster) if cluster else here
+    options: dict[str, Any] = {
+        "executor": engine.Cluster(cluster) if cluster else here,
+        "shard": engine.Shard.parse(shard) if shard else None,
+        "progress": engine.show_progress(experiment.name),
+    }
     try:
         with engine.prompt_interrupt(f"deeplin: interrupted. {resume}"):
-            outcome = engine.run(
-                experiment, chosen, folder, executor=executor, shard=part, progress=progress
-            )
+            outcome = engine.run(experiment, chosen, folder, **options)
     except (engine.StoreError, engine.ExecutorError, engine.UnitsFailed) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         typer.echo(f"deeplin: {reason}. {resume}", err=True)
@@ -149,7 +145,7 @@ def _print(outcome: engine.Outcome, as_json: bool) -> None:
         "reused": outcome.reused,
         "computed": outcome.computed,
         "failed": dict(outcome.failed),
-        "set_aside": dict(outcome.set_aside),
+        "damaged": list(outcome.damaged),
         "seconds": round(outcome.seconds, 3),
     }
     if as_json:

@@ -22,8 +22,8 @@ from rich.table import Table
 from deeplin.cli import options
 from deeplin.cli.app import app, prepare_computing, seed_option, text_width
 from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.execution import prompt_interrupt
 from deeplin.files import whole_file
-from deeplin.interrupt import prompt_interrupt
 
 if TYPE_CHECKING:
     from deeplin.dynamics import Run

@@ -27,8 +27,8 @@ from jaxtyping import Float
 from deeplin.dynamics.objective import objective_of
 from deeplin.dynamics.run import CLOSE, CONVERGED, DIVERGED, STOPPED, Records, Run
 from deeplin.errors import InputError, positive_number, require_float64, whole_number
+from deeplin.execution import check_interrupt, interruptible
 from deeplin.hessian import hessian_spectrum
-from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Network
 from deeplin.problems import Problem
 

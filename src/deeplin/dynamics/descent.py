@@ -14,11 +14,10 @@ from deeplin.dynamics.objective import Ensemble, Objective, objective_of, with_s
 from deeplin.dynamics.quantities import Quantities
 from deeplin.dynamics.run import CLOSE, Recorder, Run, Watch, drive, finish, steps_to_record
 from deeplin.dynamics.update import Batches, Rates, update_of
-from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.interrupt import interruptible
+from deeplin.errors import InputError, positive_number, validated, whole_number
+from deeplin.execution import interruptible
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 BLOW_UP = 1e10
 """A run has diverged when its risk exceeds this many times its initial one (or the zero map's)."""

@@ -27,7 +27,7 @@ from jaxtyping import Array, Float, Int, PyTree, Real, Shaped
 
 from deeplin.dynamics.objective import Ensemble, Gradient, Objective
 from deeplin.dynamics.update import Method, Numbers, Update
-from deeplin.parallel import compiled_in_place, map_in_threads, thread_count
+from deeplin.execution import compiled_in_place, map_in_threads, thread_count
 
 NARROW = 12
 """Widest layer for which the batch axis comes last.

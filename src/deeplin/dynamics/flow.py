@@ -24,13 +24,19 @@ from deeplin.dynamics.flow_limit import (
 from deeplin.dynamics.objective import Ensemble, Objective, objective_of
 from deeplin.dynamics.quantities import Quantities
 from deeplin.dynamics.run import CLOSE, Recorder, Run, drive, finish
-from deeplin.errors import InputError, finite_array, positive_number, require_float64, whole_number
+from deeplin.errors import (
+    InputError,
+    finite_array,
+    positive_number,
+    require_float64,
+    validated,
+    whole_number,
+)
+from deeplin.execution import check_interrupt, interruptible
 from deeplin.hessian import sharpness
-from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.networks.products import drift
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 NEAR = 1e-4
 """Share of the initial gap below which the flow is nearly linear: there stability limits the steps,

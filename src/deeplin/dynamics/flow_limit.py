@@ -14,9 +14,9 @@ from jaxtyping import Array
 
 from deeplin.dynamics.engine import Status
 from deeplin.dynamics.objective import Gradient, objective_of
+from deeplin.execution import map_in_threads, thread_count
 from deeplin.hessian.exact import Tangent, exact
 from deeplin.networks import Network, host_arrays
-from deeplin.parallel import map_in_threads, thread_count
 from deeplin.problems import Problem
 
 HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"

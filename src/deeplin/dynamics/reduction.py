@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import jax.numpy as jnp
 import numpy as np
 
-from deeplin.errors import InputError, require_float64
+from deeplin.errors import InputError, require_float64, validated
 from deeplin.networks import Network, host_arrays
 from deeplin.networks.network import check_fits
 from deeplin.networks.products import product
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 
 @dataclass(frozen=True, eq=False)

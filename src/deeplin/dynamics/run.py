@@ -15,7 +15,7 @@ from jaxtyping import Float, Integer, PyTree, Shaped
 from deeplin.dynamics.engine import State, Status, Stepper
 from deeplin.dynamics.objective import Ensemble, Objective
 from deeplin.errors import InputError, whole_number
-from deeplin.interrupt import check_interrupt
+from deeplin.execution import check_interrupt
 from deeplin.markup import html_table
 from deeplin.networks import Network, Trajectory
 from deeplin.tables.preparation import Preparation, TablePredictions

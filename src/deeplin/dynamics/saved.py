@@ -14,13 +14,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from deeplin.dynamics.run import CONVERGED, DIVERGED, STOPPED, Records, Run
-from deeplin.errors import InputError, finite_array, readable, require_float64, shown, whole_number
+from deeplin.errors import (
+    InputError,
+    finite_array,
+    readable,
+    require_float64,
+    shown,
+    validated,
+    whole_number,
+)
 from deeplin.files import whole_file
 from deeplin.networks import Layout, Network, Trajectory, check_fits
 from deeplin.problems import Problem
 from deeplin.tables.formats import Column
 from deeplin.tables.preparation import Preparation
-from deeplin.validation import validated
 
 FORMAT = "deeplin run 1"
 SIZES = ("samples", "dimension", "outputs")

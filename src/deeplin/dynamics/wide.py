@@ -24,8 +24,8 @@ from deeplin.dynamics.wide_run import (
     cases_of,
     spread,
 )
-from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.interrupt import check_interrupt, interruptible
+from deeplin.errors import InputError, positive_number, validated, whole_number
+from deeplin.execution import check_interrupt, interruptible, map_in_threads
 from deeplin.networks import Network
 from deeplin.networks.products import (
     backward_products,
@@ -33,10 +33,8 @@ from deeplin.networks.products import (
     layer_gradients,
     product,
 )
-from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
 from deeplin.problems.population import Population
-from deeplin.validation import validated
 
 GROWTH, OBSERVATIONS = 1.25, 150
 """A flow is observed at times that grow by this factor: they span fourteen decades."""

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.linalg
 
-from deeplin.interrupt import check_interrupt, interruptible
+from deeplin.execution import check_interrupt, interruptible
 
 FAILURE_PROBABILITY = 1e-10
 """Probability that the certificate fails: a random start nearly orthogonal to what is sought."""

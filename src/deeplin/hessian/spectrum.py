@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Integer, PyTree, Shaped
 
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.hessian import lanczos
 from deeplin.hessian.exact import ROUNDING, Tangent, exact, gauss_newton, may_be_exact
 from deeplin.hessian.operators import (
@@ -32,7 +32,6 @@ from deeplin.hessian.operators import (
 from deeplin.networks import Loss, Network, explain_loss_errors, gap_and_gradient, host_arrays
 from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 DENSE_LIMIT = 100
 """`sharpness` prefers the dense matrix up to this many parameters."""

@@ -10,13 +10,12 @@ import scipy.linalg
 from jaxtyping import Float, PyTree
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.errors import InputError, finite_array, positive_number, validated, whole_number
+from deeplin.execution import check_interrupt, interruptible
 from deeplin.hessian.lanczos import Recurrence
 from deeplin.hessian.operators import FullHessian, as_batch, check_subject, full_hessian
-from deeplin.interrupt import check_interrupt, interruptible
 from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 ONE = np.zeros(1, int)
 """The number of the only network, for products with its Hessian."""

@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PyTree
 
-from deeplin.errors import InputError, positive_number, shown, whole_number
+from deeplin.errors import InputError, positive_number, shown, validated, whole_number
+from deeplin.execution import map_in_threads
 from deeplin.hessian.following import State, begin, follow, rounding
 from deeplin.hessian.operators import (
     as_batch,
@@ -31,9 +32,7 @@ from deeplin.hessian.operators import (
 )
 from deeplin.hessian.spectrum import HessianSpectrum, spectra
 from deeplin.networks import Loss, Network, explain_loss_errors
-from deeplin.parallel import map_in_threads
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 NARROW = 16
 """Linear networks up to this width are followed with the batch axis last."""

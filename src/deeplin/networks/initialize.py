@@ -17,10 +17,9 @@ from jax.core import Tracer
 from jaxtyping import Array
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.errors import InputError, finite_array, positive_number, validated, whole_number
 from deeplin.networks.network import Network
 from deeplin.problems import Problem
-from deeplin.validation import validated
 
 STARTS = ("gaussian", "zero_layer", "residual", "identity")
 FRAMEWORK_STARTS = ("torch", "xavier", "he", "orthogonal")

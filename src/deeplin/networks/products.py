@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
-from deeplin.parallel import map_in_threads, thread_count
+from deeplin.execution import map_in_threads, thread_count
 
 STACK = 2000
 """Matrices whose singular values are worth a thread of their own."""

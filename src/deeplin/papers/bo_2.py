@@ -7,7 +7,6 @@ Descent with the printed step does not get there (E-10); Levenberg-Marquardt doe
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,8 +37,6 @@ TARGET = 1e-7
 """The printed loss, as the mean over the n·q entries."""
 AUTHORS_STEP = 1e-4
 """On the mean squared error over the n·q entries."""
-REHEARSED = 1000
-"""Steps after which the running time is known."""
 
 
 @dataclass(frozen=True)
@@ -95,17 +92,6 @@ def run_unit(config: ReluSweep, unit: Unit) -> pd.DataFrame:
     )
 
 
-def rehearse(config: ReluSweep, unit: Unit) -> float:
-    """Seconds that a unit will take, from its first steps."""
-    *_, descend = _start(config, unit)
-    seconds = []
-    for steps in (1, REHEARSED, 2 * REHEARSED):  # the first time compiles
-        began = time.perf_counter()
-        descend(steps)
-        seconds.append(time.perf_counter() - began)
-    return (seconds[2] - seconds[1]) * unit.steps / unit.runs / REHEARSED
-
-
 def _start(
     config: ReluSweep, unit: Unit
 ) -> tuple[Synthetic, Network, np.ndarray, Callable[[int], Run]]:
@@ -135,9 +121,7 @@ def _risk(problem: Problem, networks: Network) -> Callable[[Network], jax.Array]
     return partial(*risk_and_data(problem, networks))
 
 
-RELU_SWEEP = Experiment(
-    "relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"), rehearse=rehearse
-)
+RELU_SWEEP = Experiment("relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"))
 
 
 def main_runs(config: ReluSweep, table: Table) -> Table:

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, positive_number
+from deeplin.errors import InputError, finite_array, positive_number, validated
 from deeplin.problems.problem import Problem
-from deeplin.validation import validated
 
 LARGEST_DENSE = 5000
 """Beyond this dimension no d×d matrix is formed behind the caller's back."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, whole_number
+from deeplin.errors import InputError, finite_array, validated, whole_number
 from deeplin.markup import html_table
 from deeplin.problems.losses import ConvexLoss, Loss, encoded, loss_of
 from deeplin.problems.moments import (
@@ -24,7 +24,6 @@ from deeplin.problems.moments import (
     solve_tall,
     thin_svd,
 )
-from deeplin.validation import validated
 
 if TYPE_CHECKING:
     from jaxtyping import Array, Float

@@ -1,8 +1,7 @@
 """Sweeps: a frozen config becomes units of work, computed anywhere, kept in one tidy table."""
 
 from deeplin.compatibility import moved
-from deeplin.interrupt import prompt_interrupt
-from deeplin.sweep.engine import Outcome, UnitsFailed, run
+from deeplin.execution import prompt_interrupt
 from deeplin.sweep.executors import Cluster, Executor, ExecutorError, InProcess, Processes
 from deeplin.sweep.experiment import (
     Experiment,
@@ -14,10 +13,20 @@ from deeplin.sweep.experiment import (
     run_key,
     run_keys,
     to_json,
-)
+)  # fmt: skip
 from deeplin.sweep.functions import grid
 from deeplin.sweep.progress import Board, Progress, show_progress
-from deeplin.sweep.store import Shard, Status, Store, StoreError, read_table, status
+from deeplin.sweep.store import (
+    Outcome,
+    Shard,
+    Status,
+    Store,
+    StoreError,
+    UnitsFailed,
+    read_table,
+    run,
+    status,
+)  # fmt: skip
 
 __all__ = [
     "Board", "Cluster", "Executor", "ExecutorError", "Experiment", "InProcess", "Outcome",

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,7 @@ import pandas as pd
 from deeplin.dynamics import gradient_descent
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.hessian import sharpness
-from deeplin.networks import Network, distance_to_optimum, initialize
+from deeplin.networks import distance_to_optimum, initialize
 from deeplin.networks.initialize import start_by_name
 from deeplin.problems import Problem, synthetic
 from deeplin.sweep.experiment import Experiment, Unit, run_key, run_keys
@@ -110,7 +110,20 @@ def run_unit(config: DescentSweep, unit: Unit) -> pd.DataFrame:
     depth, rate = unit.coordinates["depth"], unit.coordinates["learning_rate"]
     scales, repetitions = zip(*unit.coordinates["runs"], strict=True)
     problem = load(config.data, unit.coordinates["data"])
-    nets = start(config, problem, depth, scales, repetitions)
+    readout = None
+    if config.network == "residual":
+        readout = initialize.unit_readout(run_key(config.seed, part="readout"), problem.dimension)
+    own = [{"depth": depth, "scale": s, "repetition": r} for s, r in unit.coordinates["runs"]]
+    nets = start_by_name(
+        config.network,
+        problem,
+        run_keys(config.seed, own),  # each network from the key of its own coordinates
+        depth=depth,
+        width=config.width or problem.dimension,
+        scale=np.asarray(scales),
+        readout=readout,
+        activation=config.activation,
+    )
     run = gradient_descent(
         problem, nets, rate, config.steps, momentum=config.momentum, gap=config.gap
     )
@@ -139,30 +152,6 @@ DESCENT = Experiment(
     run_unit,
     grid=("scales", "learning_rates", "depths", "repetitions", "runs_per_unit"),
 )
-
-
-def start(
-    config: DescentSweep, problem: Problem, depth: int, scales: Any, repetitions: Any
-) -> Network:
-    """The networks before training, each from the key of its own coordinates."""
-    coordinates = [
-        {"depth": depth, "scale": scale, "repetition": repetition}
-        for scale, repetition in zip(scales, repetitions, strict=True)
-    ]
-    keys, d = run_keys(config.seed, coordinates), problem.dimension
-    readout = None
-    if config.network == "residual":
-        readout = initialize.unit_readout(run_key(config.seed, part="readout"), d)
-    return start_by_name(
-        config.network,
-        problem,
-        keys,
-        depth=depth,
-        width=config.width or d,
-        scale=np.asarray(scales),
-        readout=readout,
-        activation=config.activation,
-    )
 
 
 @lru_cache(maxsize=4)

@@ -16,10 +16,10 @@ import time
 import traceback
 import uuid
 import warnings
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from queue import Empty, SimpleQueue
@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deeplin.errors import InputError, whole_number
-from deeplin.interrupt import check_interrupt
-from deeplin.parallel import share_compiled_code
+from deeplin.execution import check_interrupt, share_compiled_code
 from deeplin.sweep.experiment import Experiment, Unit
 from deeplin.tables.table import dask_client
 
@@ -44,11 +43,9 @@ FAILED_STARTS = 10
 """Worker processes that may die in a row, while starting, before the sweep ends."""
 POLL_SECONDS = 1.0
 """How long to wait for a result between two checks for Ctrl-C."""
-CLUSTER_POLL_SECONDS = 2.0
-"""How long to wait for a result of a cluster between two checks that it has workers."""
 
-LIBRARIES = ("OMP", "OPENBLAS", "MKL")
-THREAD_VARIABLES = (*(f"{name}_NUM_THREADS" for name in LIBRARIES), "NPROC")  # NPROC is XLA's
+THREAD_VARIABLES = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NPROC")
+"""Environment variables that say how many threads a process uses; NPROC is XLA's."""
 
 
 @dataclass(frozen=True)
@@ -121,20 +118,17 @@ def to_arrow(rows: pd.DataFrame | Mapping[str, Any], identifier: str) -> pa.Tabl
     Column by column: `pa.Table.from_pandas` takes three times as long for a small table, and
     turns NaN, which is a value, into a missing one.
     """
-    columns = list(rows.items())
-    arrays = {str(name): _to_array(str(name), column) for name, column in columns}
-    if len(arrays) != len(columns) or not arrays:
-        names = [name for name, _ in columns]
+    names = [str(name) for name in rows]
+    if not names or len(set(names)) < len(names):
         raise InputError(f"run_unit returned columns {names}; name each one once.")
+    arrays = {}
+    for name, column in rows.items():
+        values = column.values if isinstance(column, pd.Series) else np.asarray(column)
+        try:
+            arrays[str(name)] = pa.array(values, from_pandas=values.dtype == object)
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InputError(f"column {name!r} mixes types Parquet cannot hold: {error}") from error
     return pa.table(arrays, metadata={"deeplin.unit": identifier})
-
-
-def _to_array(name: str, column: Any) -> pa.Array:
-    values = column.values if isinstance(column, pd.Series) else np.asarray(column)
-    try:
-        return pa.array(values, from_pandas=values.dtype == object)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-        raise InputError(f"column {name!r} mixes types Parquet cannot hold: {error}") from error
 
 
 def to_parquet(table: pa.Table) -> bytes:
@@ -186,100 +180,118 @@ class Processes:
         whole_number("workers", self.workers)
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield results as they arrive."""
-        waiting, deaths = list(tasks), Counter[str]()
-        any_started, failed_starts = False, 0
-        threads = max(1, (os.cpu_count() or 1) // self.workers)
-        workers: dict[Future, _Worker] = {}
+        """Yield results as they arrive: a thread waits for each worker, and replaces a dead one."""
+        for task in tasks[:1]:
+            task.pack()  # an InputError before any worker is started
+        workers, arrived = _Workers(self.workers), SimpleQueue()
+        threads = ThreadPoolExecutor(self.workers)
         try:
-            for task in tasks[: self.workers]:
-                task.pack()  # an InputError before any worker is started
-                worker = _Worker(threads)
-                workers[worker.started] = worker
-            while workers:
-                done, _ = wait(workers, POLL_SECONDS, FIRST_COMPLETED)
-                check_interrupt()
-                for future in done:
-                    worker, result = workers.pop(future), None
-                    task, alive = worker.task, future.exception() is None
-                    if alive:
-                        any_started, failed_starts = True, 0
-                        result = future.result() if task else None
-                    elif task is None:
-                        failed_starts += 1
-                        _check_starts(worker.stop(), any_started, failed_starts)
-                    elif deaths[task.identifier] < TRIES - 1:
-                        deaths[task.identifier] += 1
-                        waiting.append(task)
-                    else:
-                        why = f"its worker process died {TRIES} times (killed, or out of memory)"
-                        result = failure(task.identifier, why)
-                    following = worker.submit(waiting) if alive and waiting else None
-                    if following is None:
-                        worker.stop()
-                        if waiting:
-                            worker = _Worker(threads)
-                            following = worker.started
-                    if following is not None:
-                        workers[following] = worker
-                    if result is not None:
-                        yield result
+            for task in tasks:
+                threads.submit(workers.compute, task).add_done_callback(arrived.put)
+            for _ in tasks:
+                yield _next_done(arrived).result()
         finally:
-            for worker in workers.values():
-                worker.stop()
+            workers.stop()
+            threads.shutdown(cancel_futures=True)
 
 
-def _check_starts(code: int, any_started: bool, failures: int) -> None:
-    """Raise if workers do not start; `failures` in a row so far.
+def _next_done(arrived: SimpleQueue) -> Any:
+    """Return the next future that is done; until it comes, look for Ctrl-C now and then."""
+    while True:
+        try:
+            return arrived.get(timeout=POLL_SECONDS)
+        except Empty:
+            check_interrupt()
 
-    What kills one worker (a person, a system short of memory) may spare the next. One that ends by
-    itself, before any other started, has met an error that every other would meet too.
-    """
-    if code >= 0 and not any_started:
-        raise ExecutorError(
-            f"a worker process ended with exit code {code} while starting; its message is above. "
-            "A script that sweeps with processes must do so under `if __name__ == '__main__':`"
-        )
-    if failures == FAILED_STARTS:
-        end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        raise ExecutorError(
-            f"{FAILED_STARTS} worker processes in a row died while starting, the last one {end}; "
-            "if memory is short, use fewer of them"
-        )
+
+class _Workers:
+    """One worker process for each thread that computes here."""
+
+    def __init__(self, count: int):
+        self._threads_each = max(1, (os.cpu_count() or 1) // count)
+        self._lock, self._own = threading.Lock(), threading.local()
+        self._all: list[_Worker] = []
+        self._any_started = self._stopped = False
+        self._failed_starts = 0
+
+    def compute(self, task: Task) -> Result:
+        """Compute a unit in the worker of this thread, and once more in a new one if it dies."""
+        deaths, packed = 0, task.pack()
+        while deaths < TRIES:
+            worker = getattr(self._own, "worker", None) or self._start()
+            computing = False
+            try:
+                future = worker.pool.submit(compute_in_worker, *packed)
+                computing = True
+                return future.result()
+            except BrokenProcessPool:
+                self._own.worker = None
+                deaths += computing  # else it died before it had this unit
+        why = f"its worker process died {TRIES} times (killed, or out of memory)"
+        return failure(task.identifier, why)
+
+    def _start(self) -> _Worker:
+        """Start the worker of this thread.
+
+        What kills one worker (a person, a system short of memory) may spare the next. One that
+        ends by itself, before any other started, has met an error that every other would meet too.
+        """
+        while True:
+            with self._lock:
+                if self._stopped:
+                    raise ExecutorError("the sweep has stopped")
+                worker = _Worker(self._threads_each)
+                self._all.append(worker)
+            with suppress(BrokenProcessPool):
+                worker.started.result()
+                self._any_started, self._failed_starts, self._own.worker = True, 0, worker
+                return worker
+            with self._lock:  # whoever starts a process collects exit codes, and may be about to
+                code = worker.stop()
+                self._failed_starts += 1
+            if code >= 0 and not self._any_started:
+                raise ExecutorError(
+                    f"a worker process ended with exit code {code} while starting; its message is "
+                    "above. A script that sweeps with processes must do so under "
+                    "`if __name__ == '__main__':`"
+                )
+            if self._failed_starts >= FAILED_STARTS:
+                end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+                raise ExecutorError(
+                    f"{FAILED_STARTS} worker processes in a row died while starting, the last one "
+                    f"{end}; if memory is short, use fewer of them"
+                )
+
+    def stop(self) -> None:
+        """End all workers, and start no more."""
+        with self._lock:
+            self._stopped = True
+        for worker in self._all:
+            worker.stop()
 
 
 class _Worker:
     """A pool of one process, so that its death concerns one unit."""
 
     def __init__(self, threads: int):
-        self.task: Task | None = None
         spawn = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
         try:
+            self.pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
             with _threads_for_children(threads):
-                self.started = self._pool.submit(bool)  # its answer shows that it has started
+                self.started = self.pool.submit(bool)  # its answer shows that it has started
         except OSError as error:
             raise ExecutorError(
                 f"the system starts no worker process ({error.strerror}); use fewer of them"
             ) from error
-        (self._process,) = self._pool._processes.values()
+        (self._process,) = self.pool._processes.values()
         # Only the worker writes results. Were its end of the pipe open here too, half a message of
         # a killed worker would be waited for without end.
-        self._pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
-
-    def submit(self, waiting: list[Task]) -> Future | None:
-        """Take the first of these tasks; None if this worker is dead."""
-        try:
-            future = self._pool.submit(compute_in_worker, *waiting[0].pack())
-        except RuntimeError:  # broken, or stopped
-            return None
-        self.task = waiting.pop(0)
-        return future
+        self.pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     def stop(self) -> int:
         """End the process at once, as it keeps nothing; return its exit code."""
         self._process.kill()
-        self._pool.shutdown(cancel_futures=True)
+        self.pool.shutdown(cancel_futures=True)
         return self._process.exitcode or 0
 
 
@@ -322,6 +334,14 @@ class Cluster:
         """Yield results as they arrive; dask gives the units of a lost worker to another one."""
         if tasks:
             with dask_client(self.address) as client:
+                if not client.nthreads():
+                    warnings.warn(
+                        f"no worker is connected to the scheduler at {self.address}: {len(tasks)} "
+                        "unit(s) wait for one. Start it with: "
+                        f"dask worker {self.address} --nthreads 1",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
                 yield from self._collect(client, tasks)
 
     def _collect(self, client: Any, tasks: Sequence[Task]) -> Generator[Result]:
@@ -338,7 +358,7 @@ class Cluster:
             submit(task)
         try:
             while waiting:
-                future = self._next(client, arrived, len(waiting))
+                future = _next_done(arrived)
                 task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
                 if future.status == "finished":
                     yield future.result()
@@ -352,24 +372,3 @@ class Cluster:
                     )
         finally:
             client.cancel(list(waiting))
-
-    def _next(self, client: Any, arrived: SimpleQueue, waiting: int) -> Any:
-        """Return the next future that is done; warn once if there is no worker."""
-        warned = False
-        while True:
-            try:
-                return arrived.get(timeout=CLUSTER_POLL_SECONDS)
-            except Empty:
-                check_interrupt()
-            try:
-                workers = client.nthreads()
-            except (OSError, TimeoutError) as error:
-                raise ExecutorError(f"the scheduler at {self.address} is gone ({error})") from error
-            if not workers and not warned:
-                warned = True
-                warnings.warn(
-                    f"no worker is connected to the scheduler at {self.address}: {waiting} unit(s) "
-                    f"wait for one. Start it with: dask worker {self.address} --nthreads 1",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )

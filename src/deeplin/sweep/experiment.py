@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import inspect
 import json
 import math
 import sys
@@ -87,9 +88,6 @@ class Experiment:
     schema: int = 1
     home: str = ""
     """Module that holds the experiment; by default the one that defines `run_unit`."""
-    rehearse: Callable[[Any, Unit], float] | None = None
-    """Seconds that a unit will take, measured on a few of its steps: where units take minutes, the
-    running time is known before the first of them is finished."""
     subsets: bool = False
     """Whether fewer values of the `grid` fields than the folder holds may be requested."""
 
@@ -293,16 +291,16 @@ def build(kind: Any, value: Any, where: str = "config") -> Any:
             raise InputError(f"{where} has {len(value)} entries; pass {len(kinds)}.")
         return tuple(build(kinds[k], entry, f"{where}[{k}]") for k, entry in enumerate(value))
     if origin is typing.Literal:
-        fits, wanted = value in members, f"one of {_listed(members)}"
+        fits, wanted = value in members, f"one of {', '.join(map(str, members))}"
     elif isinstance(kind, type) and origin is None and kind is not tuple:
         value = float(value) if kind is float and type(value) is int else value
         fits = isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
         wanted = f"a value of type {kind.__name__}"
     else:
-        name = "tuple" if kind is tuple else str(kind)
         raise InputError(
-            f"{where} is annotated as {name}, which does not say how to build it from JSON; "
-            "annotate numbers, strings, dataclasses, Literal, or tuple[float, ...] and the like."
+            f"{where} is annotated as {'tuple' if kind is tuple else kind}, which does not say how "
+            "to build it from JSON; annotate numbers, strings, dataclasses, Literal, or "
+            "tuple[float, ...] and the like."
         )
     if not fits:
         raise InputError(f"{where} is {value!r}; pass {wanted}.")
@@ -312,21 +310,12 @@ def build(kind: Any, value: Any, where: str = "config") -> Any:
 def _build_dataclass(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, Mapping):
         raise InputError(f"{where} is {value!r}; pass a table of fields.")
-    fields, hints = {f.name: f for f in dataclasses.fields(kind)}, typing.get_type_hints(kind)
-    unknown = sorted(set(value) - set(fields))
-    if unknown:
-        raise InputError(f"{where} has no field {_listed(unknown)}; its fields: {_listed(fields)}.")
-    missing = [
-        name
-        for name, field in fields.items()
-        if name not in value and field.default is field.default_factory is dataclasses.MISSING
-    ]
-    if missing:
-        raise InputError(f"{where} lacks {_listed(missing)}; its fields: {_listed(fields)}.")
+    signature, hints = inspect.signature(kind), typing.get_type_hints(kind)
+    try:
+        signature.bind(**value)
+    except TypeError as error:  # a field is missing, or there is none of that name
+        fields = ", ".join(signature.parameters)
+        raise InputError(f"{where}: {error}; its fields: {fields}.") from error
     return kind(
         **{name: build(hints[name], entry, f"{where}.{name}") for name, entry in value.items()}
     )
-
-
-def _listed(names: Iterable[Any]) -> str:
-    return ", ".join(map(str, names))

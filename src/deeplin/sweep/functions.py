@@ -16,12 +16,12 @@ import functools
 import hashlib
 import importlib
 import inspect
-import io
 import os
 import pickle
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 from itertools import product
@@ -34,11 +34,10 @@ import numpy as np
 import pandas as pd
 
 from deeplin.errors import InputError, whole_number
-from deeplin.sweep.engine import Outcome, run
 from deeplin.sweep.executors import Cluster, Executor
 from deeplin.sweep.experiment import Experiment, Unit, coordinate_words, run_key
 from deeplin.sweep.progress import Progress
-from deeplin.sweep.store import Shard
+from deeplin.sweep.store import Outcome, Shard, run
 
 OWN: dict[str, Callable[..., Any]] = {
     "key": run_key,
@@ -47,6 +46,9 @@ OWN: dict[str, Callable[..., Any]] = {
 }
 """Arguments that a function gets if it has them, each run its own."""
 PLAIN = {type(None), bool, int, float, complex, str, bytes, list, tuple, dict, np.ndarray}
+CODE = ("code", "consts", "names", "varnames", "freevars", "cellvars", "flags",
+        "argcount", "posonlyargcount", "kwonlyargcount")  # fmt: skip
+"""What is compared of the code of a function."""
 UNSEEN = {"eval", "exec", "globals", "__import__"}
 """Builtins with which a function reads what its code does not name."""
 GENERATED = {
@@ -63,7 +65,7 @@ class Grid:
 
     function: Callable[..., Any]
     code: Any
-    """What it depends on: hashes by name (see `dependencies`)."""
+    """The fingerprint of the function, by its name."""
     values: Any
     """Lists of values by argument."""
     repetitions: int = 1
@@ -117,7 +119,7 @@ def grid(
         )
     config = Grid(
         function,
-        dependencies(function),
+        {f"{function.__name__} or what it depends on": fingerprint(function)},
         _checked(function, values),
         whole_number("repetitions", repetitions),
         whole_number("seed", seed, minimum=0),
@@ -136,7 +138,7 @@ def units(config: Grid) -> list[Unit]:
 def run_unit(config: Grid, unit: Unit) -> pd.DataFrame:
     """Call the function once."""
     function = config.function
-    _check_same(function, tuple(config.code.items()))
+    _check_same(function, *config.code.values())
     point, repetition = unit.coordinates["point"], unit.coordinates["repetition"]
     wanted = OWN.keys() & inspect.signature(function).parameters.keys()
     own = {name: OWN[name](config.seed, **point, repetition=repetition) for name in wanted}
@@ -168,13 +170,13 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
 
 
 @functools.cache
-def _check_same(function: Callable[..., Any], code: tuple[tuple[str, str], ...]) -> None:
+def _check_same(function: Callable[..., Any], expected: str) -> None:
     """Raise unless a worker has imported what the sweep was begun with."""
-    changed = sorted({name for name, _ in set(code) ^ set(dependencies(function).items())})
-    if changed:
+    if fingerprint(function) != expected:
         raise InputError(
-            f"a worker that imports {function.__name__} finds another {', '.join(changed)}; "
-            "pass it as an argument, or make it the same wherever the module is imported."
+            f"a worker that imports {function.__name__} finds another function, or other globals "
+            "or helpers; pass what differs as an argument, or make it the same wherever the module "
+            "is imported."
         )
 
 
@@ -216,136 +218,116 @@ def _listed(name: str, values: Any) -> list:
 # --- what a function depends on ---------------------------------------------------------------
 
 
-def dependencies(function: Callable[..., Any]) -> dict[str, str]:
-    """Return a hash for each function, class and global that `function` depends on, by name.
+def fingerprint(value: Any, name: str = "") -> str:
+    """Return a hash of a value and, for a function or class of the user's, of all it depends on.
 
     Raises InputError for what cannot be compared with that of an earlier call.
 
     ```python
-    from deeplin.sweep.functions import dependencies
+    from deeplin.sweep.functions import fingerprint
 
     factor = 2
     def double(x):
         return factor * x
 
-    before = dependencies(double)
+    before = fingerprint(double)
     factor = 3
-    assert dependencies(double)["factor"] != before["factor"]
+    assert fingerprint(double) != before
     ```
     """
-    found = _Dependencies(getattr(function, "__module__", ""))
-    found.digest(getattr(function, "__name__", "it"), function)
-    return dict(sorted(found.hashes.items()))
-
-
-class _Dependencies:
-    """The hashes of what is reached from one function."""
-
-    def __init__(self, home: str):
-        self.hashes: dict[str, str] = {}
-        self._home = home
-        self._labels: dict[int, tuple[Any, str]] = {}
-        """Functions and classes with their labels, by id; kept so that no id is used twice."""
-        self._read: set[tuple[int, str]] = set()
-        """Globals that were read: the id of their namespace, and their name."""
-
-    def digest(self, name: str, value: Any) -> str:
-        """Return a hash of `value`, which an error calls `name`."""
-        pickled = io.BytesIO()
+    pickler = _Pickler()
+    pickler.parts.append((name, value))
+    for name, part in pickler.parts:  # which grows: a function met on the way adds its own parts
         try:
-            _Pickler(self, pickled).dump(value)
+            pickler.dump((name, part))
         except InputError:
             raise
         except Exception as error:  # whatever an object raises that cannot be pickled
             raise InputError(
-                f"the function depends on {name}, a {type(value).__name__}, which cannot be "
+                f"the function depends on {name}, a {type(part).__name__}, which cannot be "
                 f"compared with that of an earlier call ({error}); pass what it needs of it as an "
                 "argument, or make it inside the function."
             ) from error
-        return hashlib.blake2b(pickled.getvalue(), digest_size=8).hexdigest()
-
-    def label(self, value: Any, parts: Callable[[Any], Any]) -> str:
-        """Return the name under which a function or class of the user's is hashed by its parts."""
-        if id(value) not in self._labels:
-            label = self._free(value.__module__, value.__qualname__)
-            self.hashes[label] = ""
-            self._labels[id(value)] = value, label
-            self.hashes[label] = self.digest(label, parts(value))
-        return self._labels[id(value)][1]
-
-    def function(self, function: types.FunctionType) -> Any:
-        """Hash the globals that a function reads, and return its other parts."""
-        for name, variables in _globals_read(function.__code__, function.__globals__):
-            if variables is None:
-                self.count_version(name)
-            elif (id(variables), name) not in self._read:
-                self._read.add((id(variables), name))
-                value, module = variables[name], str(variables.get("__name__"))
-                hashed = self.digest(name, value)
-                if self._labels.get(id(value), (None, ""))[1] != self._label(module, name):
-                    self.hashes[self._free(module, name)] = hashed
-        return _code(function.__code__), self.captured(function)
-
-    def captured(self, function: types.FunctionType) -> Any:
-        """Return default arguments, and hashes of the variables of a closure."""
-        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        closure = {name: self.digest(name, _contents(cell)) for name, cell in cells}
-        return function.__defaults__, function.__kwdefaults__, closure
-
-    def count_version(self, module: str) -> None:
-        """Hash the version of a module's package, unless it is the user's or Python's."""
-        package = module.partition(".")[0]
-        if not _is_own(module) and package not in sys.stdlib_module_names:
-            self.hashes[f"version of {package}"] = _version(package)
-
-    def _label(self, module: str, name: str) -> str:
-        return name if module == self._home else f"{module}.{name}"
-
-    def _free(self, module: str, name: str) -> str:
-        """Return a label that nothing has yet: two things may have one name."""
-        taken = self._label(module, name) in self.hashes
-        return self._free(module, f"{name}'") if taken else self._label(module, name)
+    pickler.dump(sorted(pickler.versions.items()))
+    return pickler.hash.hexdigest()
 
 
 class _Pickler(pickle.Pickler):
     """Pickles what can be compared as it is; `persistent_id` replaces the rest by its parts."""
 
-    def __init__(self, dependencies: _Dependencies, file: io.BytesIO):
+    def __init__(self):
+        self.hash = hashlib.blake2b(digest_size=16)
+        file: Any = types.SimpleNamespace(write=self.hash.update)
         super().__init__(file, protocol=4)
         self.fast = True  # without memory of objects met before: equal values have equal pickles
-        self._dependencies = dependencies
+        self.parts: list[tuple[str, Any]] = []
+        """What is to be pickled, by name."""
+        self.versions: dict[str, str] = {}
+        """Of the packages that are used."""
+        self._numbers: dict[int, tuple[int, Any]] = {}
+        """Functions and classes with their number, by id; kept so that no id is used twice."""
+        self._read: set[tuple[int, str]] = set()
+        """Globals that were read: the id of their namespace, and their name."""
 
     def persistent_id(self, value: Any) -> Any:
         if type(value) in PLAIN:
             return None
-        found, module = self._dependencies, str(getattr(value, "__module__", ""))
+        if isinstance(value, types.CodeType):  # without lines and layout
+            return [getattr(value, f"co_{name}") for name in CODE]
+        module = str(getattr(value, "__module__", ""))
         name = str(getattr(value, "__qualname__", None))
         if isinstance(value, types.ModuleType):
-            found.count_version(value.__name__)
+            self._count_version(value.__name__)
             return "module", value.__name__
         named = isinstance(value, type) or _resolve(module, name) is value
         if named and not _is_own(module):
-            found.count_version(module)
+            self._count_version(module)
             return module, name
-        if isinstance(value, type):
-            return "class", found.label(value, _class)
-        if isinstance(value, types.FunctionType):
-            if _is_own(module):
-                return "function", found.label(value, found.function)
-            return module, name, found.captured(value)  # made by a package, such as optax.sgd
+        if isinstance(value, type | types.FunctionType) and _is_own(module):
+            if id(value) not in self._numbers:
+                self._numbers[id(value)] = len(self._numbers), value
+                self.parts += _class(value) if isinstance(value, type) else self._function(value)
+            return "own", self._numbers[id(value)][0]
+        if isinstance(value, types.FunctionType):  # made by a package, such as optax.sgd
+            return module, name, _captured(value)
         if isinstance(value, jax.Array):
             is_key = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
             return "array", np.asarray(jax.random.key_data(value) if is_key else value)
         if isinstance(value, set | frozenset):
-            return "set", sorted(found.digest("a set", entry) for entry in value)
+            return "set", sorted(fingerprint(entry, "an entry of a set") for entry in value)
         if isinstance(value, property | functools.cached_property) or hasattr(value, "__wrapped__"):
             names = ("fget", "fset", "fdel", "func", "__wrapped__")
-            return type(value).__name__, [getattr(value, name, None) for name in names]
+            return type(value), [getattr(value, name, None) for name in names]
         return _without_caches(value)
 
+    def _function(self, function: types.FunctionType) -> Iterator[tuple[str, Any]]:
+        """Yield code, default arguments, closure and globals of a function."""
+        yield function.__qualname__, function.__code__
+        yield from _captured(function)
+        for name, variables in _globals_read(function.__code__, function.__globals__):
+            if (id(variables), name) not in self._read:
+                self._read.add((id(variables), name))
+                yield name, variables[name]
 
-def _class(kind: type) -> Any:
-    """Return what tells a class from another."""
+    def _count_version(self, module: str) -> None:
+        """Note the version of a module's package, unless it is the user's or Python's."""
+        package = module.partition(".")[0]
+        if not _is_own(module) and package not in sys.stdlib_module_names:
+            self.versions[package] = _version(package)
+
+
+def _captured(function: types.FunctionType) -> list[tuple[str, Any]]:
+    """Return default arguments and the variables of a closure."""
+    found = [("a default argument", (function.__defaults__, function.__kwdefaults__))]
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # a name that is not bound yet
+            found.append((name, cell.cell_contents))
+    return found
+
+
+def _class(kind: type) -> Iterator[tuple[str, Any]]:
+    """Yield what tells a class from another: bases, members, default factories."""
+    yield kind.__qualname__, kind.__bases__
     if issubclass(kind, enum.Enum):
         members = {name: member.value for name, member in kind.__members__.items()}
     else:
@@ -353,12 +335,9 @@ def _class(kind: type) -> Any:
     if dataclasses.is_dataclass(kind):
         factories = [field.default_factory for field in dataclasses.fields(kind)]
         members["factories"] = [None if it is dataclasses.MISSING else it for it in factories]
-    described = {
-        name: value
-        for name, value in members.items()
-        if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType)
-    }
-    return kind.__bases__, described
+    for name, value in members.items():
+        if not isinstance(value, types.MemberDescriptorType | types.GetSetDescriptorType):
+            yield name, value
 
 
 def _without_caches(value: Any) -> Any:
@@ -376,63 +355,43 @@ def _without_caches(value: Any) -> Any:
 
 def _globals_read(
     code: types.CodeType, variables: Mapping[str, Any]
-) -> Iterator[tuple[str, Mapping[str, Any] | None]]:
-    """Yield the name and the namespace of each global that code reads; None for a module."""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name and the namespace of each global and module that code reads.
+
+    Of a module of the user's, code may take each of its names that it uses anywhere.
+    """
+    modules: list[Any] = []
     for instruction in dis.get_instructions(code):
-        name = str(instruction.argval)
+        name, space = str(instruction.argval), variables
         if instruction.opname == "IMPORT_NAME":
-            module = _imported(name, variables)
-            if module is not None:
-                yield module.__name__, None
-                yield from _attributes(module, code, set())
-        elif instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-            if name in variables:
-                yield name, variables
-                yield from _attributes(variables[name], code, set())
-            elif name in UNSEEN:
-                raise InputError(
-                    f"{code.co_name} calls {name}, with which it could read anything; pass what it "
-                    "needs as arguments."
-                )
+            name, space = _imported(name, variables), sys.modules
+        elif instruction.opname not in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            continue
+        if name in space:
+            yield name, space
+            modules.append(space[name])
+        elif name in UNSEEN:
+            raise InputError(
+                f"{code.co_name} calls {name}, with which it could read anything; pass what it "
+                "needs as arguments."
+            )
+    for module in modules:  # which grows by the modules inside them
+        if isinstance(module, types.ModuleType) and _is_own(module.__name__):
+            space = vars(module)
+            used = [name for name in code.co_names if name in space]
+            yield from ((name, space) for name in used)
+            modules += [space[name] for name in used if not any(space[name] is m for m in modules)]
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _globals_read(constant, variables)
 
 
-def _attributes(value: Any, code: types.CodeType, seen: set[int]) -> Iterator[tuple[str, Any]]:
-    """Yield what code may take from a module of the user's: each of its names that is used."""
-    if not isinstance(value, types.ModuleType) or not _is_own(value.__name__) or id(value) in seen:
-        return
-    seen.add(id(value))
-    for name in code.co_names:
-        if name in vars(value):
-            yield name, vars(value)
-            yield from _attributes(vars(value)[name], code, seen)
-
-
-def _imported(name: str, variables: Mapping[str, Any]) -> types.ModuleType | None:
-    """Return the module that an import inside a function names; None if there is none."""
+def _imported(name: str, variables: Mapping[str, Any]) -> str:
+    """Return the full name of the module that an import inside a function means, or nothing."""
     for full in (name, f"{variables.get('__package__') or ''}.{name}"):
-        try:
-            return importlib.import_module(full)
-        except (ImportError, ValueError, TypeError):
-            continue
-    return None
-
-
-def _code(code: types.CodeType) -> Any:
-    """Return bytecode with its names and constants, without lines and layout."""
-    constants = [_code(it) if isinstance(it, types.CodeType) else it for it in code.co_consts]
-    numbers = code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags
-    names = code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars
-    return code.co_code, numbers, names, constants
-
-
-def _contents(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # a name that is not bound yet
-        return None
+        with suppress(ImportError, ValueError, TypeError):
+            return importlib.import_module(full).__name__
+    return ""
 
 
 def _resolve(module: str, name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
 from statistics import median
@@ -27,7 +27,8 @@ class Progress:
 
     failed = steps = 0
     """Units that failed; network-steps of all that are done."""
-    _done, _all = 0, 1
+    share = 0.0
+    """What is done of the work; 1 where there is none."""
 
     def __init__(
         self, board: Board | None = None, name: str = "", seconds: float = 1.0, alone: bool = False
@@ -38,30 +39,19 @@ class Progress:
 
     @contextmanager
     def over(
-        self,
-        units: Mapping[str, Unit],
-        *,
-        reused: int = 0,
-        aside: Mapping[str, str] | None = None,
-        expected: float = 0.0,
+        self, units: Mapping[str, Unit], *, reused: int = 0, damaged: Iterable[str] = ()
     ) -> Iterator[None]:
-        """Surround the computation of `units`.
-
-        `aside` are files found and not trusted; `expected` the seconds this machine will take, 0 if
-        that is not known.
-        """
+        """Surround the computation of `units`; `damaged` files are made again."""
         # Units differ in size: the time left follows their steps, or runs where none are given.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._units, self._done, self._all = units, 0, sum(self._sizes.values())
+        self.share = 0.0 if units else 1.0
         self.weight *= len(units) / (len(units) + reused) if reused else 1.0
         with self._board if self._board and self._alone else nullcontext():
             if reused or self._alone:
                 self._say(f"{len(units)} unit(s) to compute, {reused} finished before")
-            for name, reason in (aside or {}).items():
-                self._say(f"set aside {name}: {reason}")
-            if expected:
-                time_expected = f"expected to take about {duration(expected)} on this machine"
-                self._say(f"{time_expected} (measured on a few steps)")
+            for name in damaged:
+                self._say(f"{name} is damaged, and made again")
             yield
 
     def advance(self, identifier: str, error: str = "") -> None:
@@ -69,15 +59,11 @@ class Progress:
         self.failed += bool(error)
         self.steps += self._units[identifier].steps
         self._done += self._sizes[identifier]
+        self.share = self._done / self._all
         if error:
             self._say(f"unit {identifier} failed: {error}")
         if self._board:
             self._board.update()
-
-    @property
-    def share(self) -> float:
-        """What is done of the work; 1 where there is none."""
-        return self._done / self._all if self._all else 1.0
 
     def _say(self, text: str) -> None:
         if self._board:
@@ -159,18 +145,12 @@ class Board:
         """Return speed, time left and failures in one line."""
         steps = sum(part.steps for part in self._parts)
         failed = sum(part.failed for part in self._parts)
-        speed = steps / max(time.perf_counter() - self._started, 1e-9)
-        left = self.left()
+        speed, left = steps / max(time.perf_counter() - self._started, 1e-9), self.left()
         texts = [f"{speed:,.0f} steps/s"] if steps else []
-        texts += [] if not left else [f"about {duration(left)} left"]
+        texts += [f"about {timedelta(seconds=round(left))} left"] if left else []
         return ", ".join([*texts, f"{failed} failed"] if failed else texts)
 
 
 def show_progress(title: str = "sweep", console: Console | None = None) -> Progress:
     """Return a bar if the standard error stream is a terminal, else plain lines."""
     return Board(title, {}, console).part(title, alone=True)
-
-
-def duration(seconds: float) -> str:
-    """Return a time as hours, minutes and seconds."""
-    return str(timedelta(seconds=round(seconds)))

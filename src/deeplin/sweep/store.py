@@ -5,24 +5,27 @@ units/<unit>.<checksum>.parquet   the tidy table, in pieces
 _manifest.json                    experiment, config, seed, dtype, unit ids
 _sessions/<session>.jsonl         who computed what, where, with which versions, in what time
 _failed/<unit>.json               traceback of a unit that raised; gone once it succeeds
-_aside/                           files that were found here and not trusted
 _locks/, _temporary/              of running sweeps
 ```
 
 A file is written under a temporary name and renamed, so it is there entirely or not at all. Its
-name carries a checksum over its unit and its bytes: a damaged, renamed or foreign file is noticed
-without trusting anything inside it, and the same unit computed twice has the same name, so that
-folders can be merged by copying. Readers such as pandas skip names with a leading underscore.
+name carries a checksum over its unit and its bytes: a damaged or renamed file is noticed without
+trusting anything inside it, and its unit computed again; a foreign one is not read. The same unit
+computed twice has the same name, so that folders can be merged by copying. Readers such as pandas
+skip names with a leading underscore.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,9 +37,11 @@ import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
 
 from deeplin.errors import InputError
+from deeplin.execution import check_interrupt, interruptible
 from deeplin.files import environment, whole_file
-from deeplin.sweep.executors import Result, describe_columns
+from deeplin.sweep.executors import Executor, InProcess, Result, Task, describe_columns
 from deeplin.sweep.experiment import Experiment, Unit, precision, to_plain
+from deeplin.sweep.progress import Progress
 
 FORMAT = 1
 
@@ -55,27 +60,19 @@ class Store:
     def __init__(self, folder: str | os.PathLike):
         self.folder = Path(folder)
         self.units, self.manifest_path = self.folder / "units", self.folder / "_manifest.json"
-        names = ("failed", "aside", "sessions", "locks", "temporary")
-        self.failed, self.aside, self.sessions, self.locks, self.temporary = (
-            self.folder / f"_{name}" for name in names
+        self.failed, self.sessions, self.locks, self.temporary = (
+            self.folder / f"_{name}" for name in ("failed", "sessions", "locks", "temporary")
         )
 
     @property
     def manifest(self) -> dict[str, Any]:
         """Experiment, config, precision and unit ids of the folder."""
-        found = self.find_manifest()
-        if found is None:
-            raise InputError(
-                f"{self.folder} holds no sweep; pass a folder made by `deeplin sweep`."
-            )
-        return found
-
-    def find_manifest(self) -> dict[str, Any] | None:
-        """Return the manifest, or None where there is none; a damaged one is an error."""
         try:
             manifest = _parse(self.manifest_path.read_bytes())
         except (FileNotFoundError, NotADirectoryError):
-            return None
+            raise InputError(
+                f"{self.folder} holds no sweep; pass a folder made by `deeplin sweep`."
+            ) from None
         version = manifest.get("format")
         if isinstance(version, int) and version > FORMAT:
             raise InputError(
@@ -89,34 +86,24 @@ class Store:
             )
         return manifest
 
-    def inventory(
-        self, known: frozenset[str] | None = None
-    ) -> tuple[dict[str, Path], dict[Path, str]]:
-        """Check every unit file: return those to trust, by unit, and the others with the reason.
+    def inventory(self, units: Iterable[str]) -> tuple[dict[str, Path], list[Path]]:
+        """Return the files of those of these units that are finished, and files that are damaged.
 
-        `known` are the ids that belong here, by default those of the manifest.
+        Files of other sweeps, and whatever else lies there, are left alone.
         """
-        known = frozenset(self.manifest["units"]) if known is None else known
-        finished, suspect = {}, {}
-        for path in sorted(self.units.iterdir()) if self.units.is_dir() else ():
-            unit, _, rest = path.name.partition(".")
-            mark, _, suffix = rest.partition(".")
-            if suffix != "parquet" or not path.is_file():
-                suspect[path] = "not a unit file"
-            elif unit not in known:
-                suspect[path] = "a unit of another sweep"
-            elif _checksum(unit, path.read_bytes()) != mark:
-                suspect[path] = "damaged: its bytes do not match its checksum"
-            elif unit in finished:
-                suspect[path] = "repeats a unit that is finished already"
-            else:
-                finished[unit] = path
-        return finished, suspect
+        known, finished, damaged = frozenset(units), {}, []
+        for path in sorted(self.units.glob("*.parquet")):
+            unit, _, mark = path.stem.partition(".")
+            if unit in known and _checksum(unit, path.read_bytes()) == mark:
+                finished.setdefault(unit, path)
+            elif unit in known:
+                damaged.append(path)
+        return finished, damaged
 
     def table(self, units: Sequence[str] | None = None) -> pd.DataFrame:
         """Return the rows of the finished units among `units`, by default all, in their order."""
         order = self.manifest["units"] if units is None else units
-        finished, _ = self.inventory(frozenset(order))
+        finished, _ = self.inventory(order)
         # `pq.read_table` takes six times as long for a small file.
         tables = [
             pq.ParquetFile(pa.BufferReader(finished[unit].read_bytes())).read(use_threads=False)
@@ -182,7 +169,7 @@ def read_table(folder: str | os.PathLike) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Status:
-    """How much of a sweep is finished, what failed, what is not to be trusted, who is at work."""
+    """How much of a sweep is finished, what failed, what is damaged, who is at work."""
 
     folder: str
     experiment: str
@@ -190,10 +177,8 @@ class Status:
     finished: int
     failures: list[dict[str, Any]]
     """Of units that are not finished."""
-    suspect: dict[str, str]
-    """Files that the next call will set aside, with the reason."""
-    set_aside: int
-    """Files that earlier calls have set aside."""
+    damaged: list[str]
+    """Files whose bytes do not match their checksum; the next call computes their units again."""
     running: list[str]
     sessions: int
     unit_seconds: float
@@ -206,8 +191,8 @@ class Status:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing failed and every file can be trusted."""
-        return not self.failures and not self.suspect
+        """Whether nothing failed and no file is damaged."""
+        return not self.failures and not self.damaged
 
 
 def status(folder: str | os.PathLike) -> Status:
@@ -222,7 +207,8 @@ def status(folder: str | os.PathLike) -> Status:
     ```
     """
     store = Store(folder)
-    manifest, (finished, suspect), journal = store.manifest, store.inventory(), [*store.journal()]
+    manifest, journal = store.manifest, list(store.journal())
+    finished, damaged = store.inventory(manifest["units"])
     unfinished = set(manifest["units"]) - set(finished)
     return Status(
         folder=str(store.folder),
@@ -230,8 +216,7 @@ def status(folder: str | os.PathLike) -> Status:
         units=len(manifest["units"]),
         finished=len(finished),
         failures=[failure for failure in store.failures() if failure["unit"] in unfinished],
-        suspect={path.name: reason for path, reason in suspect.items()},
-        set_aside=sum(1 for _ in store.aside.glob("*")),
+        damaged=[path.name for path in damaged],
         running=store.running(),
         sessions=len({line["session"] for line in journal}),
         unit_seconds=sum(line["seconds"] for line in journal if "outcome" in line),
@@ -252,10 +237,10 @@ class Shard:
     @classmethod
     def parse(cls, text: str) -> Shard:
         """Return the shard written as `i/N`."""
-        index, _, count = text.partition("/")
-        if not (index.strip().isdigit() and count.strip().isdigit()):
+        numbers = re.fullmatch(r"(\d+)/(\d+)", text)
+        if not numbers:
             raise InputError(f"shard is {text!r}; pass i/N, for example 1/4.")
-        return cls(int(index), int(count))
+        return cls(*map(int, numbers.groups()))
 
     @property
     def name(self) -> str:
@@ -267,50 +252,207 @@ class Shard:
         return dict(list(units.items())[self.index - 1 :: self.count])
 
 
-class Session:
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of `run` did. The rows of its units, also of earlier calls, are in `table()`."""
+
+    store: Store
+    units: Sequence[str]
+    """Ids of all units of the config, in its order."""
+    reused: int
+    """Units that were finished before."""
+    computed: int
+    """Units finished by this call."""
+    failed: Mapping[str, str]
+    """Units that raised, with their error; the next call tries them again."""
+    damaged: Sequence[str]
+    """Files that were found damaged, and made again."""
+    seconds: float
+
+    @property
+    def complete(self) -> bool:
+        """Whether no unit of this call failed."""
+        return not self.failed
+
+    def table(self) -> pd.DataFrame:
+        """One tidy table of all finished units, in the order of the config."""
+        return self.store.table(self.units)
+
+
+class UnitsFailed(RuntimeError):
+    """Every unit failed, and all alike: it is the experiment or the config, not some units."""
+
+    def __init__(self, outcome: Outcome):
+        self.outcome = outcome
+        unit, error = next(iter(outcome.failed.items()))
+        super().__init__(
+            f"all {len(outcome.failed)} units failed alike: {error} (traceback in "
+            f"{outcome.store.failed / unit}.json)"
+        )
+
+
+@interruptible
+def run(
+    experiment: Experiment,
+    config: Any,
+    folder: str | os.PathLike,
+    *,
+    executor: Executor | None = None,
+    shard: Shard | None = None,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Compute what `folder` lacks of a sweep; interrupt and repeat the call as often as you like.
+
+    Finished units are never computed again, a unit that raises is recorded with its traceback and
+    tried again by the next call, and the table does not depend on who computed what. When all
+    units fail alike, `UnitsFailed` is raised.
+
+    ```python
+    import deeplin as dl
+    from deeplin.sweep.descent import DESCENT, DescentSweep
+
+    config = DescentSweep(scales=(0.2, 0.4), learning_rates=(0.02, 0.1), repetitions=2, steps=100)
+    outcome = dl.sweep.run(DESCENT, config, "results/mine")
+    outcome.table()
+    ```
+    """
+    if not isinstance(config, experiment.config):
+        raise InputError(
+            f"config is a {type(config).__name__}; experiment {experiment.name} takes a "
+            f"{experiment.config.__name__}."
+        )
+    started, dtype, failed = time.perf_counter(), precision(), {}
+    executor, shard, progress = executor or InProcess(), shard or Shard(), progress or Progress()
+    units = experiment.identify(config, experiment.units(config), dtype)
+    session = Session(folder, shard, units)
+    with session.open(experiment, to_plain(config)):
+        chosen = shard.select(units)
+        missing = {name: unit for name, unit in chosen.items() if name not in session.finished}
+        reused = len(chosen) - len(missing)
+        tasks = [Task(name, experiment, config, unit, dtype) for name, unit in missing.items()]
+        tasks.sort(key=lambda task: task.unit.bucket)  # so that a worker compiles few shapes
+        with (
+            progress.over(missing, reused=reused, damaged=session.damaged),
+            closing(executor.execute(tasks)) as results,
+        ):
+            for result in results:
+                error = session.keep(result)
+                failed |= {result.identifier: error} if error else {}
+                progress.advance(result.identifier, error)
+                check_interrupt()
+    outcome = Outcome(
+        session,
+        list(units),
+        reused=reused,
+        computed=len(missing) - len(failed),
+        failed=failed,
+        damaged=session.damaged,
+        seconds=time.perf_counter() - started,
+    )
+    # Numbers aside, is there one error for all, and was nothing ever finished?
+    kinds = {re.sub(r"[\d.e+-]+", "", error) for error in failed.values()}
+    if not reused and len(missing) == len(failed) > 1 == len(kinds):
+        raise UnitsFailed(outcome)
+    return outcome
+
+
+class Session(Store):
     """A folder in which one shard of a sweep is computed: what is finished, and how to keep more.
 
     Units whose tables are there, whole, are not computed again.
     """
 
-    def __init__(self, folder: str | os.PathLike, shard: Shard, units: Mapping[str, Unit]):
-        self.store, self.shard, self.units = Store(folder), shard, units
-        self.set_aside: dict[str, str] = {}
+    def __init__(self, folder: str | os.PathLike, shard: Shard, wanted: Mapping[str, Unit]):
+        super().__init__(folder)
+        self.shard, self.wanted = shard, wanted
         self.finished: set[str] = set()
+        self.damaged: list[str] = []
         self._columns = ""
         self._name = f"{datetime.now(UTC):%Y%m%dT%H%M%S.%f}-{os.getpid()}-{shard.name}"
-        self._temporary = self.store.temporary / shard.name
+        self._temporary = self.temporary / shard.name
 
     @contextmanager
-    def open(self, experiment: Experiment, config: Any) -> Iterator[None]:
+    def open(self, experiment: Experiment, config: dict[str, Any]) -> Iterator[None]:
         """Work in the folder, alone: work that overlaps a running one is refused."""
-        store, shard = self.store, self.shard
-        folders = (store.units, store.failed, store.aside, store.sessions, store.locks)
         try:
-            for folder in (*folders, store.temporary):
-                folder.mkdir(parents=True, exist_ok=True)
+            for part in (self.units, self.failed, self.sessions, self.locks, self.temporary):
+                part.mkdir(parents=True, exist_ok=True)
+                if not os.access(part, os.W_OK):
+                    raise PermissionError(errno.EROFS, "it is read-only")
         except OSError as error:
             raise InputError(
-                f"cannot write in {store.folder}: {error.strerror}; pass a folder you may write in."
+                f"cannot write in {self.folder}: {error.strerror}; pass a folder you may write in."
             ) from error
-        if not all(os.access(folder, os.W_OK) for folder in folders):
-            raise InputError(f"{store.folder} is read-only; pass a folder you may write in.")
-        running = store.running()
+        running = self.running()
         for name in running:
-            if name == shard.name or not name.endswith(f"-of-{shard.count}"):
+            if name == self.shard.name or not name.endswith(f"-of-{self.shard.count}"):
                 raise InputError(
-                    f"another process is sweeping into {store.folder} (shard {name}, "
+                    f"another process is sweeping into {self.folder} (shard {name}, "
                     f"{self._holder(name)}); wait for it, or pass another folder."
                 )
-        with FileLock(store.locks / f"{shard.name}.lock"):  # released when the process is killed
+        with FileLock(self.locks / f"{self.shard.name}.lock"):  # released if the process is killed
             shutil.rmtree(self._temporary, ignore_errors=True)  # of one that was killed
             try:
                 with self._explained():
                     self._temporary.mkdir()
-                    self._begin(experiment, to_plain(config), bool(running))
+                    self._begin(experiment, config, bool(running))
                 yield
             finally:
                 shutil.rmtree(self._temporary, ignore_errors=True)
+
+    def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
+        """Check the sweep against what is there, remove damaged files, write the manifest.
+
+        `others`: another shard is at work.
+        """
+        manifest = {
+            "format": FORMAT,
+            "experiment": experiment.name,
+            "schema": experiment.schema,
+            "dtype": precision(),
+            "seed": config.get("seed"),
+            "config": config,
+            "units": list(self.wanted),
+        }
+        earlier = manifest
+        if self.manifest_path.exists():
+            try:
+                earlier = self.manifest
+            except DamagedManifest:
+                self.damaged.append(self.manifest_path.name)
+        theirs = [unit for unit in earlier["units"] if unit not in self.wanted]
+        finished, damaged = self.inventory([*self.wanted, *theirs])
+        theirs = [unit for unit in theirs if unit in finished or others]
+        self._require_same(experiment, manifest, earlier, len(theirs))
+        for path in damaged:
+            path.unlink(missing_ok=True)  # another shard that is just starting may have done it
+            self.damaged.append(path.name)
+        for path in list(finished.values())[:1]:
+            self._columns = describe_columns(pq.read_schema(path))
+        self.finished = set(finished)
+        manifest["units"] += theirs
+        started = datetime.now(UTC).isoformat(timespec="seconds")
+        who = {"process": os.getpid(), "shard": self.shard.name, "dtype": manifest["dtype"]}
+        self._note(started=started, **who, **environment())
+        self._write_json(self.manifest_path, {**manifest, "seal": _seal(manifest)})
+
+    def _require_same(
+        self, experiment: Experiment, mine: dict[str, Any], earlier: dict[str, Any], more: int
+    ) -> None:
+        """Refuse a folder of another sweep; `more` of its units are not requested now."""
+        for name in ("experiment", "schema", "dtype"):
+            if earlier[name] != mine[name]:
+                raise InputError(
+                    f"{self.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
+                    "pass another folder."
+                )
+        changed = _differences(mine["config"], earlier["config"])
+        if more and not (experiment.subsets and changed.keys() <= set(experiment.grid)):
+            different = ", ".join(changed.values()) or "the content of the data"
+            raise InputError(
+                f"{self.folder} holds a sweep with another config (different: {different}), and "
+                f"{more} of its unit(s) do not belong to this one; pass another folder."
+            )
 
     def keep(self, result: Result) -> str:
         """Keep a result; return the error of a failed unit, or an empty string."""
@@ -320,78 +462,37 @@ class Session:
                 f"its columns ({result.columns}) differ from those of the other units "
                 f"({self._columns})"
             )
-        record = self.store.failed / f"{unit}.json"
+        record = self.failed / f"{unit}.json"
         with self._explained():
             if error:
-                coordinates = self.units[unit].coordinates
-                failure = {"unit": unit, "coordinates": coordinates, "error": error, "trace": trace}
-                self._write_json(record, failure | {"session": self._name})
+                failed = {
+                    "unit": unit,
+                    "coordinates": self.wanted[unit].coordinates,
+                    "error": error,
+                }
+                self._write_json(record, failed | {"trace": trace, "session": self._name})
             else:
                 name = f"{unit}.{_checksum(unit, result.payload)}.parquet"
-                self._write(self.store.units / name, result.payload)
+                self._write(self.units / name, result.payload)
                 self.finished.add(unit)
                 self._columns = result.columns
                 record.unlink(missing_ok=True)
-            self._note(
-                unit=unit,
-                outcome="failed" if error else "finished",
-                seconds=round(result.seconds, 6),
-                machine=result.machine,
-            )
+            outcome, seconds = "failed" if error else "finished", round(result.seconds, 6)
+            self._note(unit=unit, outcome=outcome, seconds=seconds, machine=result.machine)
         return error
-
-    def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
-        """Check the sweep against what is there, set doubtful files aside, write the manifest.
-
-        `others`: another shard is at work.
-        """
-        store, earlier = self.store, None
-        try:
-            earlier = store.find_manifest()
-        except DamagedManifest as error:
-            self._move_aside(store.manifest_path, str(error))
-        theirs = earlier["units"] if earlier else []
-        finished, suspect = store.inventory(frozenset(self.units) | frozenset(theirs))
-        more = [unit for unit in theirs if unit not in self.units and (unit in finished or others)]
-        manifest = {
-            "format": FORMAT,
-            "experiment": experiment.name,
-            "schema": experiment.schema,
-            "dtype": precision(),
-            "seed": config.get("seed"),
-            "config": config,
-            "units": [*self.units, *more],
-        }
-        if earlier:
-            _check_same(store, experiment, manifest, earlier, len(more))
-        for path, reason in suspect.items():
-            self._move_aside(path, reason)
-        for path in list(finished.values())[:1]:
-            self._columns = describe_columns(pq.read_schema(path))
-        self.finished = set(finished)
-        started = datetime.now(UTC).isoformat(timespec="seconds")
-        who = {"process": os.getpid(), "shard": self.shard.name, "dtype": manifest["dtype"]}
-        self._note(started=started, **who, **environment())
-        self._write_json(store.manifest_path, {**manifest, "seal": _seal(manifest)})
 
     def _holder(self, shard: str) -> str:
         """Return which process works on a shard, since when."""
         try:
-            last = [line for line in self.store.journal() if line.get("shard") == shard][-1]
+            last = [line for line in self.journal() if line.get("shard") == shard][-1]
             return f"process {last['process']} on {last['machine']['name']} since {last['started']}"
         except (LookupError, TypeError):  # before its first line, or the line is damaged
             return "just starting"
 
     def _note(self, **line: Any) -> None:
         """Add a line to the journal of this session."""
-        with (self.store.sessions / f"{self._name}.jsonl").open("ab", buffering=0) as journal:
+        with (self.sessions / f"{self._name}.jsonl").open("ab", buffering=0) as journal:
             journal.write((json.dumps(line, ensure_ascii=False) + "\n").encode())
-
-    def _move_aside(self, path: Path, reason: str) -> None:
-        """Take a file that is not to be trusted out of the readers' way, and report it."""
-        with suppress(FileNotFoundError):  # another shard that is just starting has done it
-            path.rename(self.store.aside / f"{path.name}.{self._name}")
-        self.set_aside[path.name] = reason
 
     def _write_json(self, path: Path, value: Any) -> None:
         self._write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
@@ -408,43 +509,21 @@ class Session:
         except OSError as error:
             raise StoreError(
                 error.errno,
-                f"cannot write {error.filename or self.store.folder}: {error.strerror}; the "
+                f"cannot write {error.filename or self.folder}: {error.strerror}; the "
                 f"{len(self.finished)} finished unit(s) are kept",
             ) from error
 
 
-def _check_same(
-    store: Store,
-    experiment: Experiment,
-    mine: dict[str, Any],
-    earlier: dict[str, Any],
-    more: int,
-) -> None:
-    """Refuse a folder of another sweep; `more` of its units are not requested now."""
-    for name in ("experiment", "schema", "dtype"):
-        if earlier[name] != mine[name]:
-            raise InputError(
-                f"{store.folder} holds a sweep with {name} {earlier[name]}, not {mine[name]}; "
-                "pass another folder."
-            )
-    new, old = mine["config"], earlier["config"]
-    changed = {name for name in new.keys() | old if new.get(name) != old.get(name)}
-    subset = experiment.subsets and changed <= set(experiment.grid)
-    if more and not subset:
-        differences = ", ".join(_differences(new, old)) or "the content of the data"
-        raise InputError(
-            f"{store.folder} holds a sweep with another config (different: {differences}), and "
-            f"{more} of its unit(s) do not belong to this one; pass another folder."
-        )
-
-
-def _differences(new: Any, old: Any) -> list[str]:
-    """Return the names of fields that differ, of those inside a field that is a mapping itself."""
-    changed = sorted(name for name in new.keys() | old if new.get(name) != old.get(name))
-    found = []
-    for name in changed:
-        inner = new.get(name), old.get(name)
-        found += _differences(*inner) if all(isinstance(it, dict) for it in inner) else [name]
+def _differences(new: Mapping[str, Any], old: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of fields that differ, with those inside a field that is a mapping."""
+    found = {}
+    for name in sorted(new.keys() | old):
+        mine, theirs = new.get(name), old.get(name)
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            inner = _differences(mine, theirs)
+            found |= {name: ", ".join(inner.values())} if inner else {}
+        elif mine != theirs:
+            found[name] = name
     return found
 
 

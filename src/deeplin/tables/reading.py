@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.tables.formats import (
     CATEGORIES,
     DATE,
@@ -37,7 +37,6 @@ from deeplin.tables.table import (
     in_memory,
     open_table,
 )
-from deeplin.validation import validated
 
 MEMORY = 128 * 2**20
 """Bytes of a table that are kept; of a larger one only the second moments are."""

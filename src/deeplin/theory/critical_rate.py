@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import logsumexp
 
 from deeplin.dynamics.update import check_momentum
-from deeplin.errors import InputError, finite_array, positive_number, whole_number
+from deeplin.errors import InputError, finite_array, positive_number, validated, whole_number
 from deeplin.problems import Problem
 from deeplin.theory.architecture import (
     architecture,
@@ -21,7 +21,6 @@ from deeplin.theory.architecture import (
 from deeplin.theory.minimizers import geometric_mean, layer_rates, minimal_sharpness
 from deeplin.theory.stochastic import minimal_stochastic_sharpness
 from deeplin.theory.weight_decay import DecayedMinimum, decayed_minimum
-from deeplin.validation import validated
 
 
 @validated

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, finite_array, whole_number
+from deeplin.errors import InputError, finite_array, validated, whole_number
 from deeplin.networks import Network
 from deeplin.problems import Problem
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
@@ -30,7 +30,6 @@ from deeplin.theory.architecture import (
     stability_limit,
 )
 from deeplin.theory.softmax import Program, Solution, balanced_curvature, minimizer_of
-from deeplin.validation import validated
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike
 from scipy.special import betaincinv, gammaln, logsumexp
 
 from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.execution import map_in_threads
 from deeplin.networks import Network, host_arrays, initialize
 from deeplin.networks.products import values_of_layers
-from deeplin.parallel import map_in_threads
 from deeplin.theory.architecture import root
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)

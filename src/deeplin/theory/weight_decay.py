@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, positive_number
+from deeplin.errors import InputError, positive_number, validated
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.problems import Problem
@@ -42,7 +42,6 @@ from deeplin.theory.architecture import (
     stability_limit,
 )
 from deeplin.theory.minimizers import balanced_factors
-from deeplin.validation import validated
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, seed_number, whole_number
+from deeplin.errors import InputError, seed_number, validated, whole_number
 from deeplin.networks.initialize import default_width
 from deeplin.problems import Problem
 from deeplin.report import text
@@ -32,7 +32,6 @@ from deeplin.training.evaluation import (
 from deeplin.training.overfitting import Overfitting, estimate_overfitting
 from deeplin.training.spec import TrainingSpec
 from deeplin.training.trials import TRIED_STARTS, Trials, try_starts
-from deeplin.validation import validated
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from deeplin.errors import InputError, positive_number
+from deeplin.errors import InputError, positive_number, validated
 from deeplin.problems import Problem
 from deeplin.training.evaluation import (
     leave_one_out_errors,
     ridge_left_out,
     selected_left_out,
 )
-from deeplin.validation import validated
 
 FLAT_EDGE = 1.1
 """A tail counts as flat when its top sample eigenvalue is at most this times that of a flat one."""

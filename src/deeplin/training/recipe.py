@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array
 
 from deeplin.dynamics import Run, gradient_descent
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.networks import Network
 from deeplin.networks.initialize import (
     FRAMEWORK_STARTS,
@@ -28,7 +28,6 @@ from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
 from deeplin.training.advice import advise
 from deeplin.training.spec import TrainingSpec
-from deeplin.validation import validated
 
 INITIALIZATIONS = ("auto", *STARTS, *FRAMEWORK_STARTS, "balanced")
 TOLERANCE = 1e-10

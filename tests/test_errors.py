@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import deeplin as dl
-from deeplin.errors import seed_number, shown, whole_number
-from deeplin.validation import validated
+from deeplin.errors import seed_number, shown, validated, whole_number
 
 
 class Tensor:
