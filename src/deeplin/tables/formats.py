@@ -12,12 +12,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -30,7 +28,8 @@ import pyarrow.parquet
 
 from deeplin.errors import InputError, readable
 
-CORES = os.cpu_count() or 1
+CHUNK = 2**21
+"""Numbers in a chunk of rows, unless the caller asks for a number of rows."""
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
 NUMBER, WHOLE, TRUTH = "numbers", "whole numbers", "true or false"
@@ -121,12 +120,11 @@ class Survey(NamedTuple):
 def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool = False) -> Survey:
     """Look at the values of a column of text: are they numbers in some style, or categories?"""
     other = "," if decimal == "." else "."
-    marks = [(decimal, ""), (decimal, other), (decimal, " "), (decimal, "'"), (other, "")]
-    marks.append((other, decimal))
-    patterns = [NumberStyle(*pair).pattern for pair in marks]
-    counts: dict[tuple[int, str], int] = {}
-    firsts: dict[tuple[int, str], str] = {}
-    misses: list[tuple[int, str, frozenset]] = []
+    marks = [(decimal, group) for group in ("", other, " ", "'")] + [(other, ""), (other, decimal)]
+    patterns = [(pair, NumberStyle(*pair).pattern) for pair in marks]
+    counts: Counter[NumberStyle] = Counter()
+    shown: dict[NumberStyle, str] = {}
+    misses: list[tuple[int, str, list[NumberStyle]]] = []
     categories: set[str] = set()
     values = 0
     for row, value in enumerate(texts, 1):
@@ -140,23 +138,18 @@ def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool 
         found = WITH_UNIT.fullmatch(value)
         unit = (found["before"] or found["after"] or "").strip() if found else ""
         number = found["number"].strip() if found else ""
-        fitting = frozenset(
-            (k, unit) for k, pattern in enumerate(patterns) if pattern.fullmatch(number)
-        )
-        for kind in fitting:
-            counts[kind] = counts.get(kind, 0) + 1
-            mark = marks[kind[0]][1]
-            if kind not in firsts or (mark and mark in value and mark not in firsts[kind]):
-                firsts[kind] = value
-        if len(misses) < 1000 and len(fitting) < len(patterns):
-            misses.append((row, value, fitting))
-    best = max(counts, key=lambda kind: (counts[kind], -kind[0]), default=(0, ""))
-    row, example = next(((r, v) for r, v, fits in misses if best not in fits), (0, ""))
-    style = NumberStyle(*marks[best[0]], best[1])
-    shown = firsts.get(best, "")
-    return Survey(
-        values, counts.get(best, 0), row, example, tuple(sorted(categories)), style, shown
-    )
+        styles = [NumberStyle(*pair, unit) for pair, form in patterns if form.fullmatch(number)]
+        counts.update(styles)
+        for style in styles:
+            mark = style.thousands
+            if style not in shown or (mark and mark in value and mark not in shown[style]):
+                shown[style] = value
+        if len(misses) < 1000 and len(styles) < len(patterns):
+            misses.append((row, value, styles))
+    best = max(counts, key=lambda it: (counts[it], -marks.index(it[:2])), default=NumberStyle())
+    row, example = next(((r, v) for r, v, styles in misses if best not in styles), (0, ""))
+    ordered = tuple(sorted(categories))
+    return Survey(values, counts[best], row, example, ordered, best, shown.get(best, ""))
 
 
 class Column(NamedTuple):
@@ -178,13 +171,6 @@ class Column(NamedTuple):
     def is_text(self) -> bool:
         """Whether its values are read as text."""
         return self.category is not None or self.style is not None or bool(self.labels)
-
-
-class Chunk(NamedTuple):
-    """Some rows of a table, made a matrix only when asked: that is work for another thread."""
-
-    rows: int
-    matrix: Callable[[], np.ndarray]
 
 
 Columns = Sequence[Column]
@@ -215,13 +201,13 @@ class TableFile:
         """Smaller parts of the same file, where its format has some."""
         return [self]
 
-    def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
-        """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
+    def chunks(self, columns: Columns, rows: int | None = None) -> Iterator[np.ndarray]:
+        """Matrices of at most `rows` rows of these columns; a missing value is NaN."""
+        rows = rows or max(1, CHUNK // len(columns))
         with readable(self.path):
             for batch in self.batches(columns, rows):
                 for start in range(0, len(batch), rows):
-                    some = batch.slice(start, rows)
-                    yield Chunk(len(some), partial(_matrix, some, columns))
+                    yield _matrix(batch.slice(start, rows), columns)
 
     def texts(self, name: str) -> Iterator[str | None]:
         """The values of one column as text; a missing value is None."""
@@ -240,22 +226,22 @@ def kinds_of(schema: pa.Schema) -> Kinds:
     return {field.name: _kind(field.type) for field in fields}
 
 
-def _kind(kind: pa.DataType) -> str:
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_null(kind):
-        return EMPTY
-    if types.is_integer(kind):
-        return WHOLE
-    if types.is_boolean(kind):
-        return TRUTH
-    if types.is_floating(kind) or types.is_decimal(kind):
-        return NUMBER
-    if types.is_temporal(kind):
-        return DATE
-    text = (types.is_string, types.is_large_string, types.is_string_view)
-    return TEXT if any(check(kind) for check in text) else OTHER
+KIND_CHECKS = {
+    pa.types.is_null: EMPTY,
+    pa.types.is_integer: WHOLE,
+    pa.types.is_boolean: TRUTH,
+    pa.types.is_floating: NUMBER,
+    pa.types.is_decimal: NUMBER,
+    pa.types.is_temporal: DATE,
+    pa.types.is_string: TEXT,
+    pa.types.is_large_string: TEXT,
+    pa.types.is_string_view: TEXT,
+}
+
+
+def _kind(given: pa.DataType) -> str:
+    plain = given.value_type if pa.types.is_dictionary(given) else given
+    return next((kind for check, kind in KIND_CHECKS.items() if check(plain)), OTHER)
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
@@ -466,9 +452,7 @@ class ParquetFile(TableFile):
         """Little buffered: a row group is decoded as it is used, never held whole."""
         with pyarrow.parquet.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False) as file:
             groups = range(*self.part) if self.part else None
-            # Of two cores one decodes and the other has the numbers to work on.
-            options = {"columns": _names(columns), "row_groups": groups, "use_threads": CORES > 2}
-            yield from file.iter_batches(rows, **options)
+            yield from file.iter_batches(rows, row_groups=groups, columns=_names(columns))
 
 
 class ArrowFile(TableFile):
@@ -496,20 +480,18 @@ class ArrowFile(TableFile):
                 yield batch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FrameTable(TableFile):
     """A table in memory: a DataFrame of pandas or polars, an Arrow table."""
 
-    table: pa.Table | None = None
+    table: pa.Table
 
     def kinds(self) -> Kinds:
         """By its schema."""
-        assert self.table is not None
         return kinds_of(self.table.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
         """As they lie in memory."""
-        assert self.table is not None
         yield from self.table.select(_names(columns)).to_batches(rows)
 
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, finite_array, readable
+from deeplin.errors import InputError, finite_array
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
-from deeplin.tables.formats import REMEDY, TEXT, Column, NumberStyle, survey
-from deeplin.tables.table import Source, open_table
+from deeplin.tables.formats import REMEDY, TEXT, Column, NumberStyle
+from deeplin.tables.table import Source, Table, open_table
 
 COUNTED = 10
 """From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
@@ -28,8 +28,6 @@ REPRESENTABLE = 1e140
 WIDE_SPREAD = 1e3
 """Standard deviations of the inputs that differ by more than this factor are worth a note."""
 
-CHUNK = 2**21
-"""Numbers in a chunk."""
 SHOWN = 10
 """Rows that a sentence names."""
 
@@ -120,19 +118,8 @@ class Preparation:
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""
-        return json.dumps(
-            {
-                "inputs": [[c.name, c.category, c.style] for c in self.inputs],
-                "targets": self.targets,
-                "centre": self.centre.tolist(),
-                "scale": self.scale.tolist(),
-                "categories": self.categories,
-                "centered": self.centered,
-                "standardized": self.standardized,
-                "classes": self.classes,
-                "constant": self.constant,
-            }
-        )
+        inputs = [(column.name, column.category, column.style) for column in self.inputs]
+        return json.dumps(vars(self) | {"inputs": inputs}, default=np.ndarray.tolist)
 
     @classmethod
     def from_json(cls, text: str) -> Preparation:
@@ -188,9 +175,7 @@ class TablePredictions:
         columns = [*self._columns(table), *checks]
         d = len(wanted)
         for piece in table.pieces:
-            for chunk in piece.chunks(columns, max(1, CHUNK // len(columns))):
-                with readable(piece.path):
-                    matrix = chunk.matrix()
+            for matrix in piece.chunks(columns):
                 lacking = ~np.isfinite(matrix).all(axis=1)
                 strange = (matrix[:, d:] < 0).any(axis=1)
                 self.missing += (self.rows + 1 + np.flatnonzero(lacking)).tolist()
@@ -201,7 +186,7 @@ class TablePredictions:
         if not self.rows:
             raise InputError(f"{str(name)!r} holds no row; pass a table with at least one.")
 
-    def _columns(self, table) -> Iterator[Column]:
+    def _columns(self, table: Table) -> Iterator[Column]:
         """The inputs as this table writes them: the style of its numbers may be another."""
         for column in self.preparation.inputs:
             if column.category is not None:
@@ -209,7 +194,7 @@ class TablePredictions:
                 continue
             style = None
             if table.columns[column.name] == TEXT:
-                found = survey(table.texts(column.name), table.pieces[0].decimal)
+                found = table.survey(column.name)
                 if not found.all_numbers:
                     raise InputError(f"column {column.name!r}: {found}. {REMEDY}")
                 style = found.style
@@ -361,7 +346,12 @@ def prepare(
         notes.insert(
             0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
         )
-    notes += _equal_notes(gathered, names, is_input & keep)
+    if pairs := _equal_columns(gathered, np.flatnonzero(is_input & keep)):
+        named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
+        notes.append(
+            f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the "
+            "weight equally between them."
+        )
     preparation = Preparation(
         tuple(columns[int(j)] for j in np.flatnonzero(keep & is_input)),
         tuple(column.name for column in columns[len(columns) - targets :]),
@@ -476,35 +466,17 @@ def _notes(
     return notes
 
 
-def _equal_notes(gathered: np.ndarray | Moments, names, considered: np.ndarray) -> list[str]:
-    places = np.flatnonzero(considered)
-    pairs = (
-        _equal_by_moments(gathered, places)
-        if isinstance(gathered, Moments)
-        else _equal_by_rows(gathered, places)
-    )
-    if not pairs:
-        return []
-    named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
-    return [
-        f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the weight "
-        "equally between them."
-    ]
-
-
-def _equal_by_rows(rows: np.ndarray, places: np.ndarray) -> list[tuple[int, int]]:
+def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs of equal columns; of moments, those whose difference has none, to rounding."""
+    if isinstance(gathered, Moments):
+        raw = gathered.raw[np.ix_(places, places)]
+        power = np.diag(raw)
+        distance = power[:, None] + power - 2 * raw
+        close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power)
+        return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
     first: dict[bytes, int] = {}
-    found = [(first.setdefault(rows[:, j].tobytes(), int(j)), int(j)) for j in places]
-    return [(i, j) for i, j in found if i != j]
-
-
-def _equal_by_moments(moments: Moments, places: np.ndarray) -> list[tuple[int, int]]:
-    """Columns whose difference has no second moment, to rounding."""
-    raw = moments.raw[np.ix_(places, places)]
-    power = np.diag(raw)
-    distance = power[:, None] + power[None, :] - 2 * raw
-    close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power[None, :])
-    return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
+    pairs = [(first.setdefault(gathered[:, j].tobytes(), int(j)), int(j)) for j in places]
+    return [(i, j) for i, j in pairs if i != j]
 
 
 def _fit_notes(problem: Problem, centred: bool) -> list[str]:

@@ -25,7 +25,6 @@ from deeplin.tables.formats import (
     WHOLE,
     Column,
     Survey,
-    survey,
 )
 from deeplin.tables.preparation import Reading, listed, prepare
 from deeplin.tables.table import (
@@ -41,8 +40,6 @@ from deeplin.validation import validated
 
 MEMORY = 128 * 2**20
 """Bytes of a table that are kept; of a larger one only the second moments are."""
-CHUNK = 2**21
-"""Numbers in a chunk, unless the caller asks for a number of rows."""
 TASKS = ("auto", "regression", "classification")
 FEWEST_CLASSIFIED = 10
 """Rows from which two different numbers are taken for classes without being asked to."""
@@ -123,12 +120,12 @@ def read_problem(
     table = open_table(source, decimal)
     chosen = _choose(table, target, ignore, keep, encode, categorical, task)
     columns = (*chosen.inputs, *chosen.targets)
-    rows = max(1, CHUNK // len(columns)) if chunk_rows is None else chunk_rows
+    rows = None if chunk_rows is None else whole_number("chunk_rows", chunk_rows)
     whole = tuple(
         j for j, c in enumerate(columns) if table.columns[c.name] == WHOLE and not c.is_text
     )
     count = len(chosen.targets)
-    plan = Plan(columns, count, whole_number("chunk_rows", rows), missing, whole)
+    plan = Plan(columns, count, rows, missing, whole)
     if cluster is None:
         gathered, left_out = gather(table, plan, memory)
     else:
@@ -416,10 +413,6 @@ def _named(table: Table, wish: str) -> list[str]:
     raise InputError(f"there is no column {wish!r}; the table has {shown}.")
 
 
-def _survey(table: Table, name: str, *, everything: bool = False) -> Survey:
-    return survey(table.texts(name), table.pieces[0].decimal, everything=everything)
-
-
 def _styled(name: str, found: Survey, notes: list[str]) -> Column:
     """A column of text that holds numbers."""
     note = found.style.note(name, found.shown)
@@ -439,7 +432,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
         why = what.get(kind, "holds neither numbers nor text")
         such = ", such as days since a day" if kind == DATE else ""
         raise InputError(f"the target {name!r} {why}; pass a column of numbers or classes{such}.")
-    found = _survey(table, name, everything=task != "regression")
+    found = table.survey(name, everything=task != "regression")
     if task != "classification" and found.all_numbers:
         return _styled(name, found, notes)
     if task != "classification" and found.nearly_numbers:
@@ -467,7 +460,7 @@ def _add_input(
         choice.inputs.append(Column(name))
         return
     text = kind == TEXT or coded
-    found = _survey(table, name, everything=encode or coded) if text else None
+    found = table.survey(name, everything=encode or coded) if text else None
     if found is None:
         left[kind].append(name)
     elif found.all_numbers and not coded:
