@@ -260,8 +260,9 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
             values = _numbers(values, column)
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
+        values = values.fill_null(np.nan) if values.null_count else values
         # not `to_numpy`, which imports pandas
-        matrix[:, j] = np.from_dlpack(values.fill_null(np.nan)) if len(values) else ()
+        matrix[:, j] = np.from_dlpack(values) if len(values) else ()
     return matrix
 
 
