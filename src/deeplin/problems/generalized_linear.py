@@ -125,13 +125,6 @@ class GeneralizedLinearProblem(Problem):
             *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
         )
 
-    @cached_property
-    def objective(self) -> GeneralizedLinear:
-        """The risk about its optimum, as JAX arrays of the current default precision."""
-        import jax
-
-        return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.numpy_objective)
-
     def gap(self, theta: np.ndarray) -> np.ndarray:
         """R − R_min of linear maps Θ (…, d, q)."""
         return self.numpy_objective.value_and_gradient(np.asarray(theta))[0]
@@ -196,12 +189,7 @@ class GeneralizedLinearProblem(Problem):
     @cached_property
     def rank(self) -> int:
         """Rank of H."""
-        return len(self._nonzero)
-
-    @cached_property
-    def zero_gap(self) -> float:
-        """R(0) − R_min."""
-        return float(self.gap(np.zeros((self.dimension, self.outputs))))
+        return len(self._eigenvalues)
 
     @property
     def zero_risk(self) -> float:
@@ -212,20 +200,14 @@ class GeneralizedLinearProblem(Problem):
         """The problem itself: its outputs belong together."""
         return self
 
-    _solution_name = "minimizer"
+    _solution_name, _curvature_name = "minimizer", "H"
 
     @cached_property
-    def _nonzero(self) -> np.ndarray:
-        """The nonzero eigenvalues of H/2, largest first."""
+    def _eigenvalues(self) -> np.ndarray:
         if not isinstance(self.convex_loss, Softmax):
             return self.spectrum.eigenvalues
         values = np.linalg.eigvalsh(self.curvature)[::-1] / 2
         return values[values > np.finfo(np.float64).eps * len(values) * max(values[0], 0.0)]
-
-    def _nonzero_spectrum(self) -> np.ndarray:
-        if self.rank == 0:
-            raise InputError("H is zero: its eigenvalues are undefined. Pass nonzero inputs.")
-        return self._nonzero
 
     @cached_property
     def _fit(self) -> Fit:

@@ -15,6 +15,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
@@ -397,23 +398,19 @@ def _beginning(path: str) -> tuple[str, str, list[str]]:
     with pa.input_stream(path) as stream:
         block = stream.read(BLOCK)
     whole = len(block) < BLOCK
-    encoding, notes = "utf-8", []
-    if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(block, final=whole)
-    except UnicodeDecodeError as error:
-        encoding = "cp1252"
-        text = block.decode(encoding, errors="replace")
-        if "\ufffd" in text or encoding == "utf-16":
-            raise InputError(f"{path!r} is not UTF-8, UTF-16 or Windows text.") from error
-        notes.append("The file is not UTF-8; it was read as Windows text (cp1252).")
+    marked = block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16",) if marked else ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            text = codecs.getincrementaldecoder(encoding)().decode(block, final=whole)
+            break
+    else:
+        raise InputError(f"{path!r} is not UTF-8, UTF-16 or Windows text.")
+    windows = "The file is not UTF-8; it was read as Windows text (cp1252)."
     text = text.removeprefix("\ufeff")
     if re.search("[\x00-\x08\x0e-\x1f]", text):
         raise InputError(f"{path!r} is not text; save it as CSV (UTF-8).")
-    if not text.strip():
-        raise InputError(f"{path!r} does not begin with a line of column names.")
-    return text if whole else text[: text.rfind("\n") + 1] or text, encoding, notes
+    complete = text if whole else text[: text.rfind("\n") + 1] or text
+    return complete, encoding, [windows] if encoding == "cp1252" else []
 
 
 def _records(text: str, separator: str) -> list[list[str]]:
