@@ -186,11 +186,6 @@ class GeneralizedLinearProblem(Problem):
                     "(every sample that sees w* lies on a linear part of the loss)."
                 )
 
-    @cached_property
-    def rank(self) -> int:
-        """Rank of H."""
-        return len(self._eigenvalues)
-
     @property
     def zero_risk(self) -> float:
         """R(0), the risk of the zero map."""
@@ -201,6 +196,7 @@ class GeneralizedLinearProblem(Problem):
         return self
 
     _solution_name, _curvature_name = "minimizer", "H"
+    _solution = None  # that of Σ̂w = Xᵀy/n is for the squared loss
 
     @cached_property
     def _eigenvalues(self) -> np.ndarray:

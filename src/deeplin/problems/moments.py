@@ -155,21 +155,6 @@ def is_tall(inputs: np.ndarray) -> bool:
     return inputs.size >= MANY_NUMBERS and n > 2 * d
 
 
-def solve_tall(
-    inputs: np.ndarray, targets: np.ndarray, covariance: np.ndarray, cross: np.ndarray
-) -> np.ndarray | None:
-    """w* from Σ̂ and b = Xᵀy/n, unless Σ̂ is too near a singular matrix.
-
-    The solution of Σ̂w = b is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε κ(Σ̂) in
-    the first becomes its square, and what is left is that of a QR factorization, at the price of Σ̂.
-    """
-    solve = solver(covariance)
-    if solve is None:
-        return None
-    optimum = solve(cross)
-    return optimum + solve(inputs.T @ (targets - inputs @ optimum) / len(inputs))
-
-
 def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
     """Σ̂⁻¹ by Cholesky, unless Σ̂ is too near a singular matrix for it."""
     from scipy.linalg import cho_factor, cho_solve, lapack  # not for those who only start a command

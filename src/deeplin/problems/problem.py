@@ -19,7 +19,7 @@ from deeplin.problems.moments import (
     merge_all,
     require_same_length,
     require_sizes,
-    solve_tall,
+    solver,
     thin_svd,
 )
 from deeplin.validation import validated
@@ -291,8 +291,8 @@ class Problem:
 
     @cached_property
     def rank(self) -> int:
-        """Rank of Σ̂."""
-        return len(self.spectrum.eigenvalues) if self._solution is None else self.dimension
+        """Rank of Σ̂, or of H."""
+        return len(self._eigenvalues) if self._solution is None else self.dimension
 
     @cached_property
     def optimum(self) -> np.ndarray:
@@ -408,11 +408,17 @@ class Problem:
 
     @cached_property
     def _solution(self) -> np.ndarray | None:
-        """w* (d×q) without the singular values of X, for many rows."""
-        if self.inputs is None or self.targets is None or not is_tall(self.inputs):
+        """w* (d×q) without the singular values of X, for many rows; None near a singular Σ̂.
+
+        The solution of Σ̂w = Xᵀy/n is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of
+        ε κ(Σ̂) in the first becomes its square, and what is left is that of a QR factorization, at
+        the price of Σ̂.
+        """
+        X, Y = self.inputs, self.targets
+        if X is None or Y is None or not is_tall(X) or (solve := solver(self.covariance)) is None:
             return None
-        cross = self.cross_moment.reshape(self.dimension, -1)
-        return solve_tall(self.inputs, self.targets, self.covariance, cross)
+        optimum = solve(self.cross_moment.reshape(self.dimension, -1))
+        return optimum + solve(X.T @ (Y - X @ optimum) / self.samples)
 
     @property
     def _moments(self) -> np.ndarray:

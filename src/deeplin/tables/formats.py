@@ -60,6 +60,12 @@ WITH_UNIT = re.compile(
 )
 
 
+def listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
+
+
 class NumberStyle(NamedTuple):
     """How the numbers in a column of text are written."""
 
@@ -219,9 +225,8 @@ class TableFile:
 
 def kinds_of(schema: pa.Schema) -> Kinds:
     """What each column of a schema holds."""
-    repeated = [repr(name) for name, times in Counter(schema.names).items() if times > 1]
-    if repeated:
-        raise InputError(f"column names repeat: {', '.join(repeated[:5])}; rename them first.")
+    if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
+        raise InputError(f"column names repeat: {listed(repeated)}; rename them first.")
     # pandas keeps an index without a name among the columns; it is no measurement
     fields = (field for field in schema if not field.name.startswith("__index_level_"))
     return {field.name: _kind(field.type) for field in fields}

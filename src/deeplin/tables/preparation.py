@@ -18,7 +18,7 @@ from deeplin.errors import InputError, finite_array
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
-from deeplin.tables.formats import REMEDY, TEXT, Column, NumberStyle
+from deeplin.tables.formats import REMEDY, TEXT, Column, NumberStyle, listed
 from deeplin.tables.table import Source, Table, open_table
 
 COUNTED = 10
@@ -432,12 +432,6 @@ def _require_resolved_scales(problem: Problem) -> None:
 
 
 # --- sentences ---------------------------------------------------------------------------------
-
-
-def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
-    shown = ", ".join(repr(str(name)) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 def _notes(

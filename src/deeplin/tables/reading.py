@@ -25,8 +25,9 @@ from deeplin.tables.formats import (
     WHOLE,
     Column,
     Survey,
+    listed,
 )
-from deeplin.tables.preparation import Reading, listed, prepare
+from deeplin.tables.preparation import Reading, prepare
 from deeplin.tables.table import (
     Plan,
     Source,
@@ -281,14 +282,13 @@ def whole_number_notes(
     ]
     if suspects:
         notes.append(
-            f"Different whole numbers in every row: {', '.join(map(repr, suspects[:5]))}. If they "
-            "are identifiers, leave them out (--ignore)."
+            f"Different whole numbers in every row: {listed(suspects)}. If they are identifiers, "
+            "leave them out (--ignore)."
         )
     notes += about_targets
     if codes:
-        names = ", ".join(map(repr, codes[:5])) + (", …" if len(codes) > 5 else "")
         notes.append(
-            f"Few different whole numbers, taken as amounts: {names}. If they are codes of "
+            f"Few different whole numbers, taken as amounts: {listed(codes)}. If they are codes of "
             "classes, pass --categorical with the name."
         )
     return [place for place, column in enumerate(columns) if column.label in left], notes

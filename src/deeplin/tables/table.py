@@ -38,6 +38,7 @@ from deeplin.tables.formats import (
     Survey,
     TableFile,
     excel_table,
+    listed,
     npz_table,
     sniff,
     survey,
@@ -253,10 +254,9 @@ class Plan:
             remedy = "pass missing='drop' (--missing drop) or impute it first"
         if wrong.any():
             row = int(np.flatnonzero(wrong.any(axis=1))[0])
-            names = [repr(self.columns[j].label) for j in np.flatnonzero(wrong[row])]
+            names = listed([self.columns[j].label for j in np.flatnonzero(wrong[row])])
             raise InputError(
-                f"{path!r} has {kind} value in row {before + row + 1}, column "
-                f"{', '.join(names[:5])}; {remedy}."
+                f"{path!r} has {kind} value in row {before + row + 1}, column {names}; {remedy}."
             )
 
     def moments(self, chunks: Iterable[np.ndarray]) -> Moments | None:
@@ -266,9 +266,9 @@ class Plan:
     def refuse_no_rows(self, left_out: LeftOut) -> NoReturn:
         """Say that no row is complete, and which columns are the reason."""
         counts = np.broadcast_to(left_out.missing, len(self.columns))
-        lacking = [c for c, n in zip(self.columns, counts, strict=True) if n == left_out.rows > 0]
-        empty = ", ".join(repr(column.label) for column in lacking[:5])
-        which = f": nothing is in {empty}" if empty else ""
+        labels = np.array([column.label for column in self.columns], object)
+        empty = labels[(counts == left_out.rows) & (left_out.rows > 0)]
+        which = f": nothing is in {listed(empty)}" if len(empty) else ""
         raise InputError(
             f"the table has no complete row ({left_out.rows} with a missing value{which}); ignore "
             "the columns that are mostly missing (--ignore)."
