@@ -1,4 +1,4 @@
-"""Problems with another convex loss than the squared one: logistic, Poisson, Huber, softmax …
+"""Problems with a convex loss other than the squared one: logistic, Poisson, Huber, softmax …
 
 Their minimizers are found by Newton's method, if there are any (X-14, X-16).
 """
@@ -196,7 +196,6 @@ class GeneralizedLinearProblem(Problem):
         return self
 
     _solution_name, _curvature_name = "minimizer", "H"
-    _solution = None  # that of Σ̂w = Xᵀy/n is for the squared loss
 
     @cached_property
     def _eigenvalues(self) -> np.ndarray:
@@ -289,7 +288,7 @@ def fit(
         part = coordinates._replace(rows=np.ascontiguousarray(rows[::SHARE]))
         near = fit(loss, part, targets[::SHARE], ridge=ridge)
         start = near.coordinates if near.settled else None
-    u = _first(loss, coordinates, targets) if start is None else start
+    u = _starting_point(loss, coordinates, targets) if start is None else start
     for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
         u = _newton(easier, coordinates, targets, ridge, u).coordinates
     return _newton(loss, coordinates, targets, ridge, u)
@@ -371,7 +370,7 @@ def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"
     return matrix.reshape(k * r, k * r)
 
 
-def _first(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
+def _starting_point(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
     """The least-squares fit to the first guess of the predictions."""
     guess = loss.first_guess(targets) @ coordinates.outputs
     size = coordinates.rows.shape[1], coordinates.outputs.shape[1]

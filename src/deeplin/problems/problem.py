@@ -415,7 +415,9 @@ class Problem:
         the price of Σ̂.
         """
         X, Y = self.inputs, self.targets
-        if X is None or Y is None or not is_tall(X) or (solve := solver(self.covariance)) is None:
+        if X is None or Y is None or self.loss != "squared" or not is_tall(X):
+            return None
+        if (solve := solver(self.covariance)) is None:
             return None
         optimum = solve(self.cross_moment.reshape(self.dimension, -1))
         return optimum + solve(X.T @ (Y - X @ optimum) / self.samples)

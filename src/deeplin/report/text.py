@@ -48,7 +48,7 @@ SYMBOLS = (
 )
 SHOWN = 12
 """Coefficients of a target that are printed."""
-SPEAKING = ("violated", "holds", "measured")
+ABOUT_THE_RUN = ("violated", "holds", "measured")
 """Verdicts that say something about the run, in the order in which they are shown."""
 NOT_ABOUT_A_RUN = re.compile(
     r"FM-(toy|T1|L[456])|Talk-log|X-(3|9|11|12|13|18|21|32)"
@@ -441,7 +441,7 @@ def _equations(report: TrainingReport) -> Iterable[str]:
 
 
 def certificate_text(certificate: Certificate, *, width: int = 80, everything: bool = False) -> str:
-    """A summary, what speaks about this run (a sentence for each statement), the rest if asked for.
+    """A summary, the statements about this run (a sentence for each), the rest if asked for.
 
     A violated statement is always shown.
 
@@ -455,8 +455,8 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
     first = "No statement is violated" if not broken else f"{broken} statement(s) are VIOLATED"
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     parts = [textwrap.fill(f"{first} on this run, out of {len(table)}: {shown}.", width)]
-    silent = [verdict for verdict in table["verdict"].unique() if verdict not in SPEAKING]
-    for verdict in (*SPEAKING, *(silent if everything else ())):
+    silent = [verdict for verdict in table["verdict"].unique() if verdict not in ABOUT_THE_RUN]
+    for verdict in (*ABOUT_THE_RUN, *(silent if everything else ())):
         chosen = table["verdict"] == verdict
         if not everything and verdict != "violated":
             chosen &= ~table["id"].str.fullmatch(NOT_ABOUT_A_RUN)
@@ -464,7 +464,7 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
         lines = [_sentence(row, width) for row in rows]
         parts += ["\n".join([verdict.capitalize(), *lines])] if lines else []
     if silent and not everything:
-        parts.append("The statements that do not speak about this run, and why: --all")
+        parts.append("The statements that say nothing about this run, and why: --all")
     return "\n\n".join(parts)
 
 

@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -33,9 +34,21 @@ CHUNK = 2**21
 """Numbers in a chunk of rows, unless the caller asks for a number of rows."""
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
-NUMBER, WHOLE, TRUTH = "numbers", "whole numbers", "true or false"
-TEXT, DATE, OTHER, EMPTY = "text", "dates", "other values", "nothing"
-NUMERIC = (NUMBER, WHOLE, TRUTH)
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    NUMBER = "numbers"
+    WHOLE = "whole numbers"
+    BOOLEAN = "true or false"
+    TEXT = "text"
+    DATE = "dates"
+    OTHER = "other values"
+    EMPTY = "nothing"
+
+
+NUMERIC = (Kind.NUMBER, Kind.WHOLE, Kind.BOOLEAN)
 """Kinds of columns that are numbers already."""
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
@@ -182,7 +195,7 @@ class Column(NamedTuple):
 
 Columns = Sequence[Column]
 Batches = Iterator[pa.RecordBatch]
-Kinds = dict[str, str]
+Kinds = dict[str, Kind]
 
 
 @dataclass(frozen=True)
@@ -233,21 +246,21 @@ def kinds_of(schema: pa.Schema) -> Kinds:
 
 
 KIND_CHECKS = {
-    pa.types.is_null: EMPTY,
-    pa.types.is_integer: WHOLE,
-    pa.types.is_boolean: TRUTH,
-    pa.types.is_floating: NUMBER,
-    pa.types.is_decimal: NUMBER,
-    pa.types.is_temporal: DATE,
-    pa.types.is_string: TEXT,
-    pa.types.is_large_string: TEXT,
-    pa.types.is_string_view: TEXT,
+    pa.types.is_null: Kind.EMPTY,
+    pa.types.is_integer: Kind.WHOLE,
+    pa.types.is_boolean: Kind.BOOLEAN,
+    pa.types.is_floating: Kind.NUMBER,
+    pa.types.is_decimal: Kind.NUMBER,
+    pa.types.is_temporal: Kind.DATE,
+    pa.types.is_string: Kind.TEXT,
+    pa.types.is_large_string: Kind.TEXT,
+    pa.types.is_string_view: Kind.TEXT,
 }
 
 
-def _kind(given: pa.DataType) -> str:
+def _kind(given: pa.DataType) -> Kind:
     plain = given.value_type if pa.types.is_dictionary(given) else given
-    return next((kind for check, kind in KIND_CHECKS.items() if check(plain)), OTHER)
+    return next((kind for check, kind in KIND_CHECKS.items() if check(plain)), Kind.OTHER)
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:

@@ -12,21 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.tables.formats import (
-    CATEGORIES,
-    DATE,
-    EMPTY,
-    NUMBER,
-    NUMERIC,
-    OTHER,
-    REMEDY,
-    TEXT,
-    TRUTH,
-    WHOLE,
-    Column,
-    Survey,
-    listed,
-)
+from deeplin.tables.formats import CATEGORIES, NUMERIC, REMEDY, Column, Kind, Survey, listed
 from deeplin.tables.preparation import Reading, prepare
 from deeplin.tables.table import (
     Plan,
@@ -47,10 +33,10 @@ FEWEST_CLASSIFIED = 10
 Classes = tuple[str | int | float, ...]
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
 LEFT_OUT = {
-    TEXT: ("not made of numbers", " Pass encode=True (--encode) to make categories of it."),
-    DATE: ("dates", " Add numbers made from them, such as days since the first."),
-    OTHER: ("not made of numbers", ""),
-    EMPTY: ("empty", ""),
+    Kind.TEXT: ("not made of numbers", " Pass encode=True (--encode) to make categories of it."),
+    Kind.DATE: ("dates", " Add numbers made from them, such as days since the first."),
+    Kind.OTHER: ("not made of numbers", ""),
+    Kind.EMPTY: ("empty", ""),
 }
 """Why a column of this kind is no input, and what can be done about it."""
 
@@ -123,7 +109,7 @@ def read_problem(
     columns = (*chosen.inputs, *chosen.targets)
     rows = None if chunk_rows is None else whole_number("chunk_rows", chunk_rows)
     whole = tuple(
-        j for j, c in enumerate(columns) if table.columns[c.name] == WHOLE and not c.is_text
+        j for j, c in enumerate(columns) if table.columns[c.name] == Kind.WHOLE and not c.is_text
     )
     count = len(chosen.targets)
     plan = Plan(columns, count, rows, missing, whole)
@@ -159,12 +145,12 @@ def read_problem(
         standardize=standardize,
         intercept=intercept,
         scale_targets=scale_targets,
-        may_count=counter and not columns[0].is_text,
+        may_number=counter and not columns[0].is_text,
         leave=leave,
         test=test,
         classes=classes,
         categories=chosen.categories,
-        said=notes,
+        first_notes=notes,
     )
 
 
@@ -413,12 +399,12 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
     kind = table.columns[name]
     if ignored:
         raise InputError(f"the target {name!r} is ignored; pass another, or do not ignore it.")
-    if kind in (NUMBER, WHOLE) or (kind == TRUTH and task == "regression"):
+    if kind in (Kind.NUMBER, Kind.WHOLE) or (kind == Kind.BOOLEAN and task == "regression"):
         return Column(name)
-    if kind in (DATE, EMPTY, OTHER):
-        what = {DATE: "is a date", EMPTY: "is empty, so there is no complete row"}
+    if kind in (Kind.DATE, Kind.EMPTY, Kind.OTHER):
+        what = {Kind.DATE: "is a date", Kind.EMPTY: "is empty, so there is no complete row"}
         why = what.get(kind, "holds neither numbers nor text")
-        such = ", such as days since a day" if kind == DATE else ""
+        such = ", such as days since a day" if kind == Kind.DATE else ""
         raise InputError(f"the target {name!r} {why}; pass a column of numbers or classes{such}.")
     found = table.survey(name, everything=task != "regression")
     if task != "classification" and found.all_numbers:
@@ -447,7 +433,7 @@ def _add_input(
     if kind in NUMERIC and not coded:
         choice.inputs.append(Column(name))
         return
-    text = kind == TEXT or coded
+    text = kind == Kind.TEXT or coded
     found = table.survey(name, everything=encode or coded) if text else None
     if found is None:
         left[kind].append(name)

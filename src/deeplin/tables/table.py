@@ -24,14 +24,11 @@ import pyarrow as pa
 from deeplin.errors import InputError, readable
 from deeplin.problems.moments import Moments, merge_all
 from deeplin.tables.formats import (
-    EMPTY,
-    NUMBER,
     NUMERIC,
-    OTHER,
-    TEXT,
     ArrowFile,
     Column,
     FrameTable,
+    Kind,
     Kinds,
     NpyFile,
     ParquetFile,
@@ -160,15 +157,15 @@ def _standard_input() -> Path:
     return path
 
 
-def _common(one: str, other: str) -> str:
+def _common(one: Kind, other: Kind) -> Kind:
     """What a column holds whose files hold these."""
-    if one == other or other == EMPTY:
+    if one == other or other == Kind.EMPTY:
         return one
-    if one == EMPTY:
+    if one == Kind.EMPTY:
         return other
     if one in NUMERIC and other in NUMERIC:
-        return NUMBER
-    return TEXT if TEXT in (one, other) else OTHER
+        return Kind.NUMBER
+    return Kind.TEXT if Kind.TEXT in (one, other) else Kind.OTHER
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -232,7 +229,8 @@ class Plan:
                     finite = np.isfinite(rows.sum())
                 lacking = np.zeros(len(rows), bool) if finite else np.isnan(rows).any(axis=1)
                 self._require_usable(rows, piece.path, before - len(rows), finite)
-                left_out.add(rows[lacking])
+                left_out.rows += int(lacking.sum())
+                left_out.missing = left_out.missing + np.isnan(rows[lacking]).sum(axis=0)
                 yield rows if finite else rows[~lacking]
 
     def _require_usable(self, rows: np.ndarray, path: str, before: int, finite: bool) -> None:
@@ -268,7 +266,7 @@ class Plan:
         counts = np.broadcast_to(left_out.missing, len(self.columns))
         labels = np.array([column.label for column in self.columns], object)
         empty = labels[(counts == left_out.rows) & (left_out.rows > 0)]
-        which = f": nothing is in {listed(empty)}" if len(empty) else ""
+        which = f": nothing is in {listed(empty.tolist())}" if len(empty) else ""
         raise InputError(
             f"the table has no complete row ({left_out.rows} with a missing value{which}); ignore "
             "the columns that are mostly missing (--ignore)."
@@ -281,11 +279,6 @@ class LeftOut:
 
     rows: int = 0
     missing: np.ndarray | int = 0
-
-    def add(self, incomplete: np.ndarray) -> None:
-        """Count these rows."""
-        self.rows += len(incomplete)
-        self.missing = self.missing + np.isnan(incomplete).sum(axis=0)
 
 
 def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
