@@ -20,7 +20,8 @@ import pyarrow.parquet
 from threadpoolctl import threadpool_limits
 
 from deeplin.problems import Problem
-from deeplin.tables.reading import CHUNK, read_problem
+from deeplin.tables.formats import CHUNK
+from deeplin.tables.reading import read_problem
 
 COLUMNS, ROWS, GROUP, MILLION = 101, 400_000, 100_000, 1_000_000
 STREAM = 2**20  # bytes kept: far less than the table, so that it is streamed

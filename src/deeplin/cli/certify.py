@@ -35,7 +35,7 @@ def certify(
     tolerance: Annotated[float, typer.Option(help="Relative tolerance for rounding.")] = 1e-9,
     parts: Annotated[bool, typer.Option("--parts", help="One row for each claim.")] = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also the statements that do not speak about this run.")
+        bool, typer.Option("--all", help="Also the statements that say nothing about this run.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:

@@ -1,4 +1,4 @@
-"""Problems with another convex loss than the squared one: logistic, Poisson, Huber, softmax …
+"""Problems with a convex loss other than the squared one: logistic, Poisson, Huber, softmax …
 
 Their minimizers are found by Newton's method, if there are any (X-14, X-16).
 """
@@ -125,13 +125,6 @@ class GeneralizedLinearProblem(Problem):
             *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
         )
 
-    @cached_property
-    def objective(self) -> GeneralizedLinear:
-        """The risk about its optimum, as JAX arrays of the current default precision."""
-        import jax
-
-        return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.numpy_objective)
-
     def gap(self, theta: np.ndarray) -> np.ndarray:
         """R − R_min of linear maps Θ (…, d, q)."""
         return self.numpy_objective.value_and_gradient(np.asarray(theta))[0]
@@ -193,16 +186,6 @@ class GeneralizedLinearProblem(Problem):
                     "(every sample that sees w* lies on a linear part of the loss)."
                 )
 
-    @cached_property
-    def rank(self) -> int:
-        """Rank of H."""
-        return len(self._nonzero)
-
-    @cached_property
-    def zero_gap(self) -> float:
-        """R(0) − R_min."""
-        return float(self.gap(np.zeros((self.dimension, self.outputs))))
-
     @property
     def zero_risk(self) -> float:
         """R(0), the risk of the zero map."""
@@ -212,20 +195,14 @@ class GeneralizedLinearProblem(Problem):
         """The problem itself: its outputs belong together."""
         return self
 
-    _solution_name = "minimizer"
+    _solution_name, _curvature_name = "minimizer", "H"
 
     @cached_property
-    def _nonzero(self) -> np.ndarray:
-        """The nonzero eigenvalues of H/2, largest first."""
+    def _eigenvalues(self) -> np.ndarray:
         if not isinstance(self.convex_loss, Softmax):
             return self.spectrum.eigenvalues
         values = np.linalg.eigvalsh(self.curvature)[::-1] / 2
         return values[values > np.finfo(np.float64).eps * len(values) * max(values[0], 0.0)]
-
-    def _nonzero_spectrum(self) -> np.ndarray:
-        if self.rank == 0:
-            raise InputError("H is zero: its eigenvalues are undefined. Pass nonzero inputs.")
-        return self._nonzero
 
     @cached_property
     def _fit(self) -> Fit:
@@ -311,7 +288,7 @@ def fit(
         part = coordinates._replace(rows=np.ascontiguousarray(rows[::SHARE]))
         near = fit(loss, part, targets[::SHARE], ridge=ridge)
         start = near.coordinates if near.settled else None
-    u = _first(loss, coordinates, targets) if start is None else start
+    u = _starting_point(loss, coordinates, targets) if start is None else start
     for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
         u = _newton(easier, coordinates, targets, ridge, u).coordinates
     return _newton(loss, coordinates, targets, ridge, u)
@@ -393,7 +370,7 @@ def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"
     return matrix.reshape(k * r, k * r)
 
 
-def _first(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
+def _starting_point(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
     """The least-squares fit to the first guess of the predictions."""
     guess = loss.first_guess(targets) @ coordinates.outputs
     size = coordinates.rows.shape[1], coordinates.outputs.shape[1]

@@ -18,7 +18,6 @@ from deeplin.errors import InputError, finite_array, positive_number, shown
 
 Derivatives: TypeAlias = tuple[Callable, Callable, Callable]
 """φ, φ' and φ'' as functions of (z, y), elementwise."""
-LOSSES = ("squared", "logistic", "poisson", "huber", "softmax")
 
 
 @dataclass(frozen=True)
@@ -227,6 +226,8 @@ class Custom(ConvexLoss):
             return np.asarray(function(z, y), np.float64)
 
 
+NAMED = {kind.__name__.lower(): kind for kind in (Squared, Logistic, Poisson, Huber, Softmax)}
+LOSSES = tuple(NAMED)
 Loss: TypeAlias = str | Derivatives
 """What a caller passes: one of `LOSSES`, or (φ, φ', φ'')."""
 
@@ -245,17 +246,15 @@ def loss_of(loss: Loss, delta: float) -> ConvexLoss:
         raise InputError(
             f"loss is {shown(loss)}; pass one of {', '.join(LOSSES)}, or (phi, dphi, d2phi)."
         )
-    if loss == "huber":
-        return Huber(positive_number("delta", delta))
-    named = {"squared": Squared, "logistic": Logistic, "poisson": Poisson, "softmax": Softmax}
-    return named[loss]()
+    return Huber(positive_number("delta", delta)) if loss == "huber" else NAMED[loss]()
 
 
 def encoded(loss: ConvexLoss, y: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """Targets (n, q) as the loss takes them, and the classes where there are any."""
     if not isinstance(loss, (Logistic, Softmax)):
-        targets = finite_array("y", y, (1, 2), sized=True).reshape(len(np.asarray(y)), -1)
-        if targets.shape[1] != 1:
+        targets = finite_array("y", y, (1, 2), sized=True)
+        targets = targets.reshape(len(targets), -1)
+        if targets.shape[1] != 1 and not isinstance(loss, Squared):
             raise InputError(
                 f"y has {targets.shape[1]} columns; only the squared loss takes several targets. "
                 "Pass one column."

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, require_size, shown
+from deeplin.errors import InputError, finite_array, require_size
 
 MANY_NUMBERS = 2**20
 """From so many numbers in X on, w* is sought without its singular values first."""
@@ -87,14 +86,6 @@ class Moments:
         return self.scatter / self.count + cross + cross.T + np.outer(self.shift, self.shift)
 
 
-def check_rows(inputs, targets) -> tuple[np.ndarray, np.ndarray]:
-    """Check one block of rows and return X (n×d) and y (n) or Y (n×q) in float64."""
-    X = finite_array("X", inputs, (2,), sized=True)
-    Y = finite_array("y", targets, (1, 2), sized=True)
-    require_same_length(X, Y)
-    return X, Y
-
-
 def require_same_length(X: np.ndarray, Y: np.ndarray) -> None:
     """Raise unless there is one target for each row."""
     if len(X) != len(Y):
@@ -103,40 +94,18 @@ def require_same_length(X: np.ndarray, Y: np.ndarray) -> None:
         )
 
 
-def accumulate(chunks: Iterable) -> tuple[Moments, bool]:
-    """Stream `(X, y)` chunks once; return their moments and whether y was one-dimensional."""
-    single = True
-
-    def parts() -> Iterator[Moments]:
-        nonlocal single
-        for chunk in chunks:
-            if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
-                raise InputError(f"a chunk is {shown(chunk)}; pass pairs (X, y).")
-            X, Y = check_rows(*chunk)
-            single = single and Y.ndim == 1
-            yield Moments.of_rows(X, Y.reshape(len(Y), -1))
-
-    merged = merge_all(parts())
-    if merged is None:
-        raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
-    return merged, single
-
-
 def merge_all(parts: Iterable[Moments]) -> Moments | None:
     """The moments of all parts together; None if there is no part.
 
-    Merging works like a binary counter (partial sums of equal size merge first), so rounding
-    grows with the logarithm of the number of parts and none is kept.
+    A sum waits until the next one has more than half as many rows, so that rounding, and the
+    number of sums that are kept, grow with the logarithm of the number of parts.
     """
-    levels: list[Moments | None] = []
+    waiting: list[Moments] = []
     for part in parts:
-        level = 0
-        while level < len(levels) and (waiting := levels[level]) is not None:
-            part, levels[level] = waiting.merge(part), None
-            level += 1
-        levels[level : level + 1] = [part]
-    waiting_parts = [part for part in levels if part is not None]
-    return reduce(Moments.merge, waiting_parts) if waiting_parts else None
+        while waiting and 2 * part.count > waiting[-1].count:
+            part = waiting.pop().merge(part)
+        waiting.append(part)
+    return reduce(Moments.merge, waiting) if waiting else None
 
 
 def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, np.ndarray]:
@@ -171,7 +140,7 @@ def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, 
 
 
 def require_sizes(table: np.ndarray, dimension: int) -> None:
-    """The same for moments as for rows: the roots of the second moments are the sizes."""
+    """Refuse columns too large or small, as for rows: the roots of second moments are the sizes."""
     roots = np.sqrt(np.maximum(np.diag(table), 0.0))
     require_size("X (the roots of its second moments)", roots[:dimension])
     require_size("y (the root of its second moment)", roots[dimension:])
@@ -180,34 +149,10 @@ def require_sizes(table: np.ndarray, dimension: int) -> None:
 # --- least squares: by the singular values of X, or by its moments where those are as accurate ----
 
 
-class Solution(NamedTuple):
-    """w* (d×q) and R_min."""
-
-    optimum: np.ndarray
-    minimal_risk: float
-
-
 def is_tall(inputs: np.ndarray) -> bool:
     """Whether the moments of X are worth a try: many numbers, in more rows than columns."""
     n, d = inputs.shape
     return inputs.size >= MANY_NUMBERS and n > 2 * d
-
-
-def solve_tall(
-    inputs: np.ndarray, targets: np.ndarray, covariance: np.ndarray, cross: np.ndarray
-) -> Solution | None:
-    """w* from Σ̂ and b = Xᵀy/n, unless Σ̂ is too near a singular matrix.
-
-    The solution of Σ̂w = b is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε κ(Σ̂) in
-    the first becomes its square, and what is left is that of a QR factorization, at the price of Σ̂.
-    """
-    solve = solver(covariance)
-    if solve is None:
-        return None
-    n = len(inputs)
-    optimum = solve(cross)
-    optimum += solve(inputs.T @ (targets - inputs @ optimum) / n)
-    return Solution(optimum, float(np.sum((targets - inputs @ optimum) ** 2) / n))
 
 
 def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:

@@ -31,29 +31,28 @@ def check_covariance(covariance: Any) -> Covariance:
     A matrix that is not square can only be a factor.
     """
     if not isinstance(covariance, Factored):
-        given = finite_array("covariance", covariance, (1, 2))
-        if given.ndim == 2 and given.shape[0] != given.shape[1]:
-            covariance = Factored(given)
-    if isinstance(covariance, Factored):
-        factor = finite_array("the factor of the covariance", covariance.factor, (2,))
-        given = 0.0 if covariance.diagonal is None else covariance.diagonal
-        diagonal = finite_array("the diagonal of the covariance", given, (0, 1))
-        if diagonal.ndim and len(diagonal) != len(factor):
-            raise InputError(
-                f"the factor has {len(factor)} rows and the diagonal {len(diagonal)} entries; "
-                "pass one entry for each row, or one number."
-            )
-        _check_not_negative(diagonal)
-        return Factored(factor, np.broadcast_to(diagonal, len(factor)))
-    matrix = finite_array("covariance", covariance, (1, 2))
-    if matrix.ndim == 1:
-        _check_not_negative(matrix)
-    elif not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
+        matrix = finite_array("covariance", covariance, (1, 2))
+        if matrix.ndim == 1:
+            _check_not_negative(matrix)
+            return matrix
+        if matrix.shape[0] == matrix.shape[1]:
+            if not np.allclose(matrix, matrix.T, rtol=1e-10, atol=1e-12 * np.abs(matrix).max()):
+                raise InputError(
+                    "covariance is not symmetric; pass the eigenvalues or the diagonal (d), a "
+                    "symmetric d×d matrix, or Factored(F) with Σ = F Fᵀ."
+                )
+            return matrix
+        covariance = Factored(matrix)
+    factor = finite_array("the factor of the covariance", covariance.factor, (2,))
+    given = 0.0 if covariance.diagonal is None else covariance.diagonal
+    diagonal = finite_array("the diagonal of the covariance", given, (0, 1))
+    if diagonal.ndim and len(diagonal) != len(factor):
         raise InputError(
-            "covariance is not symmetric; pass the eigenvalues or the diagonal (d), a symmetric "
-            "d×d matrix, or Factored(F) with Σ = F Fᵀ."
+            f"the factor has {len(factor)} rows and the diagonal {len(diagonal)} entries; "
+            "pass one entry for each row, or one number."
         )
-    return matrix
+    _check_not_negative(diagonal)
+    return Factored(factor, np.broadcast_to(diagonal, len(factor)))
 
 
 def covariance_dimension(covariance: Covariance) -> int:

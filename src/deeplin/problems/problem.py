@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, validated, whole_number
+from deeplin.errors import InputError, finite_array, shown, whole_number
 from deeplin.markup import html_table
-from deeplin.problems.losses import ConvexLoss, Loss, encoded, loss_of
+from deeplin.problems.losses import ConvexLoss, Loss, Squared, encoded, loss_of
 from deeplin.problems.moments import (
     Moments,
-    Solution,
-    accumulate,
-    check_rows,
     is_tall,
     joint_moments,
+    merge_all,
     require_same_length,
     require_sizes,
-    solve_tall,
+    solver,
     thin_svd,
 )
 
@@ -53,9 +51,9 @@ class LeastSquares(NamedTuple):
     which the expanded form ‖y‖²/n − 2wᵀb + wᵀΣ̂w does not.
     """
 
-    covariance: Float[Array, "d d"]
-    optimum: Float[Array, "d q"]
-    minimal_risk: Float[Array, ""]
+    covariance: Float[Array | np.ndarray, "d d"]
+    optimum: Float[Array | np.ndarray, "d q"]
+    minimal_risk: Float[Array | np.ndarray, ""]
 
     def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
         """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
@@ -121,25 +119,17 @@ class Problem:
         assert list(problem.classes) == ["no", "yes"] and problem.curvature.shape == (2, 2)
         ```
         """
-        if not (isinstance(loss, str) and loss == "squared"):
-            return cls._with_loss(X, y, loss, delta)
-        inputs, targets = check_rows(X, y)
-        columns = targets.reshape(len(targets), -1)
-        n, d = inputs.shape
-        return cls(n, d, columns.shape[1], targets.ndim == 1, inputs=inputs, targets=columns)
-
-    @classmethod
-    def _with_loss(cls, X, y, loss: Loss, delta: float) -> Problem:
-        from deeplin.problems.generalized_linear import GeneralizedLinearProblem
-
         convex = loss_of(loss, delta)
         inputs = finite_array("X", X, (2,), sized=True)
         targets, classes = encoded(convex, y)
         require_same_length(inputs, targets)
         (n, d), q = inputs.shape, targets.shape[1]
-        return GeneralizedLinearProblem(
-            n, d, q, q == 1, inputs, targets, loss=loss, delta=delta, classes=classes
-        )
+        kind, single = cls, np.ndim(y) == 1
+        if not isinstance(convex, Squared):
+            from deeplin.problems.generalized_linear import GeneralizedLinearProblem
+
+            kind, single = GeneralizedLinearProblem, q == 1
+        return kind(n, d, q, single, inputs, targets, loss=loss, delta=delta, classes=classes)
 
     @classmethod
     def from_moments(
@@ -157,7 +147,22 @@ class Problem:
     def from_chunks(cls, chunks: Iterable, loss: Loss = "squared") -> Problem:
         """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
         _require_squared(loss)
-        moments, single = accumulate(chunks)
+        single = True
+
+        def parts() -> Iterator[Moments]:
+            nonlocal single
+            for chunk in chunks:
+                if not isinstance(chunk, (tuple, list)) or len(chunk) != 2:
+                    raise InputError(f"a chunk is {shown(chunk)}; pass pairs (X, y).")
+                X = finite_array("X", chunk[0], (2,), sized=True)
+                y = finite_array("y", chunk[1], (1, 2), sized=True)
+                require_same_length(X, y)
+                single = single and y.ndim == 1
+                yield Moments.of_rows(X, y.reshape(len(y), -1))
+
+        moments = merge_all(parts())
+        if moments is None:
+            raise InputError("no chunk of data arrived; pass at least one (X, y) pair.")
         return cls.from_accumulated(moments, single_target=single)
 
     @classmethod
@@ -193,6 +198,12 @@ class Problem:
         return loss_of(self.loss, self.delta)
 
     @cached_property
+    def numpy_objective(self) -> Objective:
+        """`objective` with NumPy's arrays, in double precision."""
+        optimum = self.optimum.reshape(self.dimension, -1)
+        return LeastSquares(self.covariance, optimum, np.asarray(self.minimal_risk))
+
+    @cached_property
     def objective(self) -> Objective:
         """The risk about its optimum, as JAX arrays of the current default precision.
 
@@ -201,10 +212,8 @@ class Problem:
         """
         import jax  # moments and theory do without JAX
 
-        optimum = self.optimum.reshape(self.dimension, -1)
         # Copies that are put there: `jnp.asarray` would compile a program for each new shape.
-        arrays = (np.array(a) for a in (self.covariance, optimum, self.minimal_risk))
-        return LeastSquares(*map(jax.device_put, arrays))
+        return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.numpy_objective)
 
     @property
     def quadratic(self) -> LeastSquares:
@@ -281,14 +290,14 @@ class Problem:
 
     @cached_property
     def rank(self) -> int:
-        """Rank of Σ̂."""
-        return len(self.spectrum.eigenvalues) if self._solution is None else self.dimension
+        """Rank of Σ̂, or of H."""
+        return len(self._eigenvalues) if self._solution is None else self.dimension
 
     @cached_property
     def optimum(self) -> np.ndarray:
         """w*: the least-squares solution of minimal norm, (d,) or (d, q)."""
         if self._solution is not None:
-            return self._as_given(self._solution.optimum)
+            return self._as_given(self._solution)
         return self._as_given(self.spectrum.vectors @ self.spectrum.coordinates)
 
     @cached_property
@@ -299,8 +308,6 @@ class Problem:
     @cached_property
     def minimal_risk(self) -> float:
         """R_min = R(w*)."""
-        if self._solution is not None:
-            return self._solution.minimal_risk
         if self.inputs is not None and self.targets is not None:
             residual = self.targets - self.inputs @ self.optimum.reshape(self.dimension, -1)
             return float(np.sum(residual**2) / self.samples)
@@ -308,8 +315,8 @@ class Problem:
 
     @cached_property
     def zero_gap(self) -> float:
-        """R_0 − R_min: the gap of the zero map, Tr(Θ*ᵀΣ̂Θ*), without a difference of large risks."""
-        return float(np.sum(self.spectrum.eigenvalues[:, None] * self.spectrum.coordinates**2))
+        """R_0 − R_min: the gap of the zero map, without a difference of large risks."""
+        return float(self.gap(np.zeros((self.dimension, self.outputs))))
 
     @property
     def zero_risk(self) -> float:
@@ -396,15 +403,23 @@ class Problem:
 
     # --- internals ---------------------------------------------------------------------------
 
-    _solution_name = "least-squares solution"
+    _solution_name, _curvature_name = "least-squares solution", "Σ̂"
 
     @cached_property
-    def _solution(self) -> Solution | None:
-        """w* and R_min without the singular values of X, for many rows."""
-        if self.inputs is None or self.targets is None or not is_tall(self.inputs):
+    def _solution(self) -> np.ndarray | None:
+        """w* (d×q) without the singular values of X, for many rows; None near a singular Σ̂.
+
+        The solution of Σ̂w = Xᵀy/n is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of
+        ε κ(Σ̂) in the first becomes its square, and what is left is that of a QR factorization, at
+        the price of Σ̂.
+        """
+        X, Y = self.inputs, self.targets
+        if X is None or Y is None or self.loss != "squared" or not is_tall(X):
             return None
-        cross = self.cross_moment.reshape(self.dimension, -1)
-        return solve_tall(self.inputs, self.targets, self.covariance, cross)
+        if (solve := solver(self.covariance)) is None:
+            return None
+        optimum = solve(self.cross_moment.reshape(self.dimension, -1))
+        return optimum + solve(X.T @ (Y - X @ optimum) / self.samples)
 
     @property
     def _moments(self) -> np.ndarray:
@@ -416,10 +431,16 @@ class Problem:
         return columns[:, 0] if self.single_target else columns
 
     def _nonzero_spectrum(self) -> np.ndarray:
+        """The nonzero eigenvalues of Σ̂, or of H/2, largest first."""
         if self.rank == 0:
             raise InputError(
-                "Σ̂ is zero: its eigenvalues λ and Λ are undefined. Pass nonzero inputs."
+                f"{self._curvature_name} is zero: its eigenvalues λ and Λ are undefined. Pass "
+                "nonzero inputs."
             )
+        return self._eigenvalues
+
+    @property
+    def _eigenvalues(self) -> np.ndarray:
         return self.spectrum.eigenvalues
 
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import jinja2
 import matplotlib as mpl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
@@ -45,34 +44,30 @@ th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #88
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Two panels: the spectrum of Σ̂, and the critical learning rate against depth."""
+    """Two panels: the spectrum of Σ̂, and the critical learning rate against depth.
+
+    Beside the critical rate the one to use, and the bracket of FM-T2 where it applies.
+    """
     with mpl.rc_context(STYLE):  # pyright: ignore[reportArgumentType]
         figure = Figure(figsize=(9, 3.4), layout="constrained")
-        left, right = figure.subplots(1, 2)
+        left, ax = figure.subplots(1, 2)
         values = diagnosis.eigenvalues
         left.semilogy(range(1, len(values) + 1), values, marker="o", color="C0")
         left.set(title="Spectrum of Σ̂", xlabel="index", ylabel="eigenvalue")
-        _draw_rates(diagnosis, right)
+        table = diagnosis.depths.sort_values("depth")
+        depth, lower, upper = (table[name] for name in ("depth", "lower", "upper"))
+        critical, suggested = table["critical_learning_rate"], table["suggested_learning_rate"]
+        ax.plot(depth, critical, marker="o", color="C0", label="critical rate")
+        ax.plot(depth, suggested, marker="s", color="C1", label="from a small start")
+        if len(diagnosis.targets) == 1 and diagnosis.optimizer == type(diagnosis.optimizer)():
+            ax.fill_between(depth, 2 / upper, 2 / lower, alpha=0.2, color="C0", lw=0, label="FM-T2")
+        ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
+        ax.set_title("Above the critical rate almost no start settles")
+        ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
+        ax.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
+        ax.xaxis.set_minor_formatter(NullFormatter())
+        ax.legend()
     return figure
-
-
-def _draw_rates(diagnosis: Diagnosis, ax: Axes) -> None:
-    """The critical learning rate and the one to use, against depth; the bracket of FM-T2."""
-    table = diagnosis.depths.sort_values("depth")
-    depth = table["depth"]
-    ax.plot(depth, table["critical_learning_rate"], marker="o", color="C0", label="critical rate")
-    ax.plot(
-        depth, table["suggested_learning_rate"], marker="s", color="C1", label="from a small start"
-    )
-    bracket = 2 / table["upper"], 2 / table["lower"]
-    if len(diagnosis.targets) == 1 and diagnosis.optimizer == type(diagnosis.optimizer)():
-        ax.fill_between(depth, *bracket, alpha=0.2, color="C0", lw=0, label="FM-T2")
-    ax.set(xscale="log", yscale="log", xlabel="depth", ylabel="learning rate")
-    ax.set_title("Above the critical rate almost no start settles")
-    ticks = [d for d in depth if len(depth) <= 8 or d in TICKS]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks], minor=False)
-    ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.legend()
 
 
 def as_page(diagnosis: Diagnosis, title: str) -> str:

@@ -48,7 +48,7 @@ SYMBOLS = (
 )
 SHOWN = 12
 """Coefficients of a target that are printed."""
-SPEAKING = ("violated", "holds", "measured")
+ABOUT_THE_RUN = ("violated", "holds", "measured")
 """Verdicts that say something about the run, in the order in which they are shown."""
 NOT_ABOUT_A_RUN = re.compile(
     r"FM-(toy|T1|L[456])|Talk-log|X-(3|9|11|12|13|18|21|32)"
@@ -71,7 +71,8 @@ def diagnosis_text(diagnosis: Diagnosis, width: int = 80, *, details: bool = Fal
         lists["Details"] = [*facts(diagnosis), *SYMBOLS]
     parts += [f"{name}\n{_bullets(them, width)}".lstrip() for name, them in lists.items() if them]
     if details:
-        parts += [f"{name}\n{_fitted(table, width)}" for name, table in tables(diagnosis)]
+        for name, table in tables(diagnosis):  # columns beyond the width follow below
+            parts.append(f"{name}\n{table.to_string(index=False, line_width=width)}")
     else:
         parts.append("Spectrum, sharpness and tables by depth: --details")
     return "\n\n".join(parts)
@@ -271,20 +272,25 @@ def facts(diagnosis: Diagnosis) -> list[str]:
 
 def tables(diagnosis: Diagnosis) -> list[tuple[str, pd.DataFrame]]:
     """Every table with its heading, numbers to four digits."""
-    depth = diagnosis.advice[-1].depth
-    named = {
-        "By depth": diagnosis.depths.dropna(axis="columns", how="all").rename(columns=HEADINGS),
-        f"Each target alone, at depth {depth}": _targets(diagnosis),
-        "Largest coefficients of w*": _coefficients(diagnosis),
-        "Interpolation": _interpolation_table(diagnosis),
-    }
-    return [(heading, _shown(table)) for heading, table in named.items() if len(table)]
-
-
-def _targets(diagnosis: Diagnosis) -> pd.DataFrame:
-    """Each of several targets with a network of its own, at the greatest depth."""
     import pandas as pd
 
+    depth = diagnosis.advice[-1].depth
+    by_depth = diagnosis.depths.dropna(axis="columns", how="all").rename(columns=HEADINGS)
+    named = {
+        "By depth": by_depth,
+        f"Each target alone, at depth {depth}": pd.DataFrame(_targets(diagnosis)),
+        "Largest coefficients of w*": pd.DataFrame(_coefficients(diagnosis)),
+        "Interpolation": pd.DataFrame(_interpolation_table(diagnosis)),
+    }
+    return [
+        (name, table.map(lambda cell: cell if isinstance(cell, str | int) else _number(cell)))
+        for name, table in named.items()
+        if len(table)
+    ]
+
+
+def _targets(diagnosis: Diagnosis) -> list[dict[str, Any]]:
+    """Each of several targets with a network of its own, at the greatest depth."""
     rows = []
     for name, value in diagnosis.r_squared.items() if len(diagnosis.targets) > 1 else ():
         row = {"target": name, "R²": value}
@@ -293,29 +299,23 @@ def _targets(diagnosis: Diagnosis) -> pd.DataFrame:
             row["critical rate"] = advice.critical_learning_rate
             row["rate to use"] = advice.learning_rate
         rows.append(row)
-    return pd.DataFrame(rows)
+    return rows
 
 
-def _coefficients(diagnosis: Diagnosis) -> pd.DataFrame:
+def _coefficients(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """The largest coefficients of w*."""
-    import pandas as pd
-
     rows = [(name, np.atleast_1d(w)) for name, w in diagnosis.optimum.items()]
     several = diagnosis.targets if not diagnosis.classes else diagnosis.classes
     columns = ("coefficient",) if len(rows[0][1]) == 1 else several
     largest = sorted(rows, key=lambda row: -np.abs(row[1]).max())[:SHOWN]
-    return pd.DataFrame(
-        [{"input": name, **dict(zip(columns, w, strict=True))} for name, w in largest]
-    )
+    return [{"input": name, **dict(zip(columns, w, strict=True))} for name, w in largest]
 
 
-def _interpolation_table(diagnosis: Diagnosis) -> pd.DataFrame:
+def _interpolation_table(diagnosis: Diagnosis) -> list[dict[str, Any]]:
     """Effective ranks, errors and bounds for d > n."""
-    import pandas as pd
-
     over = diagnosis.overfitting
     if over is None:
-        return pd.DataFrame()
+        return []
     rows = {
         "k (estimated)": over.tail.index,
         "s_k (estimated)": over.tail.tail_sum,
@@ -332,7 +332,7 @@ def _interpolation_table(diagnosis: Diagnosis) -> pd.DataFrame:
         "bias term of BO-T3.1 (c = 1)": over.bias,
         "variance term of BO-T3.1 (c = 1)": over.variance,
     }
-    return pd.DataFrame({"quantity": list(rows), "value": list(rows.values())})
+    return [{"quantity": name, "value": value} for name, value in rows.items()]
 
 
 # --- a finished training -------------------------------------------------------------------------
@@ -441,7 +441,7 @@ def _equations(report: TrainingReport) -> Iterable[str]:
 
 
 def certificate_text(certificate: Certificate, *, width: int = 80, everything: bool = False) -> str:
-    """A summary, what speaks about this run (a sentence for each statement), the rest if asked for.
+    """A summary, the statements about this run (a sentence for each), the rest if asked for.
 
     A violated statement is always shown.
 
@@ -455,8 +455,8 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
     first = "No statement is violated" if not broken else f"{broken} statement(s) are VIOLATED"
     shown = ", ".join(f"{count} {verdict}" for verdict, count in counts.items())
     parts = [textwrap.fill(f"{first} on this run, out of {len(table)}: {shown}.", width)]
-    silent = [verdict for verdict in table["verdict"].unique() if verdict not in SPEAKING]
-    for verdict in (*SPEAKING, *(silent if everything else ())):
+    silent = [verdict for verdict in table["verdict"].unique() if verdict not in ABOUT_THE_RUN]
+    for verdict in (*ABOUT_THE_RUN, *(silent if everything else ())):
         chosen = table["verdict"] == verdict
         if not everything and verdict != "violated":
             chosen &= ~table["id"].str.fullmatch(NOT_ABOUT_A_RUN)
@@ -464,7 +464,7 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
         lines = [_sentence(row, width) for row in rows]
         parts += ["\n".join([verdict.capitalize(), *lines])] if lines else []
     if silent and not everything:
-        parts.append("The statements that do not speak about this run, and why: --all")
+        parts.append("The statements that say nothing about this run, and why: --all")
     return "\n\n".join(parts)
 
 
@@ -504,15 +504,6 @@ def _aligned(rows: Sequence[tuple[str, ...]], width: int) -> str:
         lines.append((before + first).rstrip())
         lines += [" " * len(before) + line for line in more]
     return "\n".join(lines)
-
-
-def _fitted(table: pd.DataFrame, width: int) -> str:
-    """A table of at most this width: columns from the right make a block of their own."""
-    return table.to_string(index=False, line_width=width)
-
-
-def _shown(table: pd.DataFrame) -> pd.DataFrame:
-    return table.map(lambda cell: cell if isinstance(cell, str | int) else _number(cell))
 
 
 def _number(value: Any, style: str = ".4g") -> str:

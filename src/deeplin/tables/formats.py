@@ -12,12 +12,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
-import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
+from enum import StrEnum
 from itertools import islice, pairwise
 from typing import Any, NamedTuple
 
@@ -30,12 +30,25 @@ import pyarrow.parquet
 
 from deeplin.errors import InputError, readable
 
-CORES = os.cpu_count() or 1
+CHUNK = 2**21
+"""Numbers in a chunk of rows, unless the caller asks for a number of rows."""
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
-NUMBER, WHOLE, TRUTH = "numbers", "whole numbers", "true or false"
-TEXT, DATE, OTHER, EMPTY = "text", "dates", "other values", "nothing"
-NUMERIC = (NUMBER, WHOLE, TRUTH)
+
+
+class Kind(StrEnum):
+    """What a column holds."""
+
+    NUMBER = "numbers"
+    WHOLE = "whole numbers"
+    BOOLEAN = "true or false"
+    TEXT = "text"
+    DATE = "dates"
+    OTHER = "other values"
+    EMPTY = "nothing"
+
+
+NUMERIC = (Kind.NUMBER, Kind.WHOLE, Kind.BOOLEAN)
 """Kinds of columns that are numbers already."""
 
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
@@ -58,6 +71,12 @@ WITH_UNIT = re.compile(
     r"\s*(?P<before>[$€£¥₹]|[A-Z]{3}(?=\s))?\s*(?P<number>[+-]?[\d.,][\d.,'’ \u00a0\u202f]*"
     r"([eE][+-]?\d+)?)\s*(?P<after>[^\W\d_]{1,5}|[%‰°$€£¥₹][A-Z]?)?\s*"
 )
+
+
+def listed(names: Sequence[str]) -> str:
+    """A few names, and how many more there are."""
+    shown = ", ".join(repr(str(name)) for name in names[:5])
+    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
 
 class NumberStyle(NamedTuple):
@@ -121,12 +140,11 @@ class Survey(NamedTuple):
 def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool = False) -> Survey:
     """Look at the values of a column of text: are they numbers in some style, or categories?"""
     other = "," if decimal == "." else "."
-    marks = [(decimal, ""), (decimal, other), (decimal, " "), (decimal, "'"), (other, "")]
-    marks.append((other, decimal))
-    patterns = [NumberStyle(*pair).pattern for pair in marks]
-    counts: dict[tuple[int, str], int] = {}
-    firsts: dict[tuple[int, str], str] = {}
-    misses: list[tuple[int, str, frozenset]] = []
+    marks = [(decimal, group) for group in ("", other, " ", "'")] + [(other, ""), (other, decimal)]
+    patterns = [(pair, NumberStyle(*pair).pattern) for pair in marks]
+    counts: Counter[NumberStyle] = Counter()
+    shown: dict[NumberStyle, str] = {}
+    misses: list[tuple[int, str, list[NumberStyle]]] = []
     categories: set[str] = set()
     values = 0
     for row, value in enumerate(texts, 1):
@@ -140,23 +158,18 @@ def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool 
         found = WITH_UNIT.fullmatch(value)
         unit = (found["before"] or found["after"] or "").strip() if found else ""
         number = found["number"].strip() if found else ""
-        fitting = frozenset(
-            (k, unit) for k, pattern in enumerate(patterns) if pattern.fullmatch(number)
-        )
-        for kind in fitting:
-            counts[kind] = counts.get(kind, 0) + 1
-            mark = marks[kind[0]][1]
-            if kind not in firsts or (mark and mark in value and mark not in firsts[kind]):
-                firsts[kind] = value
-        if len(misses) < 1000 and len(fitting) < len(patterns):
-            misses.append((row, value, fitting))
-    best = max(counts, key=lambda kind: (counts[kind], -kind[0]), default=(0, ""))
-    row, example = next(((r, v) for r, v, fits in misses if best not in fits), (0, ""))
-    style = NumberStyle(*marks[best[0]], best[1])
-    shown = firsts.get(best, "")
-    return Survey(
-        values, counts.get(best, 0), row, example, tuple(sorted(categories)), style, shown
-    )
+        styles = [NumberStyle(*pair, unit) for pair, form in patterns if form.fullmatch(number)]
+        counts.update(styles)
+        for style in styles:
+            mark = style.thousands
+            if style not in shown or (mark and mark in value and mark not in shown[style]):
+                shown[style] = value
+        if len(misses) < 1000 and len(styles) < len(patterns):
+            misses.append((row, value, styles))
+    best = max(counts, key=lambda it: (counts[it], -marks.index(it[:2])), default=NumberStyle())
+    row, example = next(((r, v) for r, v, styles in misses if best not in styles), (0, ""))
+    ordered = tuple(sorted(categories))
+    return Survey(values, counts[best], row, example, ordered, best, shown.get(best, ""))
 
 
 class Column(NamedTuple):
@@ -180,16 +193,9 @@ class Column(NamedTuple):
         return self.category is not None or self.style is not None or bool(self.labels)
 
 
-class Chunk(NamedTuple):
-    """Some rows of a table, made a matrix only when asked: that is work for another thread."""
-
-    rows: int
-    matrix: Callable[[], np.ndarray]
-
-
 Columns = Sequence[Column]
 Batches = Iterator[pa.RecordBatch]
-Kinds = dict[str, str]
+Kinds = dict[str, Kind]
 
 
 @dataclass(frozen=True)
@@ -215,13 +221,13 @@ class TableFile:
         """Smaller parts of the same file, where its format has some."""
         return [self]
 
-    def chunks(self, columns: Columns, rows: int) -> Iterator[Chunk]:
-        """Chunks of at most `rows` rows of these columns; a missing value is NaN."""
+    def chunks(self, columns: Columns, rows: int | None = None) -> Iterator[np.ndarray]:
+        """Matrices of at most `rows` rows of these columns; a missing value is NaN."""
+        rows = rows or max(1, CHUNK // len(columns))
         with readable(self.path):
             for batch in self.batches(columns, rows):
                 for start in range(0, len(batch), rows):
-                    some = batch.slice(start, rows)
-                    yield Chunk(len(some), partial(_matrix, some, columns))
+                    yield _matrix(batch.slice(start, rows), columns)
 
     def texts(self, name: str) -> Iterator[str | None]:
         """The values of one column as text; a missing value is None."""
@@ -232,30 +238,29 @@ class TableFile:
 
 def kinds_of(schema: pa.Schema) -> Kinds:
     """What each column of a schema holds."""
-    repeated = [repr(name) for name, times in Counter(schema.names).items() if times > 1]
-    if repeated:
-        raise InputError(f"column names repeat: {', '.join(repeated[:5])}; rename them first.")
+    if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
+        raise InputError(f"column names repeat: {listed(repeated)}; rename them first.")
     # pandas keeps an index without a name among the columns; it is no measurement
     fields = (field for field in schema if not field.name.startswith("__index_level_"))
     return {field.name: _kind(field.type) for field in fields}
 
 
-def _kind(kind: pa.DataType) -> str:
-    types = pa.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_null(kind):
-        return EMPTY
-    if types.is_integer(kind):
-        return WHOLE
-    if types.is_boolean(kind):
-        return TRUTH
-    if types.is_floating(kind) or types.is_decimal(kind):
-        return NUMBER
-    if types.is_temporal(kind):
-        return DATE
-    text = (types.is_string, types.is_large_string, types.is_string_view)
-    return TEXT if any(check(kind) for check in text) else OTHER
+KIND_CHECKS = {
+    pa.types.is_null: Kind.EMPTY,
+    pa.types.is_integer: Kind.WHOLE,
+    pa.types.is_boolean: Kind.BOOLEAN,
+    pa.types.is_floating: Kind.NUMBER,
+    pa.types.is_decimal: Kind.NUMBER,
+    pa.types.is_temporal: Kind.DATE,
+    pa.types.is_string: Kind.TEXT,
+    pa.types.is_large_string: Kind.TEXT,
+    pa.types.is_string_view: Kind.TEXT,
+}
+
+
+def _kind(given: pa.DataType) -> Kind:
+    plain = given.value_type if pa.types.is_dictionary(given) else given
+    return next((kind for check, kind in KIND_CHECKS.items() if check(plain)), Kind.OTHER)
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
@@ -274,8 +279,9 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
             values = _numbers(values, column)
         if values.type != pa.float64():
             values = values.cast(pa.float64(), safe=False)
+        values = values.fill_null(np.nan) if values.null_count else values
         # not `to_numpy`, which imports pandas
-        matrix[:, j] = np.from_dlpack(values.fill_null(np.nan)) if len(values) else ()
+        matrix[:, j] = np.from_dlpack(values) if len(values) else ()
     return matrix
 
 
@@ -410,23 +416,19 @@ def _beginning(path: str) -> tuple[str, str, list[str]]:
     with pa.input_stream(path) as stream:
         block = stream.read(BLOCK)
     whole = len(block) < BLOCK
-    encoding, notes = "utf-8", []
-    if block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        encoding = "utf-16"
-    try:
-        text = codecs.getincrementaldecoder(encoding)().decode(block, final=whole)
-    except UnicodeDecodeError as error:
-        encoding = "cp1252"
-        text = block.decode(encoding, errors="replace")
-        if "\ufffd" in text or encoding == "utf-16":
-            raise InputError(f"{path!r} is not UTF-8, UTF-16 or Windows text.") from error
-        notes.append("The file is not UTF-8; it was read as Windows text (cp1252).")
+    marked = block.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16",) if marked else ("utf-8", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            text = codecs.getincrementaldecoder(encoding)().decode(block, final=whole)
+            break
+    else:
+        raise InputError(f"{path!r} is not UTF-8, UTF-16 or Windows text.")
+    windows = "The file is not UTF-8; it was read as Windows text (cp1252)."
     text = text.removeprefix("\ufeff")
     if re.search("[\x00-\x08\x0e-\x1f]", text):
         raise InputError(f"{path!r} is not text; save it as CSV (UTF-8).")
-    if not text.strip():
-        raise InputError(f"{path!r} does not begin with a line of column names.")
-    return text if whole else text[: text.rfind("\n") + 1] or text, encoding, notes
+    complete = text if whole else text[: text.rfind("\n") + 1] or text
+    return complete, encoding, [windows] if encoding == "cp1252" else []
 
 
 def _records(text: str, separator: str) -> list[list[str]]:
@@ -466,9 +468,7 @@ class ParquetFile(TableFile):
         """Little buffered: a row group is decoded as it is used, never held whole."""
         with pyarrow.parquet.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False) as file:
             groups = range(*self.part) if self.part else None
-            # Of two cores one decodes and the other has the numbers to work on.
-            options = {"columns": _names(columns), "row_groups": groups, "use_threads": CORES > 2}
-            yield from file.iter_batches(rows, **options)
+            yield from file.iter_batches(rows, row_groups=groups, columns=_names(columns))
 
 
 class ArrowFile(TableFile):
@@ -496,20 +496,18 @@ class ArrowFile(TableFile):
                 yield batch
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class FrameTable(TableFile):
     """A table in memory: a DataFrame of pandas or polars, an Arrow table."""
 
-    table: pa.Table | None = None
+    table: pa.Table
 
     def kinds(self) -> Kinds:
         """By its schema."""
-        assert self.table is not None
         return kinds_of(self.table.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
         """As they lie in memory."""
-        assert self.table is not None
         yield from self.table.select(_names(columns)).to_batches(rows)
 
 

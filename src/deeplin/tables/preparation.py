@@ -9,17 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deeplin.errors import InputError, finite_array, readable
+from deeplin.errors import InputError, finite_array
 from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.problems.moments import Moments
 from deeplin.problems.problem import Problem
-from deeplin.tables.formats import REMEDY, TEXT, Column, NumberStyle, survey
-from deeplin.tables.table import Source, open_table
+from deeplin.tables.formats import REMEDY, Column, Kind, NumberStyle, listed
+from deeplin.tables.table import Source, Table, open_table
 
 COUNTED = 10
 """From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
@@ -28,8 +27,6 @@ REPRESENTABLE = 1e140
 WIDE_SPREAD = 1e3
 """Standard deviations of the inputs that differ by more than this factor are worth a note."""
 
-CHUNK = 2**21
-"""Numbers in a chunk."""
 SHOWN = 10
 """Rows that a sentence names."""
 
@@ -120,19 +117,8 @@ class Preparation:
 
     def to_json(self) -> str:
         """As text that `from_json` reads."""
-        return json.dumps(
-            {
-                "inputs": [[c.name, c.category, c.style] for c in self.inputs],
-                "targets": self.targets,
-                "centre": self.centre.tolist(),
-                "scale": self.scale.tolist(),
-                "categories": self.categories,
-                "centered": self.centered,
-                "standardized": self.standardized,
-                "classes": self.classes,
-                "constant": self.constant,
-            }
-        )
+        inputs = [(column.name, column.category, column.style) for column in self.inputs]
+        return json.dumps(vars(self) | {"inputs": inputs}, default=np.ndarray.tolist)
 
     @classmethod
     def from_json(cls, text: str) -> Preparation:
@@ -188,9 +174,7 @@ class TablePredictions:
         columns = [*self._columns(table), *checks]
         d = len(wanted)
         for piece in table.pieces:
-            for chunk in piece.chunks(columns, max(1, CHUNK // len(columns))):
-                with readable(piece.path):
-                    matrix = chunk.matrix()
+            for matrix in piece.chunks(columns):
                 lacking = ~np.isfinite(matrix).all(axis=1)
                 strange = (matrix[:, d:] < 0).any(axis=1)
                 self.missing += (self.rows + 1 + np.flatnonzero(lacking)).tolist()
@@ -201,15 +185,15 @@ class TablePredictions:
         if not self.rows:
             raise InputError(f"{str(name)!r} holds no row; pass a table with at least one.")
 
-    def _columns(self, table) -> Iterator[Column]:
+    def _columns(self, table: Table) -> Iterator[Column]:
         """The inputs as this table writes them: the style of its numbers may be another."""
         for column in self.preparation.inputs:
             if column.category is not None:
                 yield column
                 continue
             style = None
-            if table.columns[column.name] == TEXT:
-                found = survey(table.texts(column.name), table.pieces[0].decimal)
+            if table.columns[column.name] == Kind.TEXT:
+                found = table.survey(column.name)
                 if not found.all_numbers:
                     raise InputError(f"column {column.name!r}: {found}. {REMEDY}")
                 style = found.style
@@ -234,35 +218,6 @@ class TablePredictions:
             for why, rows in reasons.items()
             if rows
         ]
-
-
-class Columns(NamedTuple):
-    """Mean, standard deviation and size of every column."""
-
-    mean: np.ndarray
-    deviation: np.ndarray
-    size: np.ndarray
-    """The largest absolute value, or the root of the second moment where only that is known."""
-
-    @property
-    def constant(self) -> np.ndarray:
-        """Which columns never change."""
-        return self.deviation == 0
-
-    @property
-    def zero(self) -> np.ndarray:
-        """Which columns are zero everywhere."""
-        return self.constant & (self.mean == 0)
-
-    def counts_rows(self, place: int, rows: int) -> bool:
-        """Whether a column holds 0 … n−1 or 1 … n, in any order, judged by its two moments."""
-        first = self.mean[place] - (rows - 1) / 2
-        spread = np.sqrt((rows**2 - 1) / 12)
-        return (
-            rows >= COUNTED
-            and min(abs(first), abs(first - 1)) <= 1e-9
-            and abs(self.deviation[place] - spread) <= 1e-9 * spread
-        )
 
 
 @dataclass(frozen=True)
@@ -307,33 +262,34 @@ def prepare(
     standardize: bool,
     intercept: bool,
     scale_targets: bool = False,
-    may_count: bool = False,
+    may_number: bool = False,
     leave: Sequence[int] = (),
     test: np.ndarray | None = None,
     classes: tuple[str | int | float, ...] = (),
     categories: Mapping[str, tuple[str, ...]] | None = None,
-    said: Sequence[str] = (),
+    first_notes: Sequence[str] = (),
 ) -> Reading:
     """The problem of rows or moments, with the targets in the last columns.
 
     With `classes` the last column holds the place of each row's class among them; an intercept is
     then a constant input instead of a change of the means. `categories` are those of encoded
-    columns, `said` the sentences that come first.
+    columns, `first_notes` the sentences that come first.
 
-    `may_count` says that the first input is the table's first column, which may number its rows;
+    `may_number` says that the first input is the table's first column, which may number its rows;
     `leave` are places of inputs to leave out; `test` says which rows are held out: means and
     deviations are those of the others.
     """
     held = None
     if test is not None and not isinstance(gathered, Moments):
         gathered, held = gathered[~test], gathered[test]
-    found = _columns(gathered)
+    mean, deviation, size = _statistics(gathered)
+    constant = deviation == 0
     names = np.array([column.label for column in columns], dtype=object)
     is_input = np.arange(len(names)) < len(names) - targets
-    _require_representable(found, names)
+    _require_representable(size, names)
     offset = standardize or intercept
     centered = standardize or (intercept and not classes)
-    fixed = found.constant if offset else found.zero
+    fixed = constant if offset else constant & (mean == 0)
     if np.any(fixed & ~is_input):
         beyond = " beyond the intercept" if offset else ""
         raise InputError(
@@ -342,16 +298,17 @@ def prepare(
         )
     rows = gathered.count if isinstance(gathered, Moments) else len(gathered)
     counting = np.zeros_like(is_input)
-    counting[0] = may_count and is_input.sum() > 1 and found.counts_rows(0, rows)
+    counting[0] = may_number and is_input.sum() > 1 and _counts_rows(mean[0], deviation[0], rows)
     keep = ~fixed & ~counting
     keep[list(leave)] = False
     if not np.any(keep & is_input):
         raise InputError("every input is constant; pass at least one column that varies.")
     amount = is_input | (not classes)
-    centre = np.where(centered & amount, found.mean, 0.0)[keep]
+    centre = np.where(centered & amount, mean, 0.0)[keep]
     scaled = is_input & standardize | ~is_input & scale_targets & amount
-    scale = np.where(scaled & ~found.constant, found.deviation, 1.0)[keep]
-    notes = _notes(found, names, is_input & ~counting, fixed, standardize, intercept, bool(classes))
+    scale = np.where(scaled & ~constant, deviation, 1.0)[keep]
+    inputs = is_input & ~counting
+    notes = _notes(deviation, names, inputs, fixed, standardize, intercept, bool(classes))
     if scale_targets and standardize and not classes:
         notes.append(
             "Targets were divided by their deviation too: learning rates are for the standardized "
@@ -361,7 +318,12 @@ def prepare(
         notes.insert(
             0, f"{names[0]!r} numbers the rows, so it was left out; to use it: --keep {names[0]}."
         )
-    notes += _equal_notes(gathered, names, is_input & keep)
+    if pairs := _equal_columns(gathered, np.flatnonzero(is_input & keep)):
+        named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
+        notes.append(
+            f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the "
+            "weight equally between them."
+        )
     preparation = Preparation(
         tuple(columns[int(j)] for j in np.flatnonzero(keep & is_input)),
         tuple(column.name for column in columns[len(columns) - targets :]),
@@ -376,14 +338,14 @@ def prepare(
     problem = _problem(gathered, keep, preparation)
     _require_resolved_scales(problem)
     held = None if held is None else preparation.rows(held[:, keep])
-    notes = (*said, *notes, *_fit_notes(problem, centered))
+    notes = (*first_notes, *notes, *_fit_notes(problem, centered))
     return Reading(problem, preparation, notes, held)
 
 
-def _require_representable(columns: Columns, names: np.ndarray) -> None:
+def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
     """Refuse columns whose squares float64 cannot hold, before anything false is said of them."""
-    too_large = ~(columns.size <= REPRESENTABLE)
-    too_small = (columns.size > 0) & (columns.size < 1 / REPRESENTABLE)
+    too_large = ~(size <= REPRESENTABLE)
+    too_small = (size > 0) & (size < 1 / REPRESENTABLE)
     limits = ((too_large, "above", REPRESENTABLE), (too_small, "all below", 1 / REPRESENTABLE))
     for wrong, what, bound in limits:
         if np.any(wrong):
@@ -394,16 +356,29 @@ def _require_representable(columns: Columns, names: np.ndarray) -> None:
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def _columns(gathered: np.ndarray | Moments) -> Columns:
+def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean, standard deviation and size of every column.
+
+    The size is the largest absolute value, or the root of the second moment where only that is
+    known.
+    """
     if isinstance(gathered, Moments):
         variance = np.maximum(np.diag(gathered.centred), 0.0)
         size = np.maximum(np.sqrt(np.diag(gathered.raw)), np.abs(gathered.mean))
-        return Columns(gathered.mean, np.sqrt(variance), size)
+        return gathered.mean, np.sqrt(variance), size
     shifted = gathered - gathered[0]  # exactly zero in a constant column
     mean = shifted.mean(axis=0)
     shifted -= mean
     deviation = np.sqrt(np.einsum("ij,ij->j", shifted, shifted) / len(shifted))
-    return Columns(gathered[0] + mean, deviation, np.abs(gathered).max(axis=0))
+    return gathered[0] + mean, deviation, np.abs(gathered).max(axis=0)
+
+
+def _counts_rows(mean: float, deviation: float, rows: int) -> bool:
+    """Whether a column holds 0 … n−1 or 1 … n, in any order, judged by its two moments."""
+    first = mean - (rows - 1) / 2
+    spread = np.sqrt((rows**2 - 1) / 12)
+    near = min(abs(first), abs(first - 1)) <= 1e-9
+    return rows >= COUNTED and near and bool(abs(deviation - spread) <= 1e-9 * spread)
 
 
 def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparation) -> Problem:
@@ -444,14 +419,8 @@ def _require_resolved_scales(problem: Problem) -> None:
 # --- sentences ---------------------------------------------------------------------------------
 
 
-def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
-    shown = ", ".join(repr(str(name)) for name in names[:5])
-    return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
-
-
 def _notes(
-    columns: Columns, names, is_input, fixed, standardize: bool, intercept: bool, classes: bool
+    deviation, names, is_input, fixed, standardize: bool, intercept: bool, classes: bool
 ) -> list[str]:
     notes = []
     if standardize:
@@ -464,10 +433,10 @@ def _notes(
     if np.any(fixed):
         why = "constant" if standardize or intercept else "zero everywhere"
         notes.append(f"Removed because {why}: {listed(names[fixed])}.")
-    constant = columns.constant & is_input & ~fixed
+    constant = (deviation == 0) & is_input & ~fixed
     if np.any(constant):
         notes.append(f"Constant, so it acts as an intercept: {listed(names[constant])}.")
-    spread = columns.deviation[is_input & ~columns.constant]
+    spread = deviation[is_input & (deviation > 0)]
     if not standardize and len(spread) and spread.max() > WIDE_SPREAD * spread.min():
         notes.append(
             f"The deviations of inputs differ by a factor of {spread.max() / spread.min():.1g}: "
@@ -476,35 +445,17 @@ def _notes(
     return notes
 
 
-def _equal_notes(gathered: np.ndarray | Moments, names, considered: np.ndarray) -> list[str]:
-    places = np.flatnonzero(considered)
-    pairs = (
-        _equal_by_moments(gathered, places)
-        if isinstance(gathered, Moments)
-        else _equal_by_rows(gathered, places)
-    )
-    if not pairs:
-        return []
-    named = "; ".join(f"{names[i]!r} = {names[j]!r}" for i, j in pairs[:5])
-    return [
-        f"Equal columns: {named}. Σ̂ is singular; the solution of minimal norm shares the weight "
-        "equally between them."
-    ]
-
-
-def _equal_by_rows(rows: np.ndarray, places: np.ndarray) -> list[tuple[int, int]]:
+def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[tuple[int, int]]:
+    """Pairs of equal columns; of moments, those whose difference has none, to rounding."""
+    if isinstance(gathered, Moments):
+        raw = gathered.raw[np.ix_(places, places)]
+        power = np.diag(raw)
+        distance = power[:, None] + power - 2 * raw
+        close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power)
+        return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
     first: dict[bytes, int] = {}
-    found = [(first.setdefault(rows[:, j].tobytes(), int(j)), int(j)) for j in places]
-    return [(i, j) for i, j in found if i != j]
-
-
-def _equal_by_moments(moments: Moments, places: np.ndarray) -> list[tuple[int, int]]:
-    """Columns whose difference has no second moment, to rounding."""
-    raw = moments.raw[np.ix_(places, places)]
-    power = np.diag(raw)
-    distance = power[:, None] + power[None, :] - 2 * raw
-    close = distance <= 64 * np.finfo(float).eps * np.minimum(power[:, None], power[None, :])
-    return [(int(places[i]), int(places[j])) for i, j in np.argwhere(np.triu(close, 1))]
+    pairs = [(first.setdefault(gathered[:, j].tobytes(), int(j)), int(j)) for j in places]
+    return [(i, j) for i, j in pairs if i != j]
 
 
 def _fit_notes(problem: Problem, centred: bool) -> list[str]:

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from deeplin.errors import InputError, positive_number, validated, whole_number
-from deeplin.tables.formats import (
-    CATEGORIES,
-    DATE,
-    EMPTY,
-    NUMBER,
-    NUMERIC,
-    OTHER,
-    REMEDY,
-    TEXT,
-    TRUTH,
-    WHOLE,
-    Column,
-    Survey,
-    survey,
-)
-from deeplin.tables.preparation import Reading, listed, prepare
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.tables.formats import CATEGORIES, NUMERIC, REMEDY, Column, Kind, Survey, listed
+from deeplin.tables.preparation import Reading, prepare
 from deeplin.tables.table import (
     Plan,
     Source,
@@ -40,18 +26,16 @@ from deeplin.tables.table import (
 
 MEMORY = 128 * 2**20
 """Bytes of a table that are kept; of a larger one only the second moments are."""
-CHUNK = 2**21
-"""Numbers in a chunk, unless the caller asks for a number of rows."""
 TASKS = ("auto", "regression", "classification")
 FEWEST_CLASSIFIED = 10
 """Rows from which two different numbers are taken for classes without being asked to."""
 Classes = tuple[str | int | float, ...]
 UNNAMED = re.compile(r"\s*|Unnamed: \d+")
 LEFT_OUT = {
-    TEXT: ("not made of numbers", " Pass encode=True (--encode) to make categories of it."),
-    DATE: ("dates", " Add numbers made from them, such as days since the first."),
-    OTHER: ("not made of numbers", ""),
-    EMPTY: ("empty", ""),
+    Kind.TEXT: ("not made of numbers", " Pass encode=True (--encode) to make categories of it."),
+    Kind.DATE: ("dates", " Add numbers made from them, such as days since the first."),
+    Kind.OTHER: ("not made of numbers", ""),
+    Kind.EMPTY: ("empty", ""),
 }
 """Why a column of this kind is no input, and what can be done about it."""
 
@@ -122,12 +106,12 @@ def read_problem(
     table = open_table(source, decimal)
     chosen = _choose(table, target, ignore, keep, encode, categorical, task)
     columns = (*chosen.inputs, *chosen.targets)
-    rows = max(1, CHUNK // len(columns)) if chunk_rows is None else chunk_rows
+    rows = None if chunk_rows is None else whole_number("chunk_rows", chunk_rows)
     whole = tuple(
-        j for j, c in enumerate(columns) if table.columns[c.name] == WHOLE and not c.is_text
+        j for j, c in enumerate(columns) if table.columns[c.name] == Kind.WHOLE and not c.is_text
     )
     count = len(chosen.targets)
-    plan = Plan(columns, count, whole_number("chunk_rows", rows), missing, whole)
+    plan = Plan(columns, count, rows, missing, whole)
     if cluster is None:
         gathered, left_out = gather(table, plan, memory)
     else:
@@ -140,13 +124,9 @@ def read_problem(
     test = None
     if isinstance(gathered, np.ndarray):
         classes = _classes(gathered, columns[-1], task, notes) if count == 1 else ()
-        kept = {name for wish in keep for name in _named(table, wish)}
-        places = [j for j in whole if j < len(columns) - count and columns[j].name not in kept]
-        leave, said = identifiers(gathered, columns, places)
-        leave = leave if len(leave) < len(chosen.inputs) else []
-        considered = [j for j in whole if j not in leave]
         amounts = len(columns) - bool(classes)
-        said += class_codes(gathered, columns, [j for j in considered if j < amounts], count)
+        considered = (j for j in whole if j < amounts)
+        leave, said = whole_number_notes(gathered, columns, considered, count, chosen.kept)
         notes += said + outliers(gathered, columns[:amounts], complete=left_out == 0)
         if test_share:
             test = _held_out(gathered[:, -1] if classes else gathered[:, :0], test_share, seed)
@@ -156,7 +136,7 @@ def read_problem(
             f"of this table only the second moments are kept, so that {what}; pass a larger memory "
             "(--memory)" + (", or test_share=0 (--test-share 0)." if test_share else ".")
         )
-    counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in keep
+    counter = columns[0].name == next(iter(table.columns)) and columns[0].name not in chosen.kept
     return prepare(
         gathered,
         columns,
@@ -164,12 +144,12 @@ def read_problem(
         standardize=standardize,
         intercept=intercept,
         scale_targets=scale_targets,
-        may_count=counter and not columns[0].is_text,
+        may_number=counter and not columns[0].is_text,
         leave=leave,
         test=test,
         classes=classes,
         categories=chosen.categories,
-        said=notes,
+        first_notes=notes,
     )
 
 
@@ -251,64 +231,52 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 # --- columns that are numbers but perhaps not amounts, rows that decide everything ----------------
 
 
-def identifiers(
-    rows: np.ndarray, columns: Sequence[Column], whole: Sequence[int]
+def whole_number_notes(
+    rows: np.ndarray, columns: Sequence[Column], whole: Iterable[int], targets: int, kept: list[str]
 ) -> tuple[list[int], list[str]]:
-    """Places of columns that are identifiers, to be left out, and sentences about those and others.
+    """Places of columns to leave out as identifiers, and sentences about columns of whole numbers.
 
     Different whole numbers in every row in no order, over a range far wider than the number of
-    rows: an identifier if the name says so, else worth a remark.
+    rows, are an identifier if the name says so, else worth a remark; few may be codes of classes.
     """
-    left, notes, suspects = [], [], []
-    if len(rows) < FEWEST:
-        return left, notes
-    for place in whole:
-        values, name = rows[:, place], columns[place].label
-        if len(np.unique(values)) < len(values) or np.ptp(values) < 10 * len(values):
-            continue
-        if IDENTIFIER.fullmatch(name):
-            left.append(place)
-            notes.append(
-                f"{name!r} is a different whole number in every row, so it was left out as an "
-                f"identifier; to use it: --keep {name}."
-            )
-        else:
-            suspects.append(name)
-    if suspects:
-        names = ", ".join(map(repr, suspects[:5]))
-        notes.append(
-            f"Different whole numbers in every row: {names}. If they are identifiers, leave them "
-            "out (--ignore)."
-        )
-    return left, notes
-
-
-def class_codes(
-    rows: np.ndarray, columns: Sequence[Column], whole: Sequence[int], targets: int
-) -> list[str]:
-    """A sentence for columns of few different whole numbers, which may be codes of classes."""
-    notes, inputs = [], []
+    left: list[str] = []
+    suspects: list[str] = []
+    codes: list[str] = []
+    about_targets: list[str] = []
     low, high = CLASSES
     for place in whole:
-        values = np.unique(rows[:, place]) if len(rows) >= 10 * low else np.zeros(0)
+        values, column = np.unique(rows[:, place]), columns[place]
         target = place >= len(columns) - targets
-        if not low - target <= len(values) <= min(high, len(rows) // 10):
-            continue
-        if target:
-            notes.append(
-                f"The target {columns[place].name!r} holds only {len(values)} different whole "
-                "numbers, which are predicted as amounts; if they are classes: --task "
-                "classification."
+        few = len(rows) >= 10 * low and low - target <= len(values) <= min(high, len(rows) // 10)
+        wide = len(values) == len(rows) >= FEWEST and np.ptp(values) >= 10 * len(rows)
+        if few and target:
+            about_targets.append(
+                f"The target {column.name!r} holds only {len(values)} different whole numbers, "
+                "which are predicted as amounts; if they are classes: --task classification."
             )
-        else:
-            inputs.append(columns[place].label)
-    if inputs:
-        names = ", ".join(map(repr, inputs[:5])) + (", …" if len(inputs) > 5 else "")
+        elif few:
+            codes.append(column.label)
+        elif wide and not target and column.name not in kept:
+            (left if IDENTIFIER.fullmatch(column.label) else suspects).append(column.label)
+    if len(left) == len(columns) - targets:  # something must remain
+        left, suspects = [], left
+    notes = [
+        f"{name!r} is a different whole number in every row, so it was left out as an identifier; "
+        f"to use it: --keep {name}."
+        for name in left
+    ]
+    if suspects:
         notes.append(
-            f"Few different whole numbers, taken as amounts: {names}. If they are codes of "
+            f"Different whole numbers in every row: {listed(suspects)}. If they are identifiers, "
+            "leave them out (--ignore)."
+        )
+    notes += about_targets
+    if codes:
+        notes.append(
+            f"Few different whole numbers, taken as amounts: {listed(codes)}. If they are codes of "
             "classes, pass --categorical with the name."
         )
-    return notes
+    return [place for place, column in enumerate(columns) if column.label in left], notes
 
 
 def outliers(rows: np.ndarray, columns: Sequence[Column], complete: bool) -> list[str]:
@@ -347,6 +315,8 @@ class Choice:
     targets: list[Column] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     categories: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+    """Columns that the caller wants to keep, whatever they look like."""
 
 
 def _choose(
@@ -363,13 +333,9 @@ def _choose(
     With `encode`, a column of text becomes one indicator column for each of its values but the
     first: their sum is one minus the first's, so that it would add nothing but a constant.
     """
-    choice = Choice()
-    wishes = (target,) if isinstance(target, str) else tuple(target)
-    targets = list(dict.fromkeys(name for wish in wishes for name in _named(table, wish)))
-    kept, ignored, coded = (
-        {name for wish in wishes for name in _named(table, wish)}
-        for wishes in (keep, ignore, categorical)
-    )
+    targets = _named(table, (target,) if isinstance(target, str) else target)
+    kept, ignored, coded = (_named(table, wishes) for wishes in (keep, ignore, categorical))
+    choice = Choice(kept=kept)
     if len(targets) > 1 and task == "classification":
         raise InputError(f"classification has one target; received {listed(targets)}.")
     task = "regression" if len(targets) > 1 else task
@@ -397,8 +363,13 @@ def _choose(
     return choice
 
 
-def _named(table: Table, wish: str) -> list[str]:
-    """The columns a user means: a name, an array of an .npz file, or -1 for the last column."""
+def _named(table: Table, wishes: Iterable[str]) -> list[str]:
+    """The columns that a caller means, each once."""
+    return list(dict.fromkeys(name for wish in wishes for name in _meant(table, wish)))
+
+
+def _meant(table: Table, wish: str) -> list[str]:
+    """A column by its name, the columns of an array of an .npz file, or -1 for the last column."""
     names = list(table.columns)
     if wish in table.columns:
         return [wish]
@@ -415,10 +386,6 @@ def _named(table: Table, wish: str) -> list[str]:
     raise InputError(f"there is no column {wish!r}; the table has {shown}.")
 
 
-def _survey(table: Table, name: str, *, everything: bool = False) -> Survey:
-    return survey(table.texts(name), table.pieces[0].decimal, everything=everything)
-
-
 def _styled(name: str, found: Survey, notes: list[str]) -> Column:
     """A column of text that holds numbers."""
     note = found.style.note(name, found.shown)
@@ -431,14 +398,14 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
     kind = table.columns[name]
     if ignored:
         raise InputError(f"the target {name!r} is ignored; pass another, or do not ignore it.")
-    if kind in (NUMBER, WHOLE) or (kind == TRUTH and task == "regression"):
+    if kind in (Kind.NUMBER, Kind.WHOLE) or (kind == Kind.BOOLEAN and task == "regression"):
         return Column(name)
-    if kind in (DATE, EMPTY, OTHER):
-        what = {DATE: "is a date", EMPTY: "is empty, so there is no complete row"}
+    if kind in (Kind.DATE, Kind.EMPTY, Kind.OTHER):
+        what = {Kind.DATE: "is a date", Kind.EMPTY: "is empty, so there is no complete row"}
         why = what.get(kind, "holds neither numbers nor text")
-        such = ", such as days since a day" if kind == DATE else ""
+        such = ", such as days since a day" if kind == Kind.DATE else ""
         raise InputError(f"the target {name!r} {why}; pass a column of numbers or classes{such}.")
-    found = _survey(table, name, everything=task != "regression")
+    found = table.survey(name, everything=task != "regression")
     if task != "classification" and found.all_numbers:
         return _styled(name, found, notes)
     if task != "classification" and found.nearly_numbers:
@@ -465,8 +432,8 @@ def _add_input(
     if kind in NUMERIC and not coded:
         choice.inputs.append(Column(name))
         return
-    text = kind == TEXT or coded
-    found = _survey(table, name, everything=encode or coded) if text else None
+    text = kind == Kind.TEXT or coded
+    found = table.survey(name, everything=encode or coded) if text else None
     if found is None:
         left[kind].append(name)
     elif found.all_numbers and not coded:

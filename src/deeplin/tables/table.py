@@ -11,13 +11,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from glob import glob, has_magic
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,22 +24,21 @@ import pyarrow as pa
 from deeplin.errors import InputError, readable
 from deeplin.problems.moments import Moments, merge_all
 from deeplin.tables.formats import (
-    EMPTY,
-    NUMBER,
     NUMERIC,
-    OTHER,
-    TEXT,
     ArrowFile,
-    Chunk,
     Column,
     FrameTable,
+    Kind,
     Kinds,
     NpyFile,
     ParquetFile,
+    Survey,
     TableFile,
     excel_table,
+    listed,
     npz_table,
     sniff,
+    survey,
 )
 
 CONNECT_SECONDS = 15.0
@@ -84,10 +82,10 @@ class Table:
     pieces: tuple[TableFile, ...]
     notes: tuple[str, ...] = ()
 
-    def texts(self, name: str) -> Iterator[str | None]:
-        """The values of one column as text; a missing value is None."""
-        for piece in self.pieces:
-            yield from piece.texts(name)
+    def survey(self, name: str, *, everything: bool = False) -> Survey:
+        """What one column holds as text; with `everything`, judged by all of its values."""
+        texts = (text for piece in self.pieces for text in piece.texts(name))
+        return survey(texts, self.pieces[0].decimal, everything=everything)
 
 
 def open_table(source: Source, decimal: str | None = None) -> Table:
@@ -159,15 +157,15 @@ def _standard_input() -> Path:
     return path
 
 
-def _common(one: str, other: str) -> str:
+def _common(one: Kind, other: Kind) -> Kind:
     """What a column holds whose files hold these."""
-    if one == other or other == EMPTY:
+    if one == other or other == Kind.EMPTY:
         return one
-    if one == EMPTY:
+    if one == Kind.EMPTY:
         return other
     if one in NUMERIC and other in NUMERIC:
-        return NUMBER
-    return TEXT if TEXT in (one, other) else OTHER
+        return Kind.NUMBER
+    return Kind.TEXT if Kind.TEXT in (one, other) else Kind.OTHER
 
 
 def _files(source: str | Path) -> list[Path]:
@@ -216,70 +214,71 @@ class Plan:
 
     columns: tuple[Column, ...]
     targets: int
-    chunk_rows: int
+    chunk_rows: int | None
     missing: str
     whole: tuple[int, ...] = ()
 
-    def complete_rows(self, part: Part) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows of a part without a missing value, and those that are left out."""
-        with readable(part.path):
-            rows = part.chunk.matrix()
-        # Whole numbers that float64 cannot tell apart are mostly identifiers.
+    def complete_rows(self, pieces: Iterable[TableFile], left_out: LeftOut) -> Iterator[np.ndarray]:
+        """Yield the rows of each chunk without a missing value; count the others in `left_out`."""
+        for piece in pieces:
+            before = 0
+            for rows in piece.chunks(self.columns, self.chunk_rows):
+                before += len(rows)
+                # A finite sum means finite numbers, and is far quicker to check than each of them.
+                with np.errstate(over="ignore", invalid="ignore"):
+                    finite = np.isfinite(rows.sum())
+                lacking = np.zeros(len(rows), bool) if finite else np.isnan(rows).any(axis=1)
+                self._require_usable(rows, piece.path, before - len(rows), finite)
+                left_out.rows += int(lacking.sum())
+                left_out.missing = left_out.missing + np.isnan(rows[lacking]).sum(axis=0)
+                yield rows if finite else rows[~lacking]
+
+    def _require_usable(self, rows: np.ndarray, path: str, before: int, finite: bool) -> None:
+        """Refuse whole numbers that float64 cannot tell apart (mostly identifiers), and more."""
         too_large = np.abs(rows[:, self.whole]) >= 2.0**53
         if self.whole and too_large.any():
             row, place = np.argwhere(too_large)[0]
             j = self.whole[place]
             raise InputError(
-                f"column {self.columns[j].label!r} of {part.path!r} holds whole numbers of 2⁵³ or "
-                f"more (row {part.before + row + 1}: about {rows[row, j]:.3g}), which float64 "
+                f"column {self.columns[j].label!r} of {path!r} holds whole numbers of 2⁵³ or "
+                f"more (row {before + row + 1}: about {rows[row, j]:.3g}), which float64 "
                 "cannot tell apart; ignore it (--ignore) or subtract a constant first."
             )
-        # A finite sum means finite numbers, and is far quicker to check than each of them.
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(rows.sum()):
-                return rows, rows[:0]
-        infinite, lacking = np.isinf(rows), np.isnan(rows)
-        if not infinite.any() and (self.missing == "drop" or not lacking.any()):
-            incomplete = lacking.any(axis=1)
-            return rows[~incomplete], rows[incomplete]
-        wrong, kind, remedy = (
-            (infinite, "an infinite", "correct it, or ignore the column")
-            if infinite.any()
-            else (lacking, "a missing", "pass missing='drop' (--missing drop) or impute it first")
-        )
-        row = int(np.flatnonzero(wrong.any(axis=1))[0])
-        names = [repr(self.columns[j].label) for j in np.flatnonzero(wrong[row])]
+        if finite:
+            return
+        wrong, kind, remedy = np.isinf(rows), "an infinite", "correct it, or ignore the column"
+        if not wrong.any() and self.missing == "refuse":
+            wrong, kind = np.isnan(rows), "a missing"
+            remedy = "pass missing='drop' (--missing drop) or impute it first"
+        if wrong.any():
+            row = int(np.flatnonzero(wrong.any(axis=1))[0])
+            names = listed([self.columns[j].label for j in np.flatnonzero(wrong[row])])
+            raise InputError(
+                f"{path!r} has {kind} value in row {before + row + 1}, column {names}; {remedy}."
+            )
+
+    def moments(self, chunks: Iterable[np.ndarray]) -> Moments | None:
+        """The moments of all rows; None if there is none."""
+        return merge_all(Moments.of_table(rows, self.targets) for rows in chunks if len(rows))
+
+    def refuse_no_rows(self, left_out: LeftOut) -> NoReturn:
+        """Say that no row is complete, and which columns are the reason."""
+        counts = np.broadcast_to(left_out.missing, len(self.columns))
+        labels = np.array([column.label for column in self.columns], object)
+        empty = labels[(counts == left_out.rows) & (left_out.rows > 0)]
+        which = f": nothing is in {listed(empty.tolist())}" if len(empty) else ""
         raise InputError(
-            f"{part.path!r} has {kind} value in row {part.before + row + 1}, column "
-            f"{', '.join(names[:5])}; {remedy}."
+            f"the table has no complete row ({left_out.rows} with a missing value{which}); ignore "
+            "the columns that are mostly missing (--ignore)."
         )
 
 
-class Part(NamedTuple):
-    """A chunk of a file, and how many of its rows come before it."""
+@dataclass
+class LeftOut:
+    """Rows with a missing value: how many, and how many values are missing in each column."""
 
-    path: str
-    before: int
-    chunk: Chunk
-
-
-class Sum(NamedTuple):
-    """Moments of the complete rows, if there are any, and what was left out."""
-
-    moments: Moments | None
     rows: int = 0
-    """How many rows were left out."""
     missing: np.ndarray | int = 0
-    """How many values are missing in each column."""
-
-
-def parts_of(pieces: Iterable[TableFile], plan: Plan) -> Iterator[Part]:
-    """The files of a table, chunk by chunk."""
-    for piece in pieces:
-        before = 0
-        for chunk in piece.chunks(plan.columns, plan.chunk_rows):
-            yield Part(piece.path, before, chunk)
-            before += chunk.rows
 
 
 def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
@@ -287,20 +286,17 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
 
     The number says how many rows were left out.
     """
-    parts = parts_of(table.pieces, plan)
+    left_out = LeftOut()
+    chunks = plan.complete_rows(table.pieces, left_out)
     kept: list[np.ndarray] = []
-    sums: list[Sum] = []
     size = 0
-    for part in parts:
-        rows, incomplete = plan.complete_rows(part)
+    for rows in chunks:
         kept.append(rows)
-        sums.append(Sum(None, len(incomplete), np.isnan(incomplete).sum(axis=0)))
         size += rows.nbytes
         if size > memory:
             break
     else:
-        left_out = _merged(sums)
-        return np.concatenate(kept) if size else _refuse_no_rows(plan, left_out), left_out.rows
+        return np.concatenate(kept) if size else plan.refuse_no_rows(left_out), left_out.rows
     width = len(plan.columns)
     if 8 * width**2 > memory:
         raise InputError(
@@ -309,56 +305,8 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
         )
     # One by one, forgetting each, so that nothing is held twice.
     emptied = (kept.pop(0) for _ in range(len(kept)))
-    known = (Sum(Moments.of_table(rows, plan.targets)) for rows in emptied if len(rows))
-    total = _merged(chain(sums, known, _summed(parts, plan)))
-    return total.moments or _refuse_no_rows(plan, total), total.rows
-
-
-def _summed(parts: Iterator[Part], plan: Plan) -> Iterator[Sum]:
-    """The sum of each part: this thread reads the next one while another multiplies."""
-
-    def add_up(part: Part) -> Sum:
-        rows, incomplete = plan.complete_rows(part)
-        moments = Moments.of_table(rows, plan.targets) if len(rows) else None
-        return Sum(moments, len(incomplete), np.isnan(incomplete).sum(axis=0))
-
-    with ThreadPoolExecutor(1) as pool:
-        ahead = None
-        for part in parts:
-            current = pool.submit(add_up, part)
-            if ahead is not None:
-                yield ahead.result()
-            ahead = current
-        if ahead is not None:
-            yield ahead.result()
-
-
-def _merged(sums: Iterable[Sum]) -> Sum:
-    """The sum of all sums."""
-    rows, missing = 0, 0
-
-    def present() -> Iterator[Moments]:
-        nonlocal rows, missing
-        for each in sums:
-            rows, missing = rows + each.rows, missing + each.missing
-            if each.moments is not None:
-                yield each.moments
-
-    return Sum(merge_all(present()), rows, missing)
-
-
-def _refuse_no_rows(plan: Plan, left_out: Sum) -> NoReturn:
-    counts = np.broadcast_to(left_out.missing, len(plan.columns))
-    empty = [
-        repr(column.label)
-        for column, count in zip(plan.columns, counts, strict=True)
-        if count == left_out.rows > 0
-    ]
-    which = f": nothing is in {', '.join(empty[:5])}" if empty else ""
-    raise InputError(
-        f"the table has no complete row ({left_out.rows} with a missing value{which}); ignore the "
-        "columns that are mostly missing (--ignore)."
-    )
+    moments = plan.moments(chain(emptied, chunks))
+    return moments or plan.refuse_no_rows(left_out), left_out.rows
 
 
 def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
@@ -368,14 +316,16 @@ def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, 
         workers = max(1, len(client.nthreads()))
         groups = np.array_split(np.arange(len(pieces)), min(len(pieces), 8 * workers))
         tasks = [[pieces[i] for i in group] for group in groups]
-        results = client.gather(client.map(_sum_of, tasks, plan=plan, pure=False))
-    total = _merged(results)
-    return total.moments or _refuse_no_rows(plan, total), total.rows
+        results = client.gather(client.map(_moments_of, tasks, plan=plan, pure=False))
+    rows, missing = (sum(getattr(it, name) for _, it in results) for name in ("rows", "missing"))
+    moments = merge_all(found for found, _ in results if found is not None)
+    return moments or plan.refuse_no_rows(LeftOut(rows, missing)), rows
 
 
-def _sum_of(pieces: list[TableFile], plan: Plan) -> Sum:
+def _moments_of(pieces: list[TableFile], plan: Plan) -> tuple[Moments | None, LeftOut]:
     """What one worker does."""
-    return _merged(_summed(parts_of(pieces, plan), plan))
+    left_out = LeftOut()
+    return plan.moments(plan.complete_rows(pieces, left_out)), left_out
 
 
 @contextmanager
