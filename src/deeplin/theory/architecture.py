@@ -119,26 +119,23 @@ def root(function: Callable[[float], float], low: float, high: float) -> float:
 
 
 def largest_eigenvalue_of_update(
-    diagonal: Float[np.ndarray, " r"], squares: Float[np.ndarray, " r"]
-) -> float:
-    """λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation Σ b_i²/(x − D_i) = 1.
+    diagonal: Float[np.ndarray, " r"], squares: Float[np.ndarray, "*batch r"]
+) -> float | np.ndarray:
+    """λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation s(x) = Σ b_i²/(x − D_i) = 1.
 
-    Solved for the distance x − max D, which keeps its relative accuracy when it is tiny.
+    Solved for the distance x − max D, which keeps its relative accuracy when it is tiny. 1/s is
+    concave there, so Newton's method for 1/s = 1 climbs from the part of b at the top eigenvalue to
+    the root without passing it.
     """
-    top = float(diagonal.max())
-    below = top - diagonal
-    at_top = float(np.sum(squares[below == 0]))
-    total = float(np.sum(squares))
-
-    def excess(distance: float) -> float:
-        with np.errstate(divide="ignore"):
-            return float(np.sum(squares[squares > 0] / (distance + below[squares > 0]))) - 1
-
-    if total == 0 or (at_top == 0 and excess(0.0) <= 0):
-        return top
-    # all of b at the top eigenvalue, up to rounding: that end of the bracket is the root
-    if excess(at_top) <= 0:
-        return top + at_top
-    if excess(total) >= 0:
-        return top + total
-    return top + root(excess, at_top, total)
+    below = diagonal.max() - diagonal
+    distance = np.sum(squares, axis=-1, where=below == 0)
+    for _ in range(200):
+        apart = distance[..., None] + below
+        terms = np.divide(squares, apart, out=np.zeros(squares.shape), where=squares > 0)
+        total = np.sum(terms, axis=-1)
+        speed = np.sum(np.divide(terms, apart, out=terms, where=terms > 0), axis=-1)
+        step = np.divide((total - 1) * total, speed, out=np.zeros(total.shape), where=total > 1)
+        distance = distance + step
+        if np.all(step <= np.finfo(float).eps * distance):
+            break
+    return diagonal.max() + distance

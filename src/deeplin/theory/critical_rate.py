@@ -257,7 +257,7 @@ def _of_different_depths(
         gained = np.sum((given / norms**2) ** power * power)
         if np.isfinite(shallow):
             gained += max(total - np.sum(given), 0.0) * np.exp(shallow)
-        return largest_eigenvalue_of_update(total * levels, levels * squares / gained)
+        return float(largest_eigenvalue_of_update(total * levels, levels * squares / gained))
 
     from scipy.optimize import minimize_scalar
 

@@ -353,7 +353,7 @@ def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None =
     size = problem.optimum_norm
     direction = coordinates[:, 0] / size
     top = largest_eigenvalue_of_update(eigenvalues, (net.depth - 1) * eigenvalues * direction**2)
-    return 2 * size ** (2 - 2 / net.depth) * net.norm ** (2 / net.depth) * top
+    return float(2 * size ** (2 - 2 / net.depth) * net.norm ** (2 / net.depth) * top)
 
 
 def _of_singular_values(

@@ -416,6 +416,7 @@ def _chi_square(freedom: int) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray
     return 2 * np.exp(t), a * t - np.exp(t) - gammaln(a) + np.log(step)
 
 
+@lru_cache(maxsize=256)
 def least_margin(scale: float, width: int, target: float = 0.01) -> float:
     """u_∞: the smallest u at which, as L → ∞, the failure of `sharp_failure_probability` is target.
 

@@ -110,8 +110,7 @@ def balanced_sharpness_at(
     with np.errstate(divide="ignore", invalid="ignore"):
         squares = (products @ vectors / sizes[:, None]) ** 2
     update = (depth - 1) * eigenvalues * np.nan_to_num(squares)
-    tops = np.array([largest_eigenvalue_of_update(eigenvalues, row) for row in update])
-    return 2 * sizes ** (2 - 2 / depth) * tops
+    return 2 * sizes ** (2 - 2 / depth) * largest_eigenvalue_of_update(eigenvalues, update)
 
 
 class LojasiewiczConstant(NamedTuple):
