@@ -511,6 +511,13 @@ class Context:
         """Where every layer is within 1/(2L) of its start, (records, batch) (BO-LB.3)."""
         return np.max(self.lazy_distance, axis=-1) < 1 / (2 * self.depth)
 
+    def loss_below(self, factor: Any, part: str, **details: Any) -> Check:
+        """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
+        bound = self.loss[:1] * factor
+        scale = np.finfo(float).eps * self.target_norm**2 + bound
+        usual = {"where": self.later, "slack": self.flow_slack}
+        return Check(self.loss, bound, part, scale=scale, **(usual | details))
+
     @property
     def later(self) -> np.ndarray:
         """After the start, where bounds on growth are more than equalities, (records, 1)."""
@@ -538,6 +545,11 @@ class Context:
         return np.concatenate([np.zeros_like(self.loss[:1]), np.cumsum(pieces, axis=0)])
 
     # --- the initialization ------------------------------------------------------------------
+
+    @cached_property
+    def unseen_first(self) -> np.ndarray:
+        """(W_1(0)(I − P_X))ᵀ: what the first layer makes of directions beside the data."""
+        return self.problem.spectrum.beside(self.initial[0].mT)
 
     @property
     def width(self) -> int:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, finite_array, require_size, whole_number
@@ -111,8 +112,6 @@ def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a function that has different signs at the ends changes sign, to the last digits."""
-    from scipy.optimize import brentq  # half a second, which `import deeplin` need not wait for
-
     # Ends that are hundreds of orders apart take as many halvings: no number of them is too large.
     found = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=10_000)
     return float(found)  # pyright: ignore[reportArgumentType]

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.networks import Network
@@ -336,9 +338,6 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
     about Φ(−mean/sd), which tends to 1/2 as τ → 0 where v ≠ 0 and is exponentially small for
     large τ. A trained wide network has τ = α‖U‖/√q.
     """
-    from scipy.optimize import minimize_scalar
-    from scipy.special import ndtr
-
     require_interpolation(problem, "the chance of a lower risk")
     tau, q, beside = positive_number("scale", scale), population.outputs, problem.spectrum.beside
     sigma = beside(beside(dense_covariance(population.covariance)).T)

@@ -279,18 +279,6 @@ def _top(matrix: np.ndarray) -> tuple[float, np.ndarray]:
     return float(values[-1]), vectors[:, -1]
 
 
-__all__ = [
-    "MinimalSharpness",
-    "MinimalTrace",
-    "balanced_factors",
-    "balanced_network",
-    "balanced_sharpness",
-    "minimal_sharpness",
-    "minimal_trace",
-    "minimizer_lower_bound",
-]
-
-
 @validated
 def balanced_network(problem: Problem, depth: int, width: int | None = None) -> Network:
     """The balanced minimizer: Θ*ᵀ = U S Vᵀ shared equally, W_k = S^{1/L} between aligned bases.

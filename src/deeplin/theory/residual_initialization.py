@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 from scipy.special import betaincinv, gammaln, logsumexp
 
 from deeplin.errors import InputError, positive_number, whole_number
@@ -395,8 +396,6 @@ def _doob(
 
     def exponent(p: float) -> float:
         return L * max(0.0, float(np.asarray(logsumexp(p * log_growth + log_weight)))) - p * level
-
-    from scipy.optimize import minimize_scalar  # slow to import
 
     found: Any = minimize_scalar(
         exponent, bounds=(0.0, end), method="bounded", options={"xatol": 1e-4}

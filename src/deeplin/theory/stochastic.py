@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError, eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, finite_array, whole_number
@@ -19,8 +21,6 @@ from deeplin.theory.minimizers import flattest_network, minimal_sharpness
 
 INTERPOLATES = 1e-8
 """‖residual‖/‖y‖ up to which the data count as interpolated."""
-
-
 AT_MINIMUM = 1e-6
 """‖X(w − w*)‖/‖y‖ up to which a network counts as a minimizer."""
 
@@ -120,8 +120,6 @@ def stochastic_sharpness_bound(
 
 def _linearized(problem: Problem, weights: list[np.ndarray], grams: list[np.ndarray]) -> float:
     """S = 2 max over Z of Σ_k⟨Z, B_kB_kᵀZΣ̂^{1/2}A_kᵀA_kΣ̂^{1/2}⟩/‖Z‖² (X-1), by Lanczos."""
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
     eigenvalues, vectors, _ = problem.spectrum
     roots = [A * np.sqrt(eigenvalues) for A in forward_products(weights, vectors)]
     inner = [root.T @ root for root in roots]
@@ -338,8 +336,6 @@ class SecondMoment:
 
     def _dense(self) -> np.ndarray:
         """N from the matrix on the r(r+1)/2 entries on and above the diagonal."""
-        from scipy.linalg import eigh  # as in `secular.root`
-
         r = len(self.levels)
         upper = np.triu_indices(r)
         weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
@@ -361,8 +357,6 @@ class SecondMoment:
         The eigenvector is a positive matrix (E and 1/√(a_i+a_j) keep the cone), so a positive
         start has a part along it.
         """
-        from scipy.sparse.linalg import LinearOperator, eigsh
-
         r, root = len(self.levels), np.sqrt(self.middle)
 
         def product(flat: np.ndarray) -> np.ndarray:
@@ -410,8 +404,6 @@ def _triangle(rows: np.ndarray) -> np.ndarray:
 
 def _largest_quotient(image: np.ndarray, positive: np.ndarray) -> float:
     """The least s with image ⪯ s·positive, or ∞ where `positive` is not positive definite."""
-    from scipy.linalg import LinAlgError, eigh
-
     try:
         last = len(positive) - 1
         return float(eigh(image, positive, eigvals_only=True, subset_by_index=(last, last))[0])

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 
 from deeplin.errors import InputError, positive_number
 from deeplin.hessian import sharpness
@@ -519,8 +520,6 @@ def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: floa
 
 def _largest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """The largest value of a function on an interval, and where: a grid, then its best cell."""
-    from scipy.optimize import minimize_scalar  # as in `secular.root`
-
     grid = np.linspace(low, high, 2 + int((high - low) / SPACING))
     heights = [function(point) for point in grid]
     k = int(np.argmax(heights))

@@ -347,18 +347,10 @@ def decay_as_long_as_lazy(context: Context) -> Check:
 
 def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
     """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
-    bound = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
-    # The loss is known to the rounding of Y − XΘ.
-    scale = np.finfo(float).eps * context.target_norm**2 + bound
-    return Check(
-        context.loss,
-        bound,
-        "rate of the loss",
-        hypotheses=context.under_flow() | hypotheses,
-        where=context.later & where,
-        slack=context.flow_tolerance,
-        scale=scale,
-    )
+    factor = np.exp(-_decay_rate(context) * context.time)
+    details = {"where": context.later & where, "slack": context.flow_tolerance}
+    met = context.under_flow() | hypotheses
+    return context.loss_below(factor, "rate of the loss", hypotheses=met, **details)
 
 
 @statement("BO-LB.5")

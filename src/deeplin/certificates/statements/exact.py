@@ -34,11 +34,10 @@ from deeplin.theory.critical_rate import (
     sam_sharpness_limit,
 )
 from deeplin.theory.minimizers import balanced_sharpness, minimal_trace
-from deeplin.theory.orbits import balanced_orbit
+from deeplin.theory.modes import balanced_mode, balanced_orbit, time_to_reach, two_layer_flow
 from deeplin.theory.ridgeless import ridgeless_risk
 from deeplin.theory.stochastic import DENSE, minimal_stochastic_sharpness, stochastic_sharpness
 from deeplin.theory.weight_decay import critical_weight_decay, decayed_minimum
-from deeplin.theory.white_inputs import balanced_mode, time_to_reach, two_layer_flow
 from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
 
 Bound = Callable[[np.ndarray, int], np.ndarray]
@@ -320,7 +319,7 @@ def _subspaces(context: Context) -> list[np.ndarray]:
     if context.problem.rank == 0:
         raise NotApplicable("for nonzero inputs")
     for layer in context.initial[1:-1]:
-        gram = np.swapaxes(layer, -1, -2) @ layer
+        gram = layer.mT @ layer
         if layer.shape[-1] != layer.shape[-2] or not np.allclose(gram, np.eye(gram.shape[-1])):
             raise NotApplicable("for middle layers that start orthogonal, such as the identity")
     start = 0 if len(context.backward[1]) > 1 else -1
@@ -347,8 +346,8 @@ def exact_reduction(context: Context) -> Check:
     for k, layer in enumerate(context.weights):
         change = layer - context.initial[k]
         upper, lower = spaces[k + 1], spaces[k]
-        block = np.swapaxes(upper, -1, -2) @ change @ lower
-        outside = change - upper @ block @ np.swapaxes(lower, -1, -2)
+        block = upper.mT @ change @ lower
+        outside = change - upper @ block @ lower.mT
         left.append(np.linalg.norm(outside, axis=(-1, -2)))
         sizes.append(context.layer_norms[..., k] + context.layer_norms[:1, :, k])
     left, scale = (np.stack(parts, axis=-1) for parts in (left, sizes))
@@ -365,8 +364,7 @@ def reduced_width(context: Context) -> Check:
 @statement("X-6", Context.stays_finite, Context.wide_data)
 def minimum_norm_condition(context: Context) -> Check:
     """Θ_⊥(t) = NᵀV_1(t) with N = VᵀW_1(0)(I − P_X): it stays 0 if N = 0."""
-    outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
-    reached = np.linalg.norm(outside @ _subspaces(context)[0], axis=(-1, -2))
+    reached = np.linalg.norm(context.unseen_first @ _subspaces(context)[0], axis=(-1, -2))
     above = np.linalg.norm(context.backward[1], 2, axis=(-2, -1))
     scale = np.prod(context.layer_norms, axis=-1)
     return Check(context.perpendicular_norm, reached * above, scale=scale, slack=context.flow_slack)
@@ -398,8 +396,7 @@ def conditional_law(context: Context) -> Check:
     """How many standard deviations ‖Θ_⊥‖² is from its mean, for a Gaussian first layer."""
     problem, first, above = context.problem, context.initial[0], context.backward[1][-1]
     free = problem.dimension - problem.rank
-    outside = problem.spectrum.beside(np.swapaxes(first, -1, -2))
-    alpha2 = np.sum(outside**2, axis=(-2, -1)) / (free * first.shape[-2])
+    alpha2 = np.sum(context.unseen_first**2, axis=(-2, -1)) / (free * first.shape[-2])
     squares = np.linalg.norm(above.mT @ above, axis=(-2, -1))
     mean = alpha2 * free * np.sum(above**2, axis=(-2, -1))
     deviation = alpha2 * np.sqrt(2 * free) * squares
@@ -424,16 +421,9 @@ def convergence_rate(context: Context) -> list[Check]:
         left = np.maximum(square - epsilon, 0) * np.maximum(1 - epsilon, 0) ** hidden
         rate = 4 * context.smallest_singular**2 * np.where(met, left, 0.0)
         hypotheses = context.under_flow() | {"ε < min(1, σ²)": Hypothesis(epsilon, "<", limit)}
-        checks.append(_loss_below(context, np.exp(-rate * context.time), name, hypotheses))
+        factor = np.exp(-rate * context.time)
+        checks.append(context.loss_below(factor, name, hypotheses=hypotheses))
     return checks
-
-
-def _loss_below(context: Context, factor, part: str, hypotheses: dict) -> Check:
-    """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
-    bound = context.loss[:1] * factor
-    scale = np.finfo(float).eps * context.target_norm**2 + bound
-    details = {"where": context.later, "slack": context.flow_slack, "scale": scale}
-    return Check(context.loss, bound, part, hypotheses=hypotheses, **details)
 
 
 def _between(context: Context, lower: Bound, upper: Bound, met: dict) -> list[Check]:
@@ -556,8 +546,7 @@ def descent(context: Context) -> list[Check]:
     squares = [np.sum((w - w[:1]) ** 2, axis=(-2, -1)) for w in context.weights]
     change = context.perpendicular - context.perpendicular[:1]
     moved = np.linalg.norm(change, axis=(-2, -1))
-    outside = context.problem.spectrum.beside(np.swapaxes(context.initial[0], -1, -2))
-    size = np.linalg.norm(outside, 2, axis=(-2, -1))
+    size = np.linalg.norm(context.unseen_first, 2, axis=(-2, -1))
     # with every step recorded the norms along the run take the place of ω, and Σ η√ℒ is known
     largest = np.max(context.singular_values, axis=0)
     factor = [2 * context.input_norm * _seen_growth(norms)[1] for norms in largest]
@@ -569,7 +558,7 @@ def descent(context: Context) -> list[Check]:
     return [
         value(stability, "measured: bound of η·λ_max at the start"),
         Check(np.sqrt(np.sum(squares, axis=0)), near, "(a) distance", hypotheses=local),
-        _loss_below(context, (1 - rate) ** power, "(b) loss", local),
+        context.loss_below((1 - rate) ** power, "(b) loss", hypotheses=local),
         Check(context.path, path, "(c) Σ η√ℒ", hypotheses=local | summed),
         Check(moved, size * growth, "(d) Θ_⊥", hypotheses=local),
         Check(moved, size * factor * context.path, "(d) by measured norms", hypotheses=recorded),
@@ -610,7 +599,7 @@ def _from_zero(context: Context, ends: np.ndarray, step: np.ndarray, met: dict) 
         rates[run] = (1 - c / 2) * step[run] * (sigma * low) ** 2 if enough[run] else 0.0
     hypotheses = met | {"W_L(0) = 0, rank W_1(0)Q = n, η small enough": enough}
     factor = (1 - rates) ** context.times[:, None]
-    return _loss_below(context, factor, "from β = 0", hypotheses)
+    return context.loss_below(factor, "from β = 0", hypotheses=hypotheses)
 
 
 @statement("X-32")
