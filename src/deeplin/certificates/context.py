@@ -93,6 +93,7 @@ class Context:
         self.constants = constants or Constants()
         self.depth, self.widths = run.network.depth, run.network.widths
         self.batch = run.network.batch or 1
+        self.times, self.weights = self._states()
 
     # --- what a statement assumes ----------------------------------------------------------
 
@@ -198,19 +199,11 @@ class Context:
 
     # --- the run ---------------------------------------------------------------------------
 
-    @property
-    def times(self) -> np.ndarray:
-        """Time (flow) or step (descent) of each record, (records,)."""
-        return self._path[0]
+    def _states(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Time (flow) or step (descent) of each record, and W_k there, (records, batch, …).
 
-    @property
-    def weights(self) -> tuple[np.ndarray, ...]:
-        """W_k along the run, each (records, batch, d_k, d_{k−1})."""
-        return self._path[1]
-
-    @cached_property
-    def _path(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """The records, with the start before and the end after them where those are missing."""
+        The start and the end are added where they were not recorded.
+        """
         run, end = self.run, float(np.max(self.run.evidence.get("time", self.run.steps)))
         times, parts = np.zeros(0), []
         if run.trajectory is not None:

@@ -124,11 +124,6 @@ def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:
     return Check(quantity, np.nan, part, measured=True, **details)
 
 
-def by_construction() -> Check:
-    """What is known because the data were drawn so."""
-    return Check(np.nan, np.nan, "by construction", granted=True)
-
-
 @dataclass(frozen=True)
 class Statement:
     """A numbered statement and the function that evaluates it on a context."""

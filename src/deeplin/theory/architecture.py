@@ -1,4 +1,4 @@
-"""Which networks and optimizers a result speaks about, checked once; ηS at the edge; roots."""
+"""What the results share: checked depths and read-outs, aligned networks, stability, roots."""
 
 from __future__ import annotations
 

@@ -46,9 +46,7 @@ def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
 
 def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
     """k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
-    enough = positive_number("b", b) * whole_number("samples", samples)
-    found = np.flatnonzero(effective_ranks(spectrum).small >= enough)
-    return float(found[0]) if len(found) else float("inf")
+    return flat_tail(spectrum, samples, b).k
 
 
 class Tail(NamedTuple):
@@ -65,11 +63,12 @@ class Tail(NamedTuple):
 
 def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
     """n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
-    n, k = whole_number("samples", samples), effective_index(spectrum, samples, b)
-    if np.isinf(k):
-        return Tail(n, k, np.inf, np.nan)
-    ranks = effective_ranks(spectrum)
-    return Tail(n, k, float(ranks.tail_sums[int(k)]), float(ranks.large[int(k)]))
+    n, ranks = whole_number("samples", samples), effective_ranks(spectrum)
+    found = np.flatnonzero(ranks.small >= positive_number("b", b) * n)
+    if len(found) == 0:
+        return Tail(n, np.inf, np.inf, np.nan)
+    k = int(found[0])
+    return Tail(n, float(k), float(ranks.tail_sums[k]), float(ranks.large[k]))
 
 
 def spike(spectrum: ArrayLike) -> tuple[int, float] | None:

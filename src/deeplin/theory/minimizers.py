@@ -335,13 +335,23 @@ def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None =
     if isinstance(problem, GeneralizedLinearProblem) and problem.outputs > 1:
         curvature = balanced_curvature(Program.of(problem), net.depth)
         return float(np.linalg.eigvalsh(curvature)[-1])
-    eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs > 1:
+        eigenvalues, _, coordinates = problem.spectrum
         return max(_of_singular_values(eigenvalues, coordinates, net.depth))
-    size = problem.optimum_norm
-    direction = coordinates[:, 0] / size
-    top = largest_eigenvalue_of_update(eigenvalues, (net.depth - 1) * eigenvalues * direction**2)
-    return float(2 * size ** (2 - 2 / net.depth) * net.norm ** (2 / net.depth) * top)
+    alone = balanced_sharpness_at(problem, problem.optimum.reshape(1, -1), net.depth)
+    return net.norm ** (2 / net.depth) * float(alone[0])
+
+
+def balanced_sharpness_at(
+    problem: Problem, products: Float[np.ndarray, "batch d"], depth: int
+) -> Float[np.ndarray, " batch"]:
+    """S_bal (X-3) of one target at minimizers w; where Σ̂ is singular there are several."""
+    eigenvalues, vectors, _ = problem.spectrum
+    sizes = np.linalg.norm(products, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = (products @ vectors / sizes[:, None]) ** 2
+    update = (depth - 1) * eigenvalues * np.nan_to_num(squares)
+    return 2 * sizes ** (2 - 2 / depth) * largest_eigenvalue_of_update(eigenvalues, update)
 
 
 def _of_singular_values(

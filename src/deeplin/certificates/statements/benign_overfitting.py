@@ -18,7 +18,6 @@ from deeplin.certificates.registry import (
     Check,
     Hypothesis,
     NotApplicable,
-    by_construction,
     statement,
     value,
 )
@@ -58,7 +57,7 @@ def _only_a_distribution(id: str) -> None:
     @statement(id)
     def unverifiable(context: Context) -> Check:
         if context.population is not None and context.population.drawn:
-            return by_construction()
+            return Check(np.nan, np.nan, "by construction", granted=True)
         raise NotApplicable(f"an assumption about the distribution: {CATALOGUE[id]['title']}")
 
 
@@ -426,16 +425,12 @@ def printed_bound_on_the_product(context: Context) -> Check:
     return context.with_constant(least, _printed_bound(context), hypotheses=conditions)
 
 
-def _interpolator(context: Context) -> np.ndarray:
-    """Θ_min + Θ_⊥, (batch, d, q): the interpolator nearest to the trained map."""
-    optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
-    return optimum + context.perpendicular[-1]
-
-
-def _split(context: Context) -> RiskSplit:
-    population = context.require_population()
+def split_of_interpolator(context: Context) -> RiskSplit:
+    """The risk of Θ_min + Θ_⊥, the interpolator nearest to the trained map, and its parts."""
+    population, problem = context.require_population(), context.problem
     context.wide_data()
-    return risk_split(context.problem, population, _interpolator(context))
+    optimum = problem.optimum.reshape(population.optimum.shape)
+    return risk_split(problem, population, optimum + context.perpendicular[-1])
 
 
 @statement("BO-risk", Context.stays_finite)
@@ -460,7 +455,7 @@ def inside_the_data(context: Context) -> Check:
 @statement("BO-L4.2", Context.interpolates)
 def risk_parts(context: Context) -> list[Check]:
     """For the interpolator nearest to the trained map: as in the proof, then as printed."""
-    split, population = _split(context), context.require_population()
+    split, population = split_of_interpolator(context), context.require_population()
     q = population.outputs
     chance = q * math.log(q / context.constants.delta)
     missed = split.bound / 2 - split.noise
@@ -475,7 +470,7 @@ def risk_parts(context: Context) -> list[Check]:
 @statement("BO-T3.1")
 def interpolation_risk(context: Context) -> list[Check]:
     """Bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
-    split = _split(context)
+    split = split_of_interpolator(context)
     context.require_tail()
     population, n = context.require_population(), context.problem.samples
     delta, b, norms = context.constants.delta, context.constants.b, context.perpendicular_norm
@@ -515,7 +510,7 @@ def _enough_samples(context: Context) -> dict:
 @statement("BO-T3.2", Context.identity_middle)
 def random_start_risk(context: Context) -> list[Check]:
     """Bias, variance, Ξ as printed and corrected, and the total, from the initialization alone."""
-    split = _split(context)
+    split = split_of_interpolator(context)
     hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)
     printed, corrected = (_start_bound(context, corrected) for corrected in (False, True))
     return [
@@ -567,7 +562,7 @@ def spike_risk(context: Context) -> Check:
     population, n = context.require_population(), context.problem.samples
     k, epsilon = context.require_spike()
     context.identity_middle()
-    split, d, c = _split(context), population.dimension, context.constants.c or 1.0
+    split, d, c = split_of_interpolator(context), population.dimension, context.constants.c or 1.0
     bound = spike_bound(population, n, delta=context.constants.delta)
     rare = -math.log(context.constants.delta)
     start = _start_bound(context, corrected=False)
@@ -584,7 +579,7 @@ def spike_risk(context: Context) -> Check:
 @statement("BO-disc", Context.interpolates)
 def follows_interpolant(context: Context) -> Check:
     """Benign or tempered alike: the difference is the part Ξ due to Θ_⊥, and vanishes with it."""
-    split = _split(context)
+    split = split_of_interpolator(context)
     population = context.require_population()
     least = population.risk(context.problem.optimum.reshape(population.optimum.shape))
     apart = np.abs(np.sqrt(split.total) - math.sqrt(least))

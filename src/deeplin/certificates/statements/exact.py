@@ -15,6 +15,7 @@ import numpy as np
 
 from deeplin.certificates.context import Context
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
+from deeplin.certificates.statements.benign_overfitting import split_of_interpolator
 from deeplin.errors import InputError
 from deeplin.hessian import sharpness
 from deeplin.hessian.spectrum import blocks
@@ -25,7 +26,6 @@ from deeplin.theory.benign_overfitting import (
     degrees_of_freedom_bounds,
     noise_cost,
     noise_cost_bound,
-    risk_split,
 )
 from deeplin.theory.critical_rate import (
     adam_critical_learning_rate,
@@ -621,11 +621,9 @@ def variance_bounds(context: Context) -> list[Check]:
 @statement("X-33", Context.interpolates)
 def best_possible(context: Context) -> list[Check]:
     """For the interpolator nearest to the trained map; no start can have a smaller risk."""
+    split = split_of_interpolator(context)
     population, problem = context.require_population(), context.problem
-    context.wide_data()
-    optimum = problem.optimum.reshape(population.optimum.shape)
-    split = risk_split(problem, population, optimum + context.perpendicular[-1])
-    least = population.risk(optimum)
+    least = population.risk(problem.optimum.reshape(population.optimum.shape))
     parts = least + split.xi + split.cross
     checks = [
         Check(split.total, parts, "the two parts of Θ_⊥", equality=True, scale=parts + least),

@@ -20,6 +20,7 @@ from deeplin.networks.products import imbalance, layer_gradients, squared_distan
 from deeplin.theory.critical_rate import logistic_descent
 from deeplin.theory.minimizers import (
     balanced_sharpness,
+    balanced_sharpness_at,
     least_sharpness,
     minimizer_lower_bound,
     sharpness_brackets,
@@ -27,18 +28,17 @@ from deeplin.theory.minimizers import (
 from deeplin.theory.residual_initialization import (
     ResidualConstants,
     admissible_range,
+    draw_constants,
     least_failure_u,
     least_margin,
     noise_scale,
     product_bounds,
-    product_constants,
     residual_constants,
     residual_noise,
     sharp_failure_probability,
     sharp_product_bounds,
 )
 from deeplin.theory.small_initialization import (
-    balanced_sharpness_at,
     flow_end_bounds,
     lojasiewicz_constant,
 )
@@ -649,17 +649,10 @@ def _full_rank(context: Context) -> dict[str, Hypothesis]:
     return {"Σ̂ has full rank": Hypothesis(problem.rank, "≥", problem.dimension)}
 
 
-def _start_values(context: Context) -> np.ndarray:
-    """Extreme singular values of all Π_{k:1} and Π_{L:k+1} of the start, (batch, 2L, 2)."""
-    return np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
-
-
 @statement("X-20", Context.square_layers)
 def convergence_of_a_draw(context: Context) -> list[Check]:
     """FM-T4, T5 and C3 with M_0, m_0 measured on the start, whatever its law; a theorem."""
-    values = _start_values(context)
-    M0, m0 = np.max(values[..., 0], axis=-1), np.min(values[..., 1], axis=-1)
-    constants, problem = product_constants(M0, m0, context.depth), context.problem
+    constants, problem = draw_constants(context.run.initial.with_batch()), context.problem
     allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
     close = Hypothesis(context.gap[0], "≤", allowed)
     met = context.flow() | {"R(W(0)) − R_min ≤ C_4λ‖p‖²": close}
@@ -689,7 +682,7 @@ def conditioned_products(context: Context) -> list[Check]:
     fails = [sharp_failure_probability(s, d, L, margin) for s, margin in pairs]
     met = {"L large enough: failure ≤ 0.01": Hypothesis(np.array(fails), "≤", 0.01)}
     M, m = np.array([sharp_product_bounds(s, margin) for s, margin in pairs]).T[..., None]
-    values = _start_values(context)
+    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
     return [
         Check(values[None, ..., 0], M, "‖Π‖", hypotheses=met),
         Check(m, values[None, ..., 1], "σ_min(Π)", hypotheses=met),
