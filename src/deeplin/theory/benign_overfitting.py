@@ -354,8 +354,8 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
         shrink = 1 + 2 * s * tau**2 * eigenvalues
         return float(-q / 2 * np.sum(np.log(shrink)) + 2 * s**2 * tau**2 * np.sum(pulls / shrink))
 
-    centre = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
-    found: Any = minimize_scalar(exponent, bounds=(centre - 10, centre + 10), method="bounded")
+    center = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
+    found: Any = minimize_scalar(exponent, bounds=(center - 10, center + 10), method="bounded")
     return LowerRisk(normal, min(0.5, float(np.exp(exponent(float(found.x))))))
 
 

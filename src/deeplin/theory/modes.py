@@ -55,7 +55,7 @@ def time_to_reach(
     """When a balanced mode σ̇ = 2cLσ^{2−2/L}(s − σ) gets from `start` to `value` (X-13).
 
     L = 2: log[σ(s − σ_0)/(σ_0(s − σ))]/(4cs). With `value` = s/2 and small starts these are the
-    times from saddle to saddle: large modes are learnt first, and for L ≥ 3 the time grows like
+    times from saddle to saddle: large modes are learned first, and for L ≥ 3 the time grows like
     σ_0^{2/L−1}.
 
     ```python
@@ -336,7 +336,7 @@ def _scaled_rate(u: float, L: int) -> float:
 MOST = 2000
 """Parameters up to which a dense Hessian is worth its cost."""
 ITERATIONS = 60
-"""Most steps; from a settled run five are usual."""
+"""Largest number of steps; five are usual from a settled run."""
 CLOSE = 1e-12
 """Residual of two steps, relative to the weights, at which an orbit counts as found."""
 NEUTRAL = 1e-6

@@ -59,7 +59,7 @@ def stochastic_sharpness(
         batch_size: B; every step draws its rows afresh.
         momentum: heavy-ball β, also exact.
         linearized: allow R_min > 0. Descent at a constant rate then does not settle; the value
-            says up to which rate the second moment of the network linearised here stays bounded.
+            says up to which rate the second moment of the network linearized here stays bounded.
 
     ```python
     import deeplin as dl, numpy as np
@@ -94,7 +94,7 @@ def stochastic_sharpness_bound(
 ) -> float:
     """S_B ≤ p (max_i S_i + 2λ) + (1−p)(S + 2λ): for any number of outputs, with weight decay λ.
 
-    S_i is the sharpness of sample i alone and S that of all, both of the network linearised here.
+    S_i is the sharpness of sample i alone and S that of all, both of the network linearized here.
     As G_i ⪯ ½S_iI for the curvature ½G_i of one sample, ⟨N, G_iNG_i⟩ ≤ ½S_i tr G_iN²; sum over i
     and use p as in `stochastic_sharpness`. Up to 2 over the bound the second moment is stable.
 
@@ -254,7 +254,7 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
 DENSE = 20
 """Dimension up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos multiplies."""
 MOST = 60
-"""Minimizers tried on the way to the flattest one."""
+"""Largest number of minimizers tried on the way to the flattest one."""
 CELLS, SHARES = 64, 4
 """Cells of the search for the lowest cut, and into how many one that may hold it is divided."""
 
@@ -435,7 +435,7 @@ class AlignedFamily:
 
     @cached_property
     def unscaled(self) -> SecondMoment:
-        """That of K = I."""
+        """The eigenvalue problem of K = I."""
         return SecondMoment(self.rows, np.eye(len(self.coordinates)), self.batch_size)
 
     def ratio(self, tau: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:
