@@ -25,7 +25,12 @@ class Architecture(NamedTuple):
     @property
     def norm(self) -> float:
         """‖p‖, 1 without a read-out."""
-        return 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
+        return readout_norm(self.readout)
+
+
+def readout_norm(readout: Float[np.ndarray, " m"] | None) -> float:
+    """‖p‖, 1 without a read-out."""
+    return 1.0 if readout is None else float(np.linalg.norm(readout))
 
 
 def architecture(

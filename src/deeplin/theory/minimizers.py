@@ -26,6 +26,7 @@ from deeplin.theory.architecture import (
     architecture,
     largest_eigenvalue_of_update,
     numerical_rank,
+    readout_norm,
     root,
     stability_limit,
 )
@@ -161,8 +162,7 @@ def flattest_network(
     """W_1 = UᵀΘ*/t, and W_2 … W_L partial isometries of equal norm with product tU (X-7)."""
     right, values, left = np.linalg.svd(optimum, full_matrices=False)
     rank = numerical_rank(values, max(optimum.shape))
-    norm = 1.0 if readout is None else float(np.linalg.norm(readout))
-    size = (suffix_norm / norm) ** (1 / (depth - 1)) if depth > 1 else 1.0
+    size = (suffix_norm / readout_norm(readout)) ** (1 / (depth - 1)) if depth > 1 else 1.0
     first = values[:rank, None] * right[:, :rank].T / suffix_norm
     width = hidden or len(optimum)
     return aligned_network(first, size, size * left[:rank].T, depth, width, readout)
@@ -305,8 +305,7 @@ def balanced_factors(
 ) -> Network:
     """L layers of equal singular values with this product: they have the least Σ‖W_k‖_F² (X-9)."""
     L = whole_number("depth", depth)
-    size = 1.0 if readout is None else float(np.linalg.norm(readout))
-    right, values, left = np.linalg.svd(product / size, full_matrices=False)
+    right, values, left = np.linalg.svd(product / readout_norm(readout), full_matrices=False)
     rank = numerical_rank(values, max(product.shape))
     hidden = max(product.shape) if width is None else width
     share = values[:rank] ** (1 / L)
@@ -406,7 +405,7 @@ class MinimalTrace:
         L, nu, share = self.depth, self.nuclear_norm, self.exact / (2 * self.depth)
         width, roots = hidden or len(self.optimum), np.sqrt(self.values)
         rows = self.left.T @ self.optimum.T
-        norm = 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
+        norm = readout_norm(self.readout)
         if L == 1:
             return aligned_network(rows / norm, 1.0, self.left, L, width, self.readout)
         outputs = len(self.left) * norm**2

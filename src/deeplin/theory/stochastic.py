@@ -17,6 +17,7 @@ from deeplin.errors import InputError, finite_array, whole_number
 from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
+from deeplin.theory.architecture import readout_norm
 from deeplin.theory.minimizers import flattest_network, minimal_sharpness
 
 INTERPOLATES = 1e-8
@@ -189,7 +190,7 @@ def minimal_stochastic_sharpness(
     size = _check(problem, batch_size, linearized=False)
     full = minimal_sharpness(problem, depth, readout)
     L, t = full.depth, full.suffix_norm
-    norm = 1.0 if full.readout is None else float(np.linalg.norm(full.readout))
+    norm = readout_norm(full.readout)
     if size == problem.samples:
         lower = value = upper = full.exact
     elif L == 1:
