@@ -191,7 +191,7 @@ def test_where_descent_settles_no_mode_oscillates():
 
 
 def test_a_search_that_is_cut_short_says_so(monkeypatch):
-    monkeypatch.setattr("deeplin.theory.orbits.ITERATIONS", 1)
+    monkeypatch.setattr("deeplin.theory.modes.ITERATIONS", 1)
     orbit = network_orbit(diagonal(), near(0.032, 20, noise=1e-2), 0.032)
     assert orbit.residual > 1e-12
     assert not orbit.converged

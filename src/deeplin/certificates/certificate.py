@@ -273,10 +273,8 @@ def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _column(entries: Any, batch: int) -> np.ndarray:
     """A column of objects: one for all runs, or a list with one for each."""
-    column = np.empty(batch, dtype=object)
-    for run in range(batch):
-        column[run] = entries[run] if isinstance(entries, list) else entries
-    return column
+    each = entries if isinstance(entries, list) else itertools.repeat(entries, batch)
+    return np.fromiter(each, dtype=object, count=batch)
 
 
 def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:

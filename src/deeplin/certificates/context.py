@@ -23,6 +23,7 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.benign_overfitting import Tail, flat_tail, spike
 from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
+from deeplin.theory.small_initialization import scale_of_layers
 
 NEAR = 1e-3
 """A network counts as a minimizer when its map is this close to w*, relatively, on the data."""
@@ -92,29 +93,34 @@ class Context:
         self.constants = constants or Constants()
         self.depth, self.widths = run.network.depth, run.network.widths
         self.batch = run.network.batch or 1
+        self.times, self.weights = self._states()
 
-    # --- what a statement asks for ---------------------------------------------------------
+    # --- what a statement assumes ----------------------------------------------------------
 
-    def require_vector(self) -> None:
+    def one_target(self) -> None:
         """One target, w* ≠ 0."""
         if self.problem.outputs != 1:
             raise NotApplicable(f"for one target; the problem has {self.problem.outputs}")
         if self.problem.rank == 0 or self.problem.optimum_norm == 0:
             raise NotApplicable("for w* ≠ 0; the least-squares solution is zero")
 
-    def require_perceptron(self) -> None:
+    @property
+    def has_one_unit(self) -> bool:
+        """Whether the last layer is the only output (d_L = 1, p = 1)."""
+        unit = self.readout is None or bool(np.all(self.readout == 1))
+        return self.widths[-1] == 1 and unit
+
+    def one_unit(self) -> None:
         """FM Section 4: d_L = 1 and p = 1."""
-        unit = self.readout is None or np.all(self.readout == 1)
-        if self.widths[-1] != 1 or not unit:
+        if not self.has_one_unit:
             raise NotApplicable("for networks with one output and no read-out (d_L = 1, p = 1)")
 
-    def require_square(self) -> int:
-        """FM Section 5: every layer is d×d. Returns d."""
+    def square_layers(self) -> None:
+        """FM Section 5: every layer is d×d."""
         if len(set(self.widths)) != 1:
             raise NotApplicable(f"for square layers; the widths are {self.widths}")
-        return self.widths[0]
 
-    def require_depth(self) -> None:
+    def several_layers(self) -> None:
         """Statements that compare layers."""
         if self.depth < 2:
             raise NotApplicable(f"for depth of at least 2; the depth is {self.depth}")
@@ -125,7 +131,7 @@ class Context:
             raise NotApplicable("about the population; pass population=Population(Θ*, Σ)")
         return self.population
 
-    def require_wide_data(self) -> None:
+    def wide_data(self) -> None:
         """BO's setting: more inputs than samples, XXᵀ invertible."""
         problem = self.problem
         if problem.dimension <= problem.samples or problem.rank < problem.samples:
@@ -134,10 +140,10 @@ class Context:
                 f"rank {problem.rank}"
             )
 
-    def require_identity_middle(self) -> None:
+    def identity_middle(self) -> None:
         """The initializations of BO: at least two layers, identity in between."""
-        self.require_wide_data()
-        self.require_depth()
+        self.wide_data()
+        self.several_layers()
         for layer in self.initial[1:-1]:
             if layer.shape[-1] != layer.shape[-2] or np.any(layer != np.eye(layer.shape[-1])):
                 raise NotApplicable("for middle layers that start at the identity")
@@ -164,9 +170,22 @@ class Context:
         missing = np.where(self.bounded, np.nan_to_num(missing, nan=0.0), np.inf)
         return {"the trained map interpolates": Hypothesis(missing, "≤", INTERPOLATES)}
 
+    def flow(self) -> dict[str, Any]:
+        """The hypothesis of statements about gradient flow."""
+        return {"gradient flow": self.is_flow}
+
     def under_flow(self) -> dict[str, Any]:
         """The hypothesis of BO's dynamics."""
-        return {"gradient flow": self.flow} | self.stays_finite()
+        return self.flow() | self.stays_finite()
+
+    def stays_finite(self) -> dict[str, Any]:
+        """The hypothesis of statements about any network."""
+        return {"the run did not diverge": self.bounded}
+
+    def ends_in_minimizer(self) -> dict[str, Any]:
+        """The hypothesis of statements about minimizers."""
+        away = np.where(self.bounded, self.slack, np.inf)
+        return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
 
     def with_constant(self, left: Any, right: Any, part: str = "", **details: Any) -> Check:
         """left ≤ c·right: judged with the caller's c; without one the smallest c is measured."""
@@ -180,19 +199,11 @@ class Context:
 
     # --- the run ---------------------------------------------------------------------------
 
-    @property
-    def times(self) -> np.ndarray:
-        """Time (flow) or step (descent) of each record, (records,)."""
-        return self._path[0]
+    def _states(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Time (flow) or step (descent) of each record, and W_k there, (records, batch, …).
 
-    @property
-    def weights(self) -> tuple[np.ndarray, ...]:
-        """W_k along the run, each (records, batch, d_k, d_{k−1})."""
-        return self._path[1]
-
-    @cached_property
-    def _path(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """The records, with the start before and the end after them where those are missing."""
+        The start and the end are added where they were not recorded.
+        """
         run, end = self.run, float(np.max(self.run.evidence.get("time", self.run.steps)))
         times, parts = np.zeros(0), []
         if run.trajectory is not None:
@@ -250,11 +261,6 @@ class Context:
         return bool(np.any(np.asarray(self.run.steps) > 0))
 
     @cached_property
-    def flow(self) -> np.ndarray:
-        """The hypothesis "gradient flow", (batch,)."""
-        return np.full(self.batch, self.is_flow)
-
-    @cached_property
     def bounded(self) -> np.ndarray:
         """The hypothesis that the run did not diverge, (batch,)."""
         return np.broadcast_to(np.asarray(self.run.status) != DIVERGED, (self.batch,))
@@ -276,19 +282,10 @@ class Context:
         end = np.inf if end is None else np.broadcast_to(np.asarray(end, float), (self.batch,))
         return self.times[:, None] <= end
 
-    def stays_finite(self) -> dict[str, Any]:
-        """The hypothesis of statements about any network."""
-        return {"the run did not diverge": self.bounded}
-
     @property
     def flow_slack(self) -> float:
         """The relative error of equalities along an integrated flow, else 0."""
         return self.flow_tolerance if self.is_flow else 0.0
-
-    @property
-    def gap_error(self) -> float:
-        """How well a gap along an integrated flow is known: relative errors in Θ, squared."""
-        return self.flow_slack**2 * self.problem.zero_gap
 
     # --- along the run -----------------------------------------------------------------------
 
@@ -301,11 +298,6 @@ class Context:
     def slope(self) -> np.ndarray:
         """g = ∇R¹(Θ), which is 2Σ̂(Θ − Θ*) for squared loss, (records, batch, d, q) (FM-grad)."""
         return self.problem.value_and_gradient(self.backward[0])[1]
-
-    @cached_property
-    def slope_squares(self) -> np.ndarray:
-        """‖g‖², (records, batch)."""
-        return np.sum(self.slope**2, axis=(-1, -2))
 
     @cached_property
     def gap(self) -> np.ndarray:
@@ -360,7 +352,14 @@ class Context:
     @cached_property
     def singular_values(self) -> np.ndarray:
         """σ_k, (records, batch, L)."""
-        return np.stack([layer.largest for layer in self.extremes], axis=-1)
+        if self.has_one_unit:  # FM-L2 asks for their vectors as well
+            return np.stack([layer.largest for layer in self.extremes], axis=-1)
+        return values_of_layers(self.weights)[..., 0]
+
+    @cached_property
+    def epsilon(self) -> np.ndarray:
+        """ε of the start of each run (FM-ε), (batch,)."""
+        return scale_of_layers(self.initial)
 
     # --- products of square layers -----------------------------------------------------------
 
@@ -434,14 +433,9 @@ class Context:
         )
         return [Check(lower, exact, "lower bound"), Check(exact, upper, "upper bound")]
 
-    def minimizer_hypotheses(self) -> dict[str, Any]:
-        """The hypothesis of statements about minimizers."""
-        away = np.where(self.bounded, self.slack, np.inf)
-        return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
-
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
         """left ≤ right where the run ended, up to what is missing there to a minimizer."""
-        met = self.minimizer_hypotheses()
+        met = self.ends_in_minimizer()
         return Check(left, right, part, slack=4 * self.slack, hypotheses=met)
 
     # --- the data ----------------------------------------------------------------------------
@@ -510,6 +504,13 @@ class Context:
         """Where every layer is within 1/(2L) of its start, (records, batch) (BO-LB.3)."""
         return np.max(self.lazy_distance, axis=-1) < 1 / (2 * self.depth)
 
+    def loss_below(self, factor: Any, part: str, **details: Any) -> Check:
+        """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
+        bound = self.loss[:1] * factor
+        scale = np.finfo(float).eps * self.target_norm**2 + bound
+        usual = {"where": self.later, "slack": self.flow_slack}
+        return Check(self.loss, bound, part, scale=scale, **(usual | details))
+
     @property
     def later(self) -> np.ndarray:
         """After the start, where bounds on growth are more than equalities, (records, 1)."""
@@ -538,10 +539,10 @@ class Context:
 
     # --- the initialization ------------------------------------------------------------------
 
-    @property
-    def ends(self) -> tuple[np.ndarray, np.ndarray]:
-        """W_1(0) and W_L(0), each (batch, …)."""
-        return self.initial[0], self.initial[-1]
+    @cached_property
+    def unseen_first(self) -> np.ndarray:
+        """(W_1(0)(I − P_X))ᵀ: what the first layer makes of directions beside the data."""
+        return self.problem.spectrum.beside(self.initial[0].mT)
 
     @property
     def width(self) -> int:
@@ -560,7 +561,7 @@ class Context:
             factor = np.sqrt(self.width) if self.constants.normalisation == "operator" else 1.0
             alpha, beta = (np.full(self.batch, evidence[n]) for n in ("alpha", "beta"))
             return alpha * factor, beta * factor
-        first, last = self.ends
+        first, last = self.initial[0], self.initial[-1]
         sizes = [np.linalg.norm(layer, axis=(-1, -2)) for layer in (first, last)]
         if self.constants.normalisation == "entry":
             counts = [layer.shape[-1] * layer.shape[-2] for layer in (first, last)]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from deeplin.certificates.context import Context
 
-    Hypotheses = Callable[[Any], Mapping[str, ArrayLike | "Hypothesis"]]
+    Assumption = Callable[[Any], dict[str, Any] | None]
 
 LETTERS = {
     "D": "definition",
@@ -106,26 +106,22 @@ class Check:
 
     def unmet(self, batch: int) -> list[tuple[Unmet, ...]]:
         """For each run the hypotheses that fail."""
-        found: list[list[Unmet]] = [[] for _ in range(batch)]
+        found: list[tuple[Unmet, ...]] = [()] * batch
         for name, given in self.hypotheses.items():
-            numbers = isinstance(given, Hypothesis)
-            met = np.broadcast_to(given.met() if numbers else given, batch)
-            for run in np.flatnonzero(~met):
-                sides = (given.value, given.threshold) if numbers else (np.nan, np.nan)
-                value, threshold = (float(np.broadcast_to(side, batch)[run]) for side in sides)
-                relation = given.relation if numbers else ""
-                found[run].append(Unmet(name, value, relation, threshold))
-        return [tuple(names) for names in found]
+            if isinstance(given, Hypothesis):
+                met, relation, sides = given.met(), given.relation, (given.value, given.threshold)
+            else:
+                met, relation, sides = given, "", (np.nan, np.nan)
+            values, thresholds = (np.broadcast_to(side, batch).tolist() for side in sides)
+            for run in np.flatnonzero(~np.broadcast_to(met, batch)):
+                value, threshold = float(values[run]), float(thresholds[run])
+                found[run] += (Unmet(name, value, relation, threshold),)
+        return found
 
 
 def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:
     """A definition, or a constant that the paper leaves open: the number, nothing to judge."""
     return Check(quantity, np.nan, part, measured=True, **details)
-
-
-def by_construction() -> Check:
-    """What is known because the data were drawn so."""
-    return Check(np.nan, np.nan, "by construction", granted=True)
 
 
 @dataclass(frozen=True)
@@ -138,7 +134,7 @@ class Statement:
     reference: str
     formula: str
     assess: Callable[[Any], Check | list[Check]]
-    hypotheses: Hypotheses | None = None
+    assumptions: tuple[Assumption, ...] = ()
     """What all its claims assume."""
     any_loss: bool = False
     """Whether it holds for every convex loss; else it is about the squared one."""
@@ -148,7 +144,9 @@ class Statement:
         if not self.any_loss and (loss := context.problem.loss) != "squared":
             name = loss if isinstance(loss, str) else "one of your own"
             raise NotApplicable(f"for squared loss; the loss of this problem is {name}")
-        shared = {} if self.hypotheses is None else self.hypotheses(context)
+        shared = {}
+        for assumption in self.assumptions:
+            shared |= assumption(context) or {}
         found = self.assess(context)
         found = found if isinstance(found, list) else [found]
         return [replace(check, hypotheses={**shared, **check.hypotheses}) for check in found]
@@ -158,21 +156,24 @@ STATEMENTS: dict[str, Statement] = {}
 """All statements by id; importing `deeplin.certificates.statements` fills it."""
 
 
-def statement(id: str, *, hypotheses: Hypotheses | None = None, **entry: Any):
+def statement(id: str, *assumptions: Assumption, **entry: Any):
     """Register the decorated function as the evaluation of statement `id`.
 
-    Its `title`, `formula`, `kind`, `reference` and `any_loss` stand in `statements.toml`, or are
+    Each of the `assumptions` is a function of the context, such as `Context.one_target`: it raises
+    `NotApplicable` where the statement says nothing, or returns hypotheses of all its claims. Its
+    `title`, `formula`, `kind`, `reference` and `any_loss` stand in `statements.toml`, or are
     passed. Kind and reference are those that the id names, if none are given: X-2 is an exact
     result, BO-L4.5 a lemma, with the reference "BO, Lemma 4.5". With `any_loss` it holds for every
     convex loss; other statements are not applicable to problems with another loss than the squared
     one.
 
     ```python
+    from deeplin.certificates.context import Context
     from deeplin.certificates.registry import Check, statement
 
-    @statement("MINE", title="…", kind="lemma", reference="FM, Lemma 8", formula="…")
+    @statement("MINE", Context.one_target, title="…", kind="lemma", reference="…", formula="…")
     def gap_bounds(context):
-        return Check(0.0, 1.0)
+        return Check(0.0, context.gap)
     ```
     """
     entry = _named(id) | CATALOGUE.get(id, {}) | entry
@@ -182,7 +183,7 @@ def statement(id: str, *, hypotheses: Hypotheses | None = None, **entry: Any):
     def register(assess):
         if id in STATEMENTS:
             raise ValueError(f"statement {id} is registered twice.")
-        STATEMENTS[id] = Statement(id, **entry, assess=assess, hypotheses=hypotheses)
+        STATEMENTS[id] = Statement(id, **entry, assess=assess, assumptions=assumptions)
         return assess
 
     return register

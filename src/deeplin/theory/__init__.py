@@ -43,7 +43,17 @@ from deeplin.theory.minimizers import (
     sharpness_brackets,
     worst_sharpness_ratio,
 )
-from deeplin.theory.orbits import NetworkOrbit, Orbit, balanced_orbit, mode_orbits, network_orbit
+from deeplin.theory.modes import (
+    NetworkOrbit,
+    Orbit,
+    TwoLayerFlow,
+    balanced_mode,
+    balanced_orbit,
+    mode_orbits,
+    network_orbit,
+    time_to_reach,
+    two_layer_flow,
+)
 from deeplin.theory.residual_initialization import (
     DrawConstants,
     admissible_range,
@@ -81,7 +91,6 @@ from deeplin.theory.weight_decay import (
     critical_weight_decay,
     decayed_minimum,
 )
-from deeplin.theory.white_inputs import TwoLayerFlow, balanced_mode, time_to_reach, two_layer_flow
 from deeplin.theory.wide_networks import Law, wide_law
 
 __all__ = [

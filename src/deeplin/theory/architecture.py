@@ -1,4 +1,4 @@
-"""Which networks and optimizers a result speaks about, checked once; ηS at the edge; roots."""
+"""What the results share: checked depths and read-outs, aligned networks, stability, roots."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.optimize import brentq
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, finite_array, require_size, whole_number
@@ -24,7 +25,12 @@ class Architecture(NamedTuple):
     @property
     def norm(self) -> float:
         """‖p‖, 1 without a read-out."""
-        return 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
+        return readout_norm(self.readout)
+
+
+def readout_norm(readout: Float[np.ndarray, " m"] | None) -> float:
+    """‖p‖, 1 without a read-out."""
+    return 1.0 if readout is None else float(np.linalg.norm(readout))
 
 
 def architecture(
@@ -111,34 +117,29 @@ def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Where a function that has different signs at the ends changes sign, to the last digits."""
-    from scipy.optimize import brentq  # half a second, which `import deeplin` need not wait for
-
     # Ends that are hundreds of orders apart take as many halvings: no number of them is too large.
     found = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=10_000)
     return float(found)  # pyright: ignore[reportArgumentType]
 
 
 def largest_eigenvalue_of_update(
-    diagonal: Float[np.ndarray, " r"], squares: Float[np.ndarray, " r"]
-) -> float:
-    """λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation Σ b_i²/(x − D_i) = 1.
+    diagonal: Float[np.ndarray, " r"], squares: Float[np.ndarray, "*batch r"]
+) -> float | np.ndarray:
+    """λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation s(x) = Σ b_i²/(x − D_i) = 1.
 
-    Solved for the distance x − max D, which keeps its relative accuracy when it is tiny.
+    Solved for the distance x − max D, which keeps its relative accuracy when it is tiny. 1/s is
+    concave there, so Newton's method for 1/s = 1 climbs from the part of b at the top eigenvalue to
+    the root without passing it.
     """
-    top = float(diagonal.max())
-    below = top - diagonal
-    at_top = float(np.sum(squares[below == 0]))
-    total = float(np.sum(squares))
-
-    def excess(distance: float) -> float:
-        with np.errstate(divide="ignore"):
-            return float(np.sum(squares[squares > 0] / (distance + below[squares > 0]))) - 1
-
-    if total == 0 or (at_top == 0 and excess(0.0) <= 0):
-        return top
-    # all of b at the top eigenvalue, up to rounding: that end of the bracket is the root
-    if excess(at_top) <= 0:
-        return top + at_top
-    if excess(total) >= 0:
-        return top + total
-    return top + root(excess, at_top, total)
+    below = diagonal.max() - diagonal
+    distance = np.sum(squares, axis=-1, where=below == 0)
+    for _ in range(200):
+        apart = distance[..., None] + below
+        terms = np.divide(squares, apart, out=np.zeros(squares.shape), where=squares > 0)
+        total = np.sum(terms, axis=-1)
+        speed = np.sum(np.divide(terms, apart, out=terms, where=terms > 0), axis=-1)
+        step = np.divide((total - 1) * total, speed, out=np.zeros(total.shape), where=total > 1)
+        distance = distance + step
+        if np.all(step <= np.finfo(float).eps * distance):
+            break
+    return diagonal.max() + distance

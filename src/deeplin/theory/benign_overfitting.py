@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
+from scipy.special import ndtr
 
 from deeplin.errors import InputError, finite_array, positive_number, whole_number
 from deeplin.networks import Network
@@ -44,9 +46,7 @@ def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
 
 def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
     """k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
-    enough = positive_number("b", b) * whole_number("samples", samples)
-    found = np.flatnonzero(effective_ranks(spectrum).small >= enough)
-    return float(found[0]) if len(found) else float("inf")
+    return flat_tail(spectrum, samples, b).k
 
 
 class Tail(NamedTuple):
@@ -63,11 +63,12 @@ class Tail(NamedTuple):
 
 def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
     """n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
-    n, k = whole_number("samples", samples), effective_index(spectrum, samples, b)
-    if np.isinf(k):
-        return Tail(n, k, np.inf, np.nan)
-    ranks = effective_ranks(spectrum)
-    return Tail(n, k, float(ranks.tail_sums[int(k)]), float(ranks.large[int(k)]))
+    n, ranks = whole_number("samples", samples), effective_ranks(spectrum)
+    found = np.flatnonzero(ranks.small >= positive_number("b", b) * n)
+    if len(found) == 0:
+        return Tail(n, np.inf, np.inf, np.nan)
+    k = int(found[0])
+    return Tail(n, float(k), float(ranks.tail_sums[k]), float(ranks.large[k]))
 
 
 def spike(spectrum: ArrayLike) -> tuple[int, float] | None:
@@ -336,9 +337,6 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
     about Φ(−mean/sd), which tends to 1/2 as τ → 0 where v ≠ 0 and is exponentially small for
     large τ. A trained wide network has τ = α‖U‖/√q.
     """
-    from scipy.optimize import minimize_scalar
-    from scipy.special import ndtr
-
     require_interpolation(problem, "the chance of a lower risk")
     tau, q, beside = positive_number("scale", scale), population.outputs, problem.spectrum.beside
     sigma = beside(beside(dense_covariance(population.covariance)).T)
@@ -356,8 +354,8 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
         shrink = 1 + 2 * s * tau**2 * eigenvalues
         return float(-q / 2 * np.sum(np.log(shrink)) + 2 * s**2 * tau**2 * np.sum(pulls / shrink))
 
-    centre = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
-    found: Any = minimize_scalar(exponent, bounds=(centre - 10, centre + 10), method="bounded")
+    center = np.log(mean / variance) if mean > 0 and variance > 0 else 0.0
+    found: Any = minimize_scalar(exponent, bounds=(center - 10, center + 10), method="bounded")
     return LowerRisk(normal, min(0.5, float(np.exp(exponent(float(found.x))))))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
 from deeplin.dynamics.update import check_momentum
@@ -256,9 +257,7 @@ def _of_different_depths(
         gained = np.sum((given / norms**2) ** power * power)
         if np.isfinite(shallow):
             gained += max(total - np.sum(given), 0.0) * np.exp(shallow)
-        return largest_eigenvalue_of_update(total * levels, levels * squares / gained)
-
-    from scipy.optimize import minimize_scalar
+        return float(largest_eigenvalue_of_update(total * levels, levels * squares / gained))
 
     start = 2 * np.log(problem.optimum_norm)
     found = minimize_scalar(

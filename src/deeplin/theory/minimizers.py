@@ -26,6 +26,7 @@ from deeplin.theory.architecture import (
     architecture,
     largest_eigenvalue_of_update,
     numerical_rank,
+    readout_norm,
     root,
     stability_limit,
 )
@@ -160,8 +161,7 @@ def flattest_network(
     """W_1 = UᵀΘ*/t, and W_2 … W_L partial isometries of equal norm with product tU (X-7)."""
     right, values, left = np.linalg.svd(optimum, full_matrices=False)
     rank = numerical_rank(values, max(optimum.shape))
-    norm = 1.0 if readout is None else float(np.linalg.norm(readout))
-    size = (suffix_norm / norm) ** (1 / (depth - 1)) if depth > 1 else 1.0
+    size = (suffix_norm / readout_norm(readout)) ** (1 / (depth - 1)) if depth > 1 else 1.0
     first = values[:rank, None] * right[:, :rank].T / suffix_norm
     width = hidden or len(optimum)
     return aligned_network(first, size, size * left[:rank].T, depth, width, readout)
@@ -278,18 +278,6 @@ def _top(matrix: np.ndarray) -> tuple[float, np.ndarray]:
     return float(values[-1]), vectors[:, -1]
 
 
-__all__ = [
-    "MinimalSharpness",
-    "MinimalTrace",
-    "balanced_factors",
-    "balanced_network",
-    "balanced_sharpness",
-    "minimal_sharpness",
-    "minimal_trace",
-    "minimizer_lower_bound",
-]
-
-
 @validated
 def balanced_network(problem: Problem, depth: int, width: int | None = None) -> Network:
     """The balanced minimizer: Θ*ᵀ = U S Vᵀ shared equally, W_k = S^{1/L} between aligned bases.
@@ -316,8 +304,7 @@ def balanced_factors(
 ) -> Network:
     """L layers of equal singular values with this product: they have the least Σ‖W_k‖_F² (X-9)."""
     L = whole_number("depth", depth)
-    size = 1.0 if readout is None else float(np.linalg.norm(readout))
-    right, values, left = np.linalg.svd(product / size, full_matrices=False)
+    right, values, left = np.linalg.svd(product / readout_norm(readout), full_matrices=False)
     rank = numerical_rank(values, max(product.shape))
     hidden = max(product.shape) if width is None else width
     share = values[:rank] ** (1 / L)
@@ -346,13 +333,23 @@ def balanced_sharpness(problem: Problem, depth: int, readout: ArrayLike | None =
     if isinstance(problem, GeneralizedLinearProblem) and problem.outputs > 1:
         curvature = balanced_curvature(Program.of(problem), net.depth)
         return float(np.linalg.eigvalsh(curvature)[-1])
-    eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs > 1:
+        eigenvalues, _, coordinates = problem.spectrum
         return max(_of_singular_values(eigenvalues, coordinates, net.depth))
-    size = problem.optimum_norm
-    direction = coordinates[:, 0] / size
-    top = largest_eigenvalue_of_update(eigenvalues, (net.depth - 1) * eigenvalues * direction**2)
-    return 2 * size ** (2 - 2 / net.depth) * net.norm ** (2 / net.depth) * top
+    alone = balanced_sharpness_at(problem, problem.optimum.reshape(1, -1), net.depth)
+    return net.norm ** (2 / net.depth) * float(alone[0])
+
+
+def balanced_sharpness_at(
+    problem: Problem, products: Float[np.ndarray, "batch d"], depth: int
+) -> Float[np.ndarray, " batch"]:
+    """S_bal (X-3) of one target at minimizers w; where Σ̂ is singular there are several."""
+    eigenvalues, vectors, _ = problem.spectrum
+    sizes = np.linalg.norm(products, axis=-1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        squares = (products @ vectors / sizes[:, None]) ** 2
+    update = (depth - 1) * eigenvalues * np.nan_to_num(squares)
+    return 2 * sizes ** (2 - 2 / depth) * largest_eigenvalue_of_update(eigenvalues, update)
 
 
 def _of_singular_values(
@@ -407,7 +404,7 @@ class MinimalTrace:
         L, nu, share = self.depth, self.nuclear_norm, self.exact / (2 * self.depth)
         width, roots = hidden or len(self.optimum), np.sqrt(self.values)
         rows = self.left.T @ self.optimum.T
-        norm = 1.0 if self.readout is None else float(np.linalg.norm(self.readout))
+        norm = readout_norm(self.readout)
         if L == 1:
             return aligned_network(rows / norm, 1.0, self.left, L, width, self.readout)
         outputs = len(self.left) * norm**2

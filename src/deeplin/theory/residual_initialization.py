@@ -16,18 +16,16 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 from scipy.special import betaincinv, gammaln, logsumexp
 
 from deeplin.errors import InputError, positive_number, whole_number
-from deeplin.execution import map_in_threads
 from deeplin.networks import Network, host_arrays, initialize
 from deeplin.networks.products import values_of_layers
 from deeplin.theory.architecture import root
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
 """Values of u searched for admissible constants, a ratio of 1.0023 apart."""
-TOGETHER = 2000
-"""Running products that are in memory at the same time."""
 
 
 class ProductBounds(NamedTuple):
@@ -263,26 +261,12 @@ def product_bounds_frequency(
 
 def prefix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
     """‖Π_{k:1}‖_2 and σ_min(Π_{k:1}) for k = 1 … L, of shape (…, L, 2)."""
-    return _running_values(weights, lambda done, weight: weight @ done)
+    return values_of_layers(list(accumulate(weights, lambda done, weight: weight @ done)))
 
 
 def suffix_singular_values(weights: Sequence[np.ndarray]) -> np.ndarray:
     """‖Π_{L:k}‖_2 and σ_min(Π_{L:k}) for k = 1 … L, of shape (…, L, 2)."""
-    return _running_values(weights[::-1], np.matmul)[..., ::-1, :]
-
-
-def _running_values(weights: Sequence[np.ndarray], multiply: Callable) -> np.ndarray:
-    """Extreme singular values of running products, some networks at a time: the products of all
-    would be larger than the cache, and so each core takes its share of them."""
-    flat = [weight.reshape(-1, *weight.shape[-2:]) for weight in weights]
-    some = max(1, TOGETHER // len(flat))
-    groups = [[w[start : start + some] for w in flat] for start in range(0, len(flat[0]), some)]
-
-    def values(group: list[np.ndarray]) -> np.ndarray:
-        return values_of_layers(list(accumulate(group, multiply)))
-
-    found = np.concatenate(map_in_threads(values, groups))
-    return found.reshape(*weights[0].shape[:-2], *found.shape[-2:])
+    return values_of_layers(list(accumulate(weights[::-1], np.matmul)))[..., ::-1, :]
 
 
 def noise_scale(network: Network) -> float | np.ndarray:
@@ -396,8 +380,6 @@ def _doob(
     def exponent(p: float) -> float:
         return L * max(0.0, float(np.asarray(logsumexp(p * log_growth + log_weight)))) - p * level
 
-    from scipy.optimize import minimize_scalar  # slow to import
-
     found: Any = minimize_scalar(
         exponent, bounds=(0.0, end), method="bounded", options={"xatol": 1e-4}
     )
@@ -416,6 +398,7 @@ def _chi_square(freedom: int) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray
     return 2 * np.exp(t), a * t - np.exp(t) - gammaln(a) + np.log(step)
 
 
+@lru_cache(maxsize=256)
 def least_margin(scale: float, width: int, target: float = 0.01) -> float:
     """u_∞: the smallest u at which, as L → ∞, the failure of `sharp_failure_probability` is target.
 

@@ -6,14 +6,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
 from numpy.typing import ArrayLike
 
 from deeplin.errors import InputError
 from deeplin.networks import Network, host_arrays
-from deeplin.networks.products import imbalance, values_of_layers
+from deeplin.networks.products import extreme_values, imbalance
 from deeplin.problems import Problem
-from deeplin.theory.architecture import largest_eigenvalue_of_update
 
 
 def initialization_scale(network: Network) -> float | np.ndarray:
@@ -32,17 +30,14 @@ def initialization_scale(network: Network) -> float | np.ndarray:
 
 
 def scale_of_layers(weights: Sequence[np.ndarray]) -> Any:
-    """FM-ε of layers in NumPy; for one network without the time to start JAX or load a kernel."""
+    """FM-ε of layers in NumPy, (…, d_k, d_{k−1}) each."""
     largest = np.max([np.sum(w**2, axis=(-1, -2)) for w in weights], axis=0)
     return 3 * largest + 2 * total_imbalance(weights)
 
 
 def total_imbalance(weights: Sequence[np.ndarray]) -> Any:
     """Δ = Σ_{k<L} ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2, one for each network of a batch."""
-    differences = imbalance(weights)  # none, where there is but one layer
-    if all(part.ndim == 2 and np.isfinite(part).all() for part in differences):
-        return sum(np.linalg.norm(part, 2) for part in differences)
-    return np.sum(values_of_layers(differences)[..., 0], axis=-1)
+    return sum(extreme_values(part)[..., 0] for part in imbalance(weights))
 
 
 class FlowEndBounds(NamedTuple):
@@ -98,19 +93,6 @@ def flow_end_bounds(initial: Network, product_norm: ArrayLike) -> FlowEndBounds:
     single = initial.batch is None and np.ndim(product_norm) == 0
     found = [float(bound) for bound in bounds] if single else bounds
     return FlowEndBounds(found[0], found[1], (found[2], found[3]), (found[4], found[5]))
-
-
-def balanced_sharpness_at(
-    problem: Problem, products: Float[np.ndarray, "batch d"], depth: int
-) -> Float[np.ndarray, " batch"]:
-    """S_bal (X-3) at minimizers w that need not be of minimal norm, where Σ̂ is singular."""
-    eigenvalues, vectors, _ = problem.spectrum
-    sizes = np.linalg.norm(products, axis=-1)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        squares = (products @ vectors / sizes[:, None]) ** 2
-    update = (depth - 1) * eigenvalues * np.nan_to_num(squares)
-    tops = np.array([largest_eigenvalue_of_update(eigenvalues, row) for row in update])
-    return 2 * sizes ** (2 - 2 / depth) * tops
 
 
 class LojasiewiczConstant(NamedTuple):

@@ -29,7 +29,7 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import numerical_rank, require_width
 
 POWERS = (10.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7)
-"""β of the Schatten norms that take the place of λ_max one after the other, within n^{1/β}."""
+"""β of the Schatten norms that replace λ_max in turn, each within a factor n^{1/β} of it."""
 
 
 @dataclass(frozen=True, eq=False)

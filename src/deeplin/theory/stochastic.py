@@ -9,18 +9,19 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.linalg import LinAlgError, eigh
+from scipy.sparse.linalg import LinearOperator, eigsh
 
 from deeplin.dynamics.update import check_momentum
 from deeplin.errors import InputError, finite_array, whole_number
 from deeplin.networks import Network, check_fits, host_arrays
 from deeplin.networks.products import backward_products, forward_products
 from deeplin.problems import Problem
+from deeplin.theory.architecture import readout_norm
 from deeplin.theory.minimizers import flattest_network, minimal_sharpness
 
 INTERPOLATES = 1e-8
 """‖residual‖/‖y‖ up to which the data count as interpolated."""
-
-
 AT_MINIMUM = 1e-6
 """‖X(w − w*)‖/‖y‖ up to which a network counts as a minimizer."""
 
@@ -59,7 +60,7 @@ def stochastic_sharpness(
         batch_size: B; every step draws its rows afresh.
         momentum: heavy-ball β, also exact.
         linearized: allow R_min > 0. Descent at a constant rate then does not settle; the value
-            says up to which rate the second moment of the network linearised here stays bounded.
+            says up to which rate the second moment of the network linearized here stays bounded.
 
     ```python
     import deeplin as dl, numpy as np
@@ -94,7 +95,7 @@ def stochastic_sharpness_bound(
 ) -> float:
     """S_B ≤ p (max_i S_i + 2λ) + (1−p)(S + 2λ): for any number of outputs, with weight decay λ.
 
-    S_i is the sharpness of sample i alone and S that of all, both of the network linearised here.
+    S_i is the sharpness of sample i alone and S that of all, both of the network linearized here.
     As G_i ⪯ ½S_iI for the curvature ½G_i of one sample, ⟨N, G_iNG_i⟩ ≤ ½S_i tr G_iN²; sum over i
     and use p as in `stochastic_sharpness`. Up to 2 over the bound the second moment is stable.
 
@@ -120,8 +121,6 @@ def stochastic_sharpness_bound(
 
 def _linearized(problem: Problem, weights: list[np.ndarray], grams: list[np.ndarray]) -> float:
     """S = 2 max over Z of Σ_k⟨Z, B_kB_kᵀZΣ̂^{1/2}A_kᵀA_kΣ̂^{1/2}⟩/‖Z‖² (X-1), by Lanczos."""
-    from scipy.sparse.linalg import LinearOperator, eigsh
-
     eigenvalues, vectors, _ = problem.spectrum
     roots = [A * np.sqrt(eigenvalues) for A in forward_products(weights, vectors)]
     inner = [root.T @ root for root in roots]
@@ -191,7 +190,7 @@ def minimal_stochastic_sharpness(
     size = _check(problem, batch_size, linearized=False)
     full = minimal_sharpness(problem, depth, readout)
     L, t = full.depth, full.suffix_norm
-    norm = 1.0 if full.readout is None else float(np.linalg.norm(full.readout))
+    norm = readout_norm(full.readout)
     if size == problem.samples:
         lower = value = upper = full.exact
     elif L == 1:
@@ -256,7 +255,7 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
 DENSE = 20
 """Dimension up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos multiplies."""
 MOST = 60
-"""Minimizers tried on the way to the flattest one."""
+"""Largest number of minimizers tried on the way to the flattest one."""
 CELLS, SHARES = 64, 4
 """Cells of the search for the lowest cut, and into how many one that may hold it is divided."""
 
@@ -338,8 +337,6 @@ class SecondMoment:
 
     def _dense(self) -> np.ndarray:
         """N from the matrix on the r(r+1)/2 entries on and above the diagonal."""
-        from scipy.linalg import eigh  # as in `secular.root`
-
         r = len(self.levels)
         upper = np.triu_indices(r)
         weight = np.where(upper[0] == upper[1], 1.0, np.sqrt(2.0))
@@ -361,8 +358,6 @@ class SecondMoment:
         The eigenvector is a positive matrix (E and 1/√(a_i+a_j) keep the cone), so a positive
         start has a part along it.
         """
-        from scipy.sparse.linalg import LinearOperator, eigsh
-
         r, root = len(self.levels), np.sqrt(self.middle)
 
         def product(flat: np.ndarray) -> np.ndarray:
@@ -410,8 +405,6 @@ def _triangle(rows: np.ndarray) -> np.ndarray:
 
 def _largest_quotient(image: np.ndarray, positive: np.ndarray) -> float:
     """The least s with image ⪯ s·positive, or ∞ where `positive` is not positive definite."""
-    from scipy.linalg import LinAlgError, eigh
-
     try:
         last = len(positive) - 1
         return float(eigh(image, positive, eigvals_only=True, subset_by_index=(last, last))[0])
@@ -443,7 +436,7 @@ class AlignedFamily:
 
     @cached_property
     def unscaled(self) -> SecondMoment:
-        """That of K = I."""
+        """The eigenvalue problem of K = I."""
         return SecondMoment(self.rows, np.eye(len(self.coordinates)), self.batch_size)
 
     def ratio(self, tau: Float[np.ndarray, " m"]) -> Float[np.ndarray, " m"]:

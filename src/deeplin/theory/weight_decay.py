@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
+from scipy.optimize import minimize_scalar
 
 from deeplin.errors import InputError, positive_number, validated
 from deeplin.hessian import sharpness
@@ -249,12 +250,12 @@ class Point(NamedTuple):
 
 
 class RidgePath(ABC):
-    """The ridge path of a loss; what is below says which of its points are global minima of F."""
+    """The ridge path of a loss, and which of its points are global minima of F."""
 
     depth: int
     spacing: float
-    """Of the grid in log μ that is searched. Its extremes are found by their slopes, so that only
-    two of them in one cell would be overlooked."""
+    """Spacing of the grid in log μ that is searched. Extremes are located by their slopes, so that
+    only two in the same cell would be missed."""
     pull: float
     """‖∇ℓ(0)‖."""
     level: float
@@ -402,9 +403,9 @@ class LossPath(RidgePath):
 
 
 SPACING = 0.02
-"""Of the grid in log τ: the logarithm searched there has slopes of at most one."""
+"""Spacing of the grid in log τ; the logarithm searched there has slopes of at most one."""
 STEPS, SETTLED, GONE = 20_000, 1e-14, 1e-9
-"""Most steps of the ridge iteration, relative change at its end, and where a part counts as 0."""
+"""Largest number of ridge steps, change at which they end, and size of a part that counts as 0."""
 
 Matrix = Float[np.ndarray, "q r"]
 Levels = Float[np.ndarray, " r"]
@@ -518,8 +519,6 @@ def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: floa
 
 def _largest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """The largest value of a function on an interval, and where: a grid, then its best cell."""
-    from scipy.optimize import minimize_scalar  # as in `secular.root`
-
     grid = np.linspace(low, high, 2 + int((high - low) / SPACING))
     heights = [function(point) for point in grid]
     k = int(np.argmax(heights))

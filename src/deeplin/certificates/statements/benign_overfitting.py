@@ -18,7 +18,6 @@ from deeplin.certificates.registry import (
     Check,
     Hypothesis,
     NotApplicable,
-    by_construction,
     statement,
     value,
 )
@@ -58,7 +57,7 @@ def _only_a_distribution(id: str) -> None:
     @statement(id)
     def unverifiable(context: Context) -> Check:
         if context.population is not None and context.population.drawn:
-            return by_construction()
+            return Check(np.nan, np.nan, "by construction", granted=True)
         raise NotApplicable(f"an assumption about the distribution: {CATALOGUE[id]['title']}")
 
 
@@ -97,10 +96,9 @@ def _eigenvectors(covariance) -> np.ndarray | None:
     return None if covariance.ndim == 1 else np.linalg.eigh(covariance)[1]
 
 
-@statement("BO-D2.5")
+@statement("BO-D2.5", Context.wide_data)
 def interpolant(context: Context) -> Check:
     """It interpolates: XΘ_min = Y."""
-    context.require_wide_data()
     X, Y = context.problem.require_data("the minimum-norm interpolant")
     residual = np.linalg.norm(X @ context.problem.optimum.reshape(len(X.T), -1) - Y)
     return Check(residual, 0.0, scale=np.linalg.norm(Y))
@@ -129,10 +127,9 @@ def target_norm(context: Context) -> Check:
     return context.with_constant(context.target_norm, context.input_norm * truth + noise)
 
 
-@statement("BO-sigma-min")
+@statement("BO-sigma-min", Context.wide_data)
 def smallest_singular_value(context: Context) -> Check:
     """√s_k ≤ c σ_min(X): the measured constant."""
-    context.require_wide_data()
     return context.with_constant(np.sqrt(context.require_tail().sum), context.smallest_singular)
 
 
@@ -140,7 +137,7 @@ def smallest_singular_value(context: Context) -> Check:
 def noise_trace(context: Context) -> Check:
     """The measured constant."""
     population = context.require_population()
-    context.require_wide_data()
+    context.wide_data()
     n, k, _, rank = context.require_tail()
     return context.with_constant(noise_cost(context.problem, population), k / n + n / rank)
 
@@ -160,14 +157,13 @@ def spiked(context: Context) -> list[Check]:
     return checks
 
 
-@statement("BO-D2.3")
+@statement("BO-D2.3", Context.identity_middle)
 def random_start(context: Context) -> Check:
     """β measured on the last layer, in the caller's normalisation."""
-    context.require_identity_middle()
     return value(context.scales[1], "β")
 
 
-@statement("BO-D2.4", hypotheses=Context.stays_finite)
+@statement("BO-D2.4", Context.stays_finite)
 def perpetual_bound(context: Context) -> Check:
     """The smallest B over the records."""
     return value(context.bound[-1], "B")
@@ -187,7 +183,7 @@ def _product_rate(quadratic, network):
 _product_rates = jax.jit(jax.vmap(_product_rate, in_axes=(None, 0)))
 
 
-@statement("BO-L4.4", hypotheses=Context.stays_finite)
+@statement("BO-L4.4", Context.stays_finite)
 def product_rate(context: Context) -> Check:
     """The formula against automatic differentiation, at the start and at the end."""
     n, shape = context.problem.samples, (context.batch, context.widths[0], -1)
@@ -213,7 +209,7 @@ def _pulled_back(context: Context, record: int) -> np.ndarray:
     return np.asarray(total)
 
 
-@statement("BO-L4.5", hypotheses=Context.under_flow)
+@statement("BO-L4.5", Context.under_flow)
 def perpendicular_growth(context: Context) -> Check:
     """At every record, with B and the integral up to it.
 
@@ -225,7 +221,7 @@ def perpendicular_growth(context: Context) -> Check:
 
 def _growth(context: Context, factor) -> Check:
     """‖Θ_⊥(t)‖ ≤ ‖Θ_⊥(0)‖ + factor·(L−1)B²‖X‖_2∫√ℒ, for a factor (batch,)."""
-    context.require_wide_data()
+    context.wide_data()
     growth = (context.depth - 1) * context.bound**2 * context.input_norm * context.path
     return _perpendicular_below(context, context.perpendicular_norm[:1] + factor * growth)
 
@@ -237,36 +233,33 @@ def _perpendicular_below(context: Context, right, where=True) -> Check:
     return Check(context.perpendicular_norm, right, where=after, slack=slack, scale=size)
 
 
-@statement("E-4", hypotheses=Context.under_flow)
+@statement("E-4", Context.under_flow, Context.wide_data)
 def printed_zero_case(context: Context) -> Check:
     """The printed claim, judged: it is false for β = 0 with a random first layer."""
-    context.require_wide_data()
     zero = context.perpendicular_norm[0] == 0
     if not np.any(zero):
         raise NotApplicable("for maps that start at Θ_⊥ = 0")
     return _perpendicular_below(context, 0.0, where=zero[None])
 
 
-@statement("BO-L5.3", hypotheses=Context.stays_finite)
+@statement("BO-L5.3", Context.stays_finite, Context.wide_data)
 def perpendicular_from_first_layer(context: Context) -> Check:
     """Projecting the product, or the first layer before multiplying."""
-    context.require_wide_data()
     first = context.problem.spectrum.beside(context.weights[0].mT)
     difference = context.perpendicular - first @ context.backward[1]
     scale = np.sqrt(context.problem.outputs) * np.prod(context.singular_values, axis=-1)
     return Check(np.linalg.norm(difference, axis=(-1, -2)), 0.0, scale=scale)
 
 
-@statement("BO-L5.4", hypotheses=Context.stays_finite)
+@statement("BO-L5.4", Context.stays_finite, Context.wide_data)
 def first_layer_beside_data(context: Context) -> Check:
     """For descent as for flow: its gradients have their rows in the span of the data."""
-    context.require_wide_data()
     change = context.problem.spectrum.beside((context.weights[0] - context.initial[0]).mT)
     sizes = context.layer_norms[..., 0]
     return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=np.maximum(sizes, sizes[:1]))
 
 
-@statement("BO-L5.5", hypotheses=Context.under_flow)
+@statement("BO-L5.5", Context.under_flow)
 def perpendicular_growth_from_first_layer(context: Context) -> Check:
     """At every record, with B and the integral up to it."""
     return _growth(context, 2 * np.linalg.norm(context.initial[0], 2, axis=(-2, -1)))
@@ -281,12 +274,12 @@ def good_start(context: Context) -> Check:
 
 def _spread(context: Context) -> np.ndarray:
     """α/σ_min, σ_max/α of W_1(0) and β/σ_min, σ_max/β of W_L(0), (4, batch)."""
-    context.require_identity_middle()
+    context.identity_middle()
     if "width" in context.run.evidence:
         raise NotApplicable("for weights that were formed; this wide network was not")
     ratios = []
     with np.errstate(divide="ignore", invalid="ignore"):
-        for scale, layer in zip(context.scales, context.ends, strict=True):
+        for scale, layer in zip(context.scales, context.initial[:: context.depth - 1], strict=True):
             singular = np.linalg.svd(layer, compute_uv=False)
             ratios += [scale / singular[:, -1], singular[:, 0] / scale]
     return np.nan_to_num(ratios, nan=np.inf)
@@ -307,7 +300,7 @@ def _wide(context: Context) -> dict[str, Hypothesis]:
     return {"m ≥ c(d + q + log(1/δ))": enough}
 
 
-@statement("BO-LB.1", hypotheses=_wide)
+@statement("BO-LB.1", _wide)
 def singular_values_at_start(context: Context) -> list[Check]:
     """All four, as ratios of at most 2."""
     names = ("α/σ_min(W_1)", "σ_max(W_1)/α", "β/σ_min(W_L)", "σ_max(W_L)/β")
@@ -316,10 +309,9 @@ def singular_values_at_start(context: Context) -> list[Check]:
     return [Check(ratio, 2.0, name, where=some) for ratio, name, some in rows]
 
 
-@statement("BO-LB.2", hypotheses=_wide)
+@statement("BO-LB.2", _wide, Context.identity_middle)
 def loss_at_start(context: Context) -> Check:
     """The measured constant."""
-    context.require_identity_middle()
     return context.with_constant(_start_of_the_loss(context), 1.0)
 
 
@@ -354,18 +346,10 @@ def decay_as_long_as_lazy(context: Context) -> Check:
 
 def _decay(context: Context, hypotheses: dict, where: np.ndarray | bool = True) -> Check:
     """ℒ(t) ≤ ℒ(0)exp(−β²σ_min²(X)t/(4e)) after the start."""
-    bound = context.loss[:1] * np.exp(-_decay_rate(context) * context.time)
-    # The loss is known to the rounding of Y − XΘ.
-    scale = np.finfo(float).eps * context.target_norm**2 + bound
-    return Check(
-        context.loss,
-        bound,
-        "rate of the loss",
-        hypotheses=context.under_flow() | hypotheses,
-        where=context.later & where,
-        slack=context.flow_tolerance,
-        scale=scale,
-    )
+    factor = np.exp(-_decay_rate(context) * context.time)
+    details = {"where": context.later & where, "slack": context.flow_tolerance}
+    met = context.under_flow() | hypotheses
+    return context.loss_below(factor, "rate of the loss", hypotheses=met, **details)
 
 
 @statement("BO-LB.5")
@@ -397,10 +381,9 @@ def _start_conditions(context: Context) -> dict[str, Hypothesis]:
     }
 
 
-@statement("BO-P5.2")
+@statement("BO-P5.2", Context.identity_middle)
 def convergence(context: Context) -> list[Check]:
     """All its parts; part 2 as it is true, over the subsets of layers with the first (E-19)."""
-    context.require_identity_middle()
     conditions = _start_conditions(context)
     flow, start = context.under_flow() | conditions, _start_of_the_loss(context)
     bound, size = context.bound_with_first[-1], _printed_bound(context)
@@ -421,10 +404,9 @@ def _printed_bound(context: Context) -> np.ndarray:
     return (alpha + 1 / context.depth) * beta
 
 
-@statement("E-19")
+@statement("E-19", Context.identity_middle)
 def printed_bound_on_all_subsets(context: Context) -> list[Check]:
     """The c it needs, about L for small α, since the last layer alone has norm β."""
-    context.require_identity_middle()
     size = _printed_bound(context)
     flow = context.under_flow() | _start_conditions(context)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -435,28 +417,23 @@ def printed_bound_on_all_subsets(context: Context) -> list[Check]:
     ]
 
 
-@statement("E-24")
+@statement("E-24", Context.identity_middle)
 def printed_bound_on_the_product(context: Context) -> Check:
     """The c it needs: an interpolating map has at least the norm of Θ_min on the data."""
-    context.require_identity_middle()
     least = np.linalg.norm(context.problem.optimum.reshape(context.problem.dimension, -1), 2)
     conditions = context.under_flow() | _start_conditions(context)
     return context.with_constant(least, _printed_bound(context), hypotheses=conditions)
 
 
-def _interpolator(context: Context) -> np.ndarray:
-    """Θ_min + Θ_⊥, (batch, d, q): the interpolator nearest to the trained map."""
-    optimum = context.problem.optimum.reshape(context.problem.dimension, -1)
-    return optimum + context.perpendicular[-1]
+def split_of_interpolator(context: Context) -> RiskSplit:
+    """The risk of Θ_min + Θ_⊥, the interpolator nearest to the trained map, and its parts."""
+    population, problem = context.require_population(), context.problem
+    context.wide_data()
+    optimum = problem.optimum.reshape(population.optimum.shape)
+    return risk_split(problem, population, optimum + context.perpendicular[-1])
 
 
-def _split(context: Context) -> RiskSplit:
-    population = context.require_population()
-    context.require_wide_data()
-    return risk_split(context.problem, population, _interpolator(context))
-
-
-@statement("BO-risk", hypotheses=Context.stays_finite)
+@statement("BO-risk", Context.stays_finite)
 def excess_risk(context: Context) -> Check:
     """Of the trained map; it is between 0 and λ_1‖Θ − Θ*‖²."""
     population = context.require_population()
@@ -465,10 +442,9 @@ def excess_risk(context: Context) -> Check:
     return Check(population.risk(theta), most, "Risk ≤ λ_1‖Θ − Θ*‖²")
 
 
-@statement("BO-L4.1", hypotheses=Context.stays_finite)
+@statement("BO-L4.1", Context.stays_finite, Context.wide_data)
 def inside_the_data(context: Context) -> Check:
     """In its quantitative form, at every record: exact interpolation makes the right side 0."""
-    context.require_wide_data()
     spectrum = context.problem.spectrum
     apart = spectrum.vectors.T @ context.backward[0] - spectrum.coordinates
     inside = np.linalg.norm(apart, axis=(-1, -2))
@@ -476,10 +452,10 @@ def inside_the_data(context: Context) -> Check:
     return Check(inside, np.sqrt(context.loss) / context.smallest_singular, scale=scale)
 
 
-@statement("BO-L4.2", hypotheses=Context.interpolates)
+@statement("BO-L4.2", Context.interpolates)
 def risk_parts(context: Context) -> list[Check]:
     """For the interpolator nearest to the trained map: as in the proof, then as printed."""
-    split, population = _split(context), context.require_population()
+    split, population = split_of_interpolator(context), context.require_population()
     q = population.outputs
     chance = q * math.log(q / context.constants.delta)
     missed = split.bound / 2 - split.noise
@@ -494,7 +470,7 @@ def risk_parts(context: Context) -> list[Check]:
 @statement("BO-T3.1")
 def interpolation_risk(context: Context) -> list[Check]:
     """Bias, variance, Ξ from the measured ‖Θ_⊥‖, Ξ from ∫√ℒ, and the total."""
-    split = _split(context)
+    split = split_of_interpolator(context)
     context.require_tail()
     population, n = context.require_population(), context.problem.samples
     delta, b, norms = context.constants.delta, context.constants.b, context.perpendicular_norm
@@ -531,11 +507,10 @@ def _enough_samples(context: Context) -> dict:
     return {"n ≥ c·max(r_0, k, log(1/δ))": enough}
 
 
-@statement("BO-T3.2")
+@statement("BO-T3.2", Context.identity_middle)
 def random_start_risk(context: Context) -> list[Check]:
     """Bias, variance, Ξ as printed and corrected, and the total, from the initialization alone."""
-    context.require_identity_middle()
-    split = _split(context)
+    split = split_of_interpolator(context)
     hypotheses = context.interpolates() | _enough_samples(context) | _random_start(context)
     printed, corrected = (_start_bound(context, corrected) for corrected in (False, True))
     return [
@@ -574,7 +549,7 @@ def _random_start(context: Context) -> dict:
         wide = np.maximum(population.dimension + q - math.log(delta), spread / (beta * s_k) ** 2)
     large = max(1.0, largest**0.25 * reach / math.sqrt(s_k))
     return {
-        "gradient flow": context.flow,
+        "gradient flow": context.is_flow,
         "α ≤ 1": Hypothesis(alpha, "≤", 1.0),
         "β large enough": Hypothesis(beta, "≥", c * large),
         "width m large enough": Hypothesis(context.width, "≥", c * wide),
@@ -586,8 +561,8 @@ def spike_risk(context: Context) -> Check:
     """With the α and β of the proof: β as in BO-T3.2, α so small that its Ξ is of lower order."""
     population, n = context.require_population(), context.problem.samples
     k, epsilon = context.require_spike()
-    context.require_identity_middle()
-    split, d, c = _split(context), population.dimension, context.constants.c or 1.0
+    context.identity_middle()
+    split, d, c = split_of_interpolator(context), population.dimension, context.constants.c or 1.0
     bound = spike_bound(population, n, delta=context.constants.delta)
     rare = -math.log(context.constants.delta)
     start = _start_bound(context, corrected=False)
@@ -601,20 +576,19 @@ def spike_risk(context: Context) -> Check:
     return context.with_constant(split.total, bound, hypotheses=context.interpolates() | conditions)
 
 
-@statement("BO-disc", hypotheses=Context.interpolates)
+@statement("BO-disc", Context.interpolates)
 def follows_interpolant(context: Context) -> Check:
     """Benign or tempered alike: the difference is the part Ξ due to Θ_⊥, and vanishes with it."""
-    split = _split(context)
+    split = split_of_interpolator(context)
     population = context.require_population()
     least = population.risk(context.problem.optimum.reshape(population.optimum.shape))
     apart = np.abs(np.sqrt(split.total) - math.sqrt(least))
     return Check(apart, np.sqrt(split.xi), scale=np.sqrt(split.total))
 
 
-@statement("BO-mod-id", hypotheses=Context.stays_finite)
+@statement("BO-mod-id", Context.stays_finite, Context.identity_middle)
 def modified_identity(context: Context) -> Check:
     """For networks that copy the input to the first d units and read the last q."""
-    context.require_identity_middle()
     d, q, m = context.widths[0], context.widths[-1], context.widths[1]
     eye = np.eye(d + q)
     same = m == d + q and np.all(context.initial[0] == eye[:, :d])

@@ -20,6 +20,7 @@ from deeplin.networks.products import imbalance, layer_gradients, squared_distan
 from deeplin.theory.critical_rate import logistic_descent
 from deeplin.theory.minimizers import (
     balanced_sharpness,
+    balanced_sharpness_at,
     least_sharpness,
     minimizer_lower_bound,
     sharpness_brackets,
@@ -27,27 +28,25 @@ from deeplin.theory.minimizers import (
 from deeplin.theory.residual_initialization import (
     ResidualConstants,
     admissible_range,
+    draw_constants,
     least_failure_u,
     least_margin,
     noise_scale,
     product_bounds,
-    product_constants,
     residual_constants,
     residual_noise,
     sharp_failure_probability,
     sharp_product_bounds,
 )
 from deeplin.theory.small_initialization import (
-    balanced_sharpness_at,
     flow_end_bounds,
-    initialization_scale,
     lojasiewicz_constant,
 )
 
 _autodiff = jax.jit(jax.vmap(jax.grad(linear_risk, argnums=1), in_axes=(None, 0)))
 
 
-@statement("FM-grad", hypotheses=Context.stays_finite)
+@statement("FM-grad", Context.stays_finite)
 def gradients(context: Context) -> Check:
     """The closed form against automatic differentiation, at the start and at the end."""
     errors, sizes = [], []
@@ -61,7 +60,7 @@ def gradients(context: Context) -> Check:
     return Check(error, 0.0, scale=size)
 
 
-@statement("FM-L8", hypotheses=Context.stays_finite)
+@statement("FM-L8", Context.stays_finite)
 def gap_and_gradient(context: Context) -> list[Check]:
     """The risk expanded in the moments against R_min plus the distance; then both bounds."""
     problem, product = context.problem, context.backward[0]
@@ -70,10 +69,11 @@ def gap_and_gradient(context: Context) -> list[Check]:
     risk = problem.target_moment - 2 * np.sum(cross * product, axis=(-1, -2)) + square
     expected, scale = problem.minimal_risk + context.gap, problem.target_moment + square
     low, high = 4 * problem.smallest_eigenvalue, 4 * problem.largest_eigenvalue
+    slope_squares = np.sum(context.slope**2, axis=(-1, -2))
     return [
         Check(risk, expected, "R − R_min", equality=True, scale=scale),
-        Check(low * context.gap, context.slope_squares, "lower bound"),
-        Check(context.slope_squares, high * context.gap, "upper bound"),
+        Check(low * context.gap, slope_squares, "lower bound"),
+        Check(slope_squares, high * context.gap, "upper bound"),
     ]
 
 
@@ -97,21 +97,20 @@ def toy_sharpness(depth: int) -> float:
     return float(np.linalg.eigvalsh(np.asarray(hessian))[-1])
 
 
-@statement("FM-L1")
+@statement("FM-L1", Context.several_layers)
 def conservation(context: Context) -> list[Check]:
     """The drift along the flow; between consecutive descent steps, its exact size.
 
     One step of descent changes the difference by η²(∇_{k+1}ᵀ∇_{k+1} − ∇_k∇_kᵀ), because the terms
     of first order cancel. So a descent run recorded at every step is checked to rounding too.
     """
-    context.require_depth()
     change = imbalance(context.weights)
     for level, start in zip(change, imbalance(context.initial), strict=True):
         level -= start
     squares = context.layer_norms**2
     scale = np.max(squares[..., 1:] + squares[..., :-1], axis=0, keepdims=True)
     drift = np.stack([np.linalg.norm(level, axis=(-1, -2)) for level in change], axis=-1)
-    flow, slack = {"gradient flow": context.flow}, context.flow_tolerance
+    flow, slack = context.flow(), context.flow_tolerance
     along = Check(drift, 0.0, "along the flow", scale=scale, slack=slack, hypotheses=flow)
     if not context.consecutive.any():
         return [along]
@@ -161,7 +160,7 @@ def fastest_change(context: Context) -> list[Check]:
     change = _gradient_along(*sides, step) - _gradient_along(*sides, -step)
     quotient = np.linalg.norm(np.asarray(change), axis=1) / (2e-5 * size)
     value, slack = np.abs(top.value), 1e-6 + top.error / np.abs(top.value)
-    finite, at_minimum = context.stays_finite(), context.minimizer_hypotheses()
+    finite, at_minimum = context.stays_finite(), context.ends_in_minimizer()
     part = "along the top eigenvector"
     return [
         Check(quotient, value, part, equality=True, slack=slack, hypotheses=finite),
@@ -169,17 +168,15 @@ def fastest_change(context: Context) -> list[Check]:
     ]
 
 
-@statement("FM-T1")
+@statement("FM-T1", Context.one_target)
 def minimal_sharpness_bracket(context: Context) -> list[Check]:
     """The bracket around the exact value, for p = 1."""
-    context.require_vector()
     return context.minimal_bracket()
 
 
-@statement("FM-T2")
+@statement("FM-T2", Context.one_target)
 def sharpness_of_minimizers(context: Context) -> list[Check]:
     """Both lower bounds at the end of the run, and the bracket of FM-T1 scaled by ‖p‖^{2/L}."""
-    context.require_vector()
     minimal, scale = context.minimal, context.minimal_scale
     own = minimizer_lower_bound(context.problem, context.layer_norms[-1])
     own = own * context.readout_norm ** (1 / context.depth)
@@ -190,11 +187,9 @@ def sharpness_of_minimizers(context: Context) -> list[Check]:
     ]
 
 
-@statement("FM-rescale")
+@statement("FM-rescale", Context.one_target, Context.several_layers)
 def rescaled_minimizers(context: Context) -> list[Check]:
     """The end of the run, rescaled by several C."""
-    context.require_vector()
-    context.require_depth()
     network = context.final_network
     first, second, *rest = network.weights
     second_norm = context.layer_norms[-1, :, 1:2]
@@ -208,15 +203,14 @@ def rescaled_minimizers(context: Context) -> list[Check]:
     return checks
 
 
-@statement("FM-crit")
+@statement("FM-crit", Context.one_target)
 def settled_sharpness(context: Context) -> list[Check]:
     """At the end of a descent run; with momentum β the threshold is (2+2β)/η."""
-    context.require_vector()
     if context.run.learning_rate is None:
         raise NotApplicable("for gradient descent")
     threshold = (2 + 2 * context.run.momentum) / context.learning_rate
     measured, slack = context.final_sharpness, 4 * context.slack
-    hypotheses = context.minimizer_hypotheses()
+    hypotheses = context.ends_in_minimizer()
     doubtful = context.bounded & (context.slack <= NEAR) & (measured > threshold * (1 + slack))
     hypotheses["the run stayed there long enough to be thrown out"] = ~doubtful | _settled(context)
     minimal = context.minimal.exact * context.minimal_scale
@@ -245,13 +239,12 @@ def _settled(context: Context) -> np.ndarray:
     return (context.times[-1] - since >= needed) & (context.gap[-1] > 0)
 
 
-@statement("X-18")
+@statement("X-18", Context.one_target)
 def tight_brackets(context: Context) -> list[Check]:
     """The brackets around the exact values, and the worst ratio, for p = 1: theorems.
 
     The worst ratio in closed form is proved for Λ/a ≤ L − 1, and a computed maximum above.
     """
-    context.require_vector()
     problem, L = context.problem, context.depth
     brackets, least = sharpness_brackets(problem, L), context.minimal.exact
     balanced = balanced_sharpness(problem, L)
@@ -263,12 +256,6 @@ def tight_brackets(context: Context) -> list[Check]:
         Check(balanced, brackets.balanced[1], "S_bal, upper"),
         Check(balanced / least, brackets.worst_ratio, f"S_bal/S_min ≤ R ({how})"),
     ]
-
-
-def _epsilon(context: Context) -> np.ndarray:
-    """ε of the start of each run (FM-ε), (batch,)."""
-    context.require_depth()
-    return np.asarray(initialization_scale(context.run.initial.with_batch()))
 
 
 def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
@@ -285,28 +272,25 @@ def _parts(name: str, checks: list[Check]) -> dict[str, Hypothesis]:
 
 def _first(context: Context) -> dict[str, Any]:
     """The hypotheses of FM-T3."""
-    return _flow(context) | _parts("FM-A1", first_assumption(context))
+    context.one_unit()
+    context.one_target()
+    return context.flow() | _parts("FM-A1", first_assumption(context))
 
 
 def _second(context: Context) -> dict[str, Any]:
     """The hypotheses of the corollaries about where the flow ends."""
-    problem = context.problem
+    first, problem = _first(context), context.problem
+    context.several_layers()
     optimum = problem.optimum.reshape(problem.dimension, -1)
     apart = np.sqrt(squared_distance(context.backward[0][-1] - optimum))
     late = {"t large enough: ‖w − w*‖ ≤ ‖w*‖/8": Hypothesis(apart, "≤", problem.optimum_norm / 8)}
     small = _parts("FM-A2", second_assumption(context))
-    return _first(context) | small | context.minimizer_hypotheses() | late
+    return first | small | context.ends_in_minimizer() | late
 
 
-def _flow(context: Context) -> dict[str, Any]:
-    return {"gradient flow": context.flow}
-
-
-@statement("FM-A1")
+@statement("FM-A1", Context.one_unit, Context.one_target)
 def first_assumption(context: Context) -> list[Check]:
     """Both parts, at the initial weights."""
-    context.require_perceptron()
-    context.require_vector()
     gradient = np.sqrt(np.sum(context.gradient_squares[0], axis=-1))
     return [
         Check(context.gap[:1], context.problem.zero_gap, "R(W(0)) ≤ R_0"),
@@ -314,17 +298,16 @@ def first_assumption(context: Context) -> list[Check]:
     ]
 
 
-@statement("FM-ε")
+@statement("FM-ε", Context.several_layers)
 def scale_of_initialization(context: Context) -> Check:
     """ε of each run."""
-    return value(_epsilon(context))
+    return value(context.epsilon)
 
 
-@statement("FM-L2", hypotheses=_flow)
+@statement("FM-L2", Context.flow, Context.one_unit, Context.several_layers)
 def layer_structure(context: Context) -> list[Check]:
     """All three, at every record."""
-    context.require_perceptron()
-    epsilon = _epsilon(context)[None, :, None]
+    epsilon = context.epsilon[None, :, None]
     squares = context.singular_values**2
     spread = np.max(squares, axis=-1, keepdims=True) - np.min(squares, axis=-1, keepdims=True)
     later = squares[..., 1:]
@@ -341,9 +324,6 @@ def layer_structure(context: Context) -> list[Check]:
 
 def _early(context: Context) -> int:
     """Index of the first record with t ≥ 1; the proof of FM-T3 works from any such moment."""
-    context.require_depth()
-    context.require_perceptron()
-    context.require_vector()
     late = np.flatnonzero(context.times >= 1)
     if not context.is_flow or len(late) == 0:
         raise NotApplicable("for gradient flow recorded at some time t ≥ 1")
@@ -353,41 +333,49 @@ def _early(context: Context) -> int:
 def _constant(context: Context, early: int) -> np.ndarray:
     """μ of FM-T3 for each run, from the first record with t ≥ 1."""
     gap = context.gap[early]
-    return lojasiewicz_constant(context.problem, context.depth, _epsilon(context), gap).constant
+    return lojasiewicz_constant(context.problem, context.depth, context.epsilon, gap).constant
 
 
-@statement("FM-T3")
+@statement("FM-T3", Context.several_layers, Context.one_unit, Context.one_target)
 def lojasiewicz(context: Context) -> list[Check]:
     """The condition with the best constant over C, and the bound on W_L…W_2 in its proof."""
     early = _early(context)
     late = (np.arange(len(context.times)) >= early)[:, None]
     squares = np.sum(context.gradient_squares, axis=-1)
-    floor = np.sqrt(2 * _epsilon(context)) * context.depth
+    floor = np.sqrt(2 * context.epsilon) * context.depth
     beyond = context.singular_values[..., 0] - floor
     upper_layers = np.linalg.norm(context.backward[1], axis=(-1, -2))
     bound, least = _constant(context, early) * context.gap, np.maximum(beyond, 0)
-    product, flow = least ** (context.depth - 1), {"gradient flow": context.flow}
+    product, flow = least ** (context.depth - 1), context.flow()
     return [
         Check(bound, squares, "Polyak-Łojasiewicz", where=late, hypotheses=_first(context)),
         Check(product, upper_layers, "‖W_L…W_2‖", where=beyond > 0, hypotheses=flow),
     ]
 
 
-@statement("FM-L7")
+@statement("FM-L7", Context.several_layers, Context.one_unit, Context.one_target)
 def exponential_convergence(context: Context) -> list[Check]:
     """From the first record with t ≥ 1, with the constant of FM-T3; the path by its chords."""
     early = _early(context)
-    elapsed = np.maximum(context.times - context.times[early], 0)[:, None]
     mu, met = _constant(context, early), _first(context)
-    bound = context.gap[early] * np.exp(-mu * elapsed)
-    later = (elapsed > 0) & context.moving
-    slack = context.gap_error / np.maximum(context.gap, bound)
     with np.errstate(divide="ignore", invalid="ignore"):
         whole = 2 * np.sqrt(context.gap[early] / mu)
     return [
-        Check(context.gap, bound, "rate", where=later, slack=slack, hypotheses=met),
+        _gap_decays(context, mu, "rate", met, early),
         Check(_chords(context, early), whole, "path length", hypotheses=met),
     ]
+
+
+def _gap_decays(
+    context: Context, rate: np.ndarray, part: str, hypotheses: dict[str, Any], since: int = 0
+) -> Check:
+    """The gap falls at least as e^{−rate·t} after a record, as long as the run goes on."""
+    elapsed = np.maximum(context.times - context.times[since], 0)[:, None]
+    bound = context.gap[since] * np.exp(-rate * elapsed)
+    later = (elapsed > 0) & context.moving
+    # a gap along an integrated flow is known to relative errors in Θ, squared
+    slack = context.flow_slack**2 * context.problem.zero_gap / np.maximum(context.gap, bound)
+    return Check(context.gap, bound, part, where=later, slack=slack, hypotheses=hypotheses)
 
 
 def _chords(context: Context, early: int) -> np.ndarray:
@@ -396,12 +384,10 @@ def _chords(context: Context, early: int) -> np.ndarray:
     return np.sum(np.sqrt(np.sum(squares, axis=0)), axis=0)
 
 
-@statement("FM-A2")
+@statement("FM-A2", Context.one_unit, Context.one_target, Context.several_layers)
 def second_assumption(context: Context) -> list[Check]:
     """All four parts."""
-    context.require_perceptron()
-    context.require_vector()
-    epsilon = _epsilon(context)
+    epsilon = context.epsilon
     return [
         Check(float(context.problem.dimension), float(context.problem.rank), "Σ̂ has full rank"),
         Check(epsilon, 1.0, "ε ≤ 1"),
@@ -410,7 +396,7 @@ def second_assumption(context: Context) -> list[Check]:
     ]
 
 
-@statement("FM-C1", hypotheses=_second)
+@statement("FM-C1", _second)
 def layer_norms(context: Context) -> list[Check]:
     """Both bounds at the end of the run."""
     size, power = context.problem.optimum_norm, 1 / context.depth
@@ -421,7 +407,7 @@ def layer_norms(context: Context) -> list[Check]:
     ]
 
 
-@statement("FM-C2", hypotheses=_second)
+@statement("FM-C2", _second)
 def flat_minimum(context: Context) -> list[Check]:
     """The ratio, with the exact S_min of X-2, and the bound on S itself."""
     problem, L = context.problem, context.depth
@@ -435,7 +421,7 @@ def flat_minimum(context: Context) -> list[Check]:
     ]
 
 
-@statement("X-19", hypotheses=_flow)
+@statement("X-19", Context.flow, Context.several_layers, Context.one_unit, Context.one_target)
 def conserved_end(context: Context) -> list[Check]:
     """Singular values and x_k = ‖v_{k−1}‖²/‖v_k‖² at every record, the sharpness at the end.
 
@@ -443,9 +429,6 @@ def conserved_end(context: Context) -> list[Check]:
     difference, relative to r and σ². S_bal is that of the product reached, which is w* for data of
     full rank.
     """
-    context.require_depth()
-    context.require_perceptron()
-    context.require_vector()
     product, start = context.backward[0][..., 0], context.run.initial.with_batch()
     bounds = flow_end_bounds(start, np.linalg.norm(product, axis=-1))
     low, high = (np.asarray(bound)[..., None] for bound in bounds.singular_squares)
@@ -458,7 +441,7 @@ def conserved_end(context: Context) -> list[Check]:
     ratio = context.final_sharpness / balanced
     least, most = (np.asarray(bound)[-1] for bound in bounds.sharpness_ratio)
     size = {"r − 2Δ > 0": Hypothesis(low[-1, :, 0], ">", 0.0)}
-    met = context.minimizer_hypotheses() | size
+    met = context.ends_in_minimizer() | size
     return [
         Check(low, squares, "r − 2Δ ≤ σ_k²", scale=scale, slack=slack),
         Check(squares, high, "σ_k² ≤ r + 2Δ", scale=scale, slack=slack),
@@ -489,25 +472,28 @@ def _sandwich(context: Context) -> list[Check]:
     ]
 
 
-@statement("FM-grad-sandwich")
+@statement("FM-grad-sandwich", Context.square_layers)
 def gradient_sandwich(context: Context) -> list[Check]:
     """Both bounds for every layer and record; without a read-out ‖p‖ = 1 (FM-T5)."""
-    context.require_square()
     return _sandwich(context)
 
 
-def _residual_start(context: Context) -> tuple[np.ndarray, dict[str, Any]]:
-    """s of each run, and the hypothesis that W_k(0) − I is Gaussian noise."""
-    context.require_square()
-    noise = residual_noise(context.run.initial.with_batch()).reshape(context.batch, -1)
-    scale = np.asarray(noise_scale(context.run.initial.with_batch()))
+def _residual(context: Context) -> dict[str, Any]:
+    """The hypothesis that W_k(0) − I is Gaussian noise."""
+    context.square_layers()
+    start = context.run.initial.with_batch()
+    noise, scale = residual_noise(start).reshape(context.batch, -1), np.asarray(noise_scale(start))
     if not np.all(scale > 0):
         raise NotApplicable("for a random start, s > 0; here W_k(0) = I")
     distance = kolmogorov_distance(noise / scale[:, None], ndtr)
     likely = Hypothesis(distance, "≤", kolmogorov_bound(noise.shape[1], LEAST_PROBABILITY))
-    # s is known to a few percent, so two digits lose nothing, and runs share their constants
-    rounded = np.array([float(f"{s:.2g}") for s in scale])
-    return rounded, {"residual initialization": likely}
+    return {"residual initialization": likely}
+
+
+def _scales(context: Context) -> list[float]:
+    """s of each run: it is known to a few percent, so two digits are enough and are shared."""
+    scale = np.asarray(noise_scale(context.run.initial.with_batch()))
+    return [float(f"{s:.2g}") for s in scale]
 
 
 def kolmogorov_distance(samples: np.ndarray, distribution) -> np.ndarray:
@@ -528,23 +514,29 @@ def _field(constants: list[ResidualConstants | None], name: str) -> np.ndarray:
     return np.array([np.nan if c is None else getattr(c, name) for c in constants])
 
 
-@statement("FM-L3")
+@statement("FM-L3", _residual)
 def product_singular_values(context: Context) -> list[Check]:
     """At the smallest admissible u; where there is none, at the u with the least failure bound."""
-    scale, hypotheses = _residual_start(context)
-    d, L = context.widths[0], context.depth
-    ranges = [admissible_range(s, d, L) for s in scale.tolist()]
-    pairs = zip(scale.tolist(), ranges, strict=True)
+    scales, d, L = _scales(context), context.widths[0], context.depth
+    ranges = [admissible_range(s, d, L) for s in scales]
+    pairs = zip(scales, ranges, strict=True)
     u = np.array([least_failure_u(s, d, L) if r is None else r.lower for s, r in pairs])
-    hypotheses["L, d large enough for an admissible u"] = [r is not None for r in ranges]
-    bounds = product_bounds(scale, d, u)
-    ball = np.exp(-2 * scale**2 - 4 * u) / 64
+    met = {"L, d large enough for an admissible u": [r is not None for r in ranges]}
+    bounds = product_bounds(scales, d, u)
+    ball = np.exp(-2 * np.square(scales) - 4 * u) / 64
     near = (np.max(context.displacement_norms, axis=-1) <= ball)[..., None]
-    through = context.product_values
-    M, m = (np.reshape(bound, (-1, 1)) for bound in (2 * bounds.largest, bounds.smallest / 2))
+    return _products_between(context, bounds.smallest / 2, 2 * bounds.largest, near, met)
+
+
+def _products_between(
+    context: Context, least: Any, most: Any, where: np.ndarray, hypotheses: dict[str, Any]
+) -> list[Check]:
+    """Singular values of every product Π_{k:1} between bounds of each run, (batch,)."""
+    M, m = (np.reshape(bound, (-1, 1)) for bound in (most, least))
+    values, details = context.product_values, {"where": where, "hypotheses": hypotheses}
     return [
-        Check(through[..., 0], M, "‖Π_{k:1}‖", where=near, hypotheses=hypotheses),
-        Check(m, through[..., 1], "σ_min(Π_{k:1})", where=near, hypotheses=hypotheses),
+        Check(values[..., 0], M, "‖Π_{k:1}‖", **details),
+        Check(m, values[..., 1], "σ_min(Π_{k:1})", **details),
     ]
 
 
@@ -570,29 +562,17 @@ def gaussian_image(context: Context) -> list[Check]:
     return [Check(first, bound, "χ²(d)"), Check(second, bound, "N(0, 1)")]
 
 
-@statement("FM-L9", hypotheses=Context.stays_finite)
+@statement("FM-L9", Context.stays_finite, Context.square_layers)
 def perturbed_products(context: Context) -> list[Check]:
     """With M and m measured at the start, wherever training has moved little enough.
 
     The condition on ‖θ_k‖_2 is asked of ‖θ_k‖_F, which is at least as large.
     """
-    context.require_square()
     start = context.product_values[0]
     M = np.maximum(np.max(start[..., 0], axis=-1), 1)
     m = np.minimum(np.min(start[..., 1], axis=-1), 1 - 1e-12)
     near = (np.max(context.displacement_norms, axis=-1) <= m**2 / (4 * M**2))[..., None]
-    through = context.product_values
-    return [
-        Check(through[..., 0], 2 * M[:, None], "‖Π_{k:1}‖", where=near),
-        Check(m[:, None] / 2, through[..., 1], "σ_min(Π_{k:1})", where=near),
-    ]
-
-
-def _convergence(context: Context) -> list[Check]:
-    """θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
-    constants, hypotheses = _convergence_hypotheses(context)
-    rate, radius = _field(constants, "rate"), _field(constants, "radius")
-    return _stays_near(context, rate, radius, "C_5", hypotheses)
+    return _products_between(context, m / 2, 2 * M, near, {})
 
 
 def _stays_near(
@@ -600,62 +580,67 @@ def _stays_near(
 ) -> list[Check]:
     """θ_k within its radius, the Polyak-Łojasiewicz inequality with rate·λ‖p‖², and its decay."""
     rate = rate * context.problem.smallest_eigenvalue * context.readout_norm**2
-    decay = context.gap[0] * np.exp(-rate * context.times[:, None])
-    later = (context.times[:, None] > 0) & context.moving
-    slack = context.gap_error / np.maximum(context.gap, decay)
     squares = np.sum(context.gradient_squares, axis=-1)
     moved = context.displacement_norms
     return [
         Check(moved, radius[:, None], f"‖θ_k‖_F ≤ {name}", hypotheses=hypotheses),
         Check(rate * context.gap, squares, "Polyak-Łojasiewicz", hypotheses=hypotheses),
-        Check(context.gap, decay, "convergence", where=later, slack=slack, hypotheses=hypotheses),
+        _gap_decays(context, rate, "convergence", hypotheses),
     ]
 
 
-def _convergence_hypotheses(context: Context):
-    """The constants of each run and the hypotheses of FM-T4."""
-    scale, hypotheses = _residual_start(context)
-    d, L, problem = context.widths[0], context.depth, context.problem
-    constants = [residual_constants(s, d, L) for s in scale.tolist()]
+def _constants(context: Context) -> list[ResidualConstants | None]:
+    """The constants of FM-T4 for each run."""
+    return [residual_constants(s, context.widths[0], context.depth) for s in _scales(context)]
+
+
+def _convergence_hypotheses(context: Context) -> dict[str, Any]:
+    """The hypotheses of FM-T4."""
+    hypotheses, constants, problem = _residual(context), _constants(context), context.problem
     ratio = problem.smallest_eigenvalue**2 / problem.largest_eigenvalue
     allowed = _field(constants, "gap") * ratio * context.readout_norm**2
-    hypotheses["gradient flow"] = context.flow
-    hypotheses["L, d large enough for an admissible u"] = [c is not None for c in constants]
-    hypotheses["R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ"] = Hypothesis(context.gap[0], "≤", allowed)
-    return constants, hypotheses
+    return hypotheses | {
+        "gradient flow": context.is_flow,
+        "L, d large enough for an admissible u": [c is not None for c in constants],
+        "R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ": Hypothesis(context.gap[0], "≤", allowed),
+    }
 
 
-@statement("FM-T4")
+def _convergence(context: Context) -> list[Check]:
+    """θ_k stays in its ball and the gap decays at the rate of the proof of FM-T4."""
+    met, constants = _convergence_hypotheses(context), _constants(context)
+    rate, radius = _field(constants, "rate"), _field(constants, "radius")
+    return _stays_near(context, rate, radius, "C_5", met)
+
+
+@statement("FM-T4", Context.one_target)
 def residual_convergence(context: Context) -> list[Check]:
     """With the constants of the proof at the smallest admissible u."""
-    context.require_vector()
     if context.readout is None:
         raise NotApplicable("for networks with a read-out p (without one: FM-T5)")
     return _convergence(context)
 
 
-@statement("FM-T5")
+@statement("FM-T5", Context.square_layers)
 def multivariate_convergence(context: Context) -> list[Check]:
     """The bounds on the gradients and the convergence that follows, with ‖p‖ = 1."""
-    context.require_square()
     if context.readout is not None:
         raise NotApplicable("for networks without a read-out (with one: FM-T4)")
     return _sandwich(context) + _convergence(context)
 
 
-@statement("FM-C3")
+@statement("FM-C3", Context.one_target)
 def residual_flat_minimum(context: Context) -> list[Check]:
     """The ratio, with the exact S_min of X-2."""
-    context.require_vector()
     if context.readout is None:
         raise NotApplicable("for networks with a read-out p")
-    constants, hypotheses = _convergence_hypotheses(context)
-    hypotheses |= _full_rank(context) | context.minimizer_hypotheses()
+    met = _convergence_hypotheses(context) | _full_rank(context) | context.ends_in_minimizer()
     ratio = context.final_sharpness / (context.minimal.exact * context.minimal_scale)
-    bound = _field(constants, "sharpness_ratio") * context.problem.condition_number
+    constant = _field(_constants(context), "sharpness_ratio")
+    bound = constant * context.problem.condition_number
     return [
-        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=hypotheses),
-        Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=hypotheses),
+        Check(1.0, ratio, "1 ≤ S/S_min", slack=context.slack, hypotheses=met),
+        Check(ratio, bound, "S/S_min ≤ CΛ/λ", hypotheses=met),
     ]
 
 
@@ -664,16 +649,13 @@ def _full_rank(context: Context) -> dict[str, Hypothesis]:
     return {"Σ̂ has full rank": Hypothesis(problem.rank, "≥", problem.dimension)}
 
 
-@statement("X-20")
+@statement("X-20", Context.square_layers)
 def convergence_of_a_draw(context: Context) -> list[Check]:
     """FM-T4, T5 and C3 with M_0, m_0 measured on the start, whatever its law; a theorem."""
-    context.require_square()
-    values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
-    M0, m0 = np.max(values[..., 0], axis=-1), np.min(values[..., 1], axis=-1)
-    constants, problem = product_constants(M0, m0, context.depth), context.problem
+    constants, problem = draw_constants(context.run.initial.with_batch()), context.problem
     allowed = constants.gap * problem.smallest_eigenvalue * context.readout_norm**2
     close = Hypothesis(context.gap[0], "≤", allowed)
-    met = {"gradient flow": context.flow, "R(W(0)) − R_min ≤ C_4λ‖p‖²": close}
+    met = context.flow() | {"R(W(0)) − R_min ≤ C_4λ‖p‖²": close}
     rate, radius = np.asarray(constants.rate), np.asarray(constants.radius)
     checks = _stays_near(context, rate, radius, "ρ", met)
     if problem.outputs > 1 or context.readout is None or problem.optimum_norm == 0:
@@ -682,31 +664,28 @@ def convergence_of_a_draw(context: Context) -> list[Check]:
     spread = sharpness_brackets(problem, context.depth).spread
     bound = constants.sharpness_ratio * spread * context.depth
     bound = bound / least_sharpness(context.depth, spread)
-    met = met | _full_rank(context) | context.minimizer_hypotheses()
+    met = met | _full_rank(context) | context.ends_in_minimizer()
     part, ratio = "S/S_min ≤ C(Λ/a)L/G", context.final_sharpness / least
     return [*checks, Check(ratio, bound, part, hypotheses=met)]
 
 
-@statement("X-21")
+@statement("X-21", _residual)
 def conditioned_products(context: Context) -> list[Check]:
     """At the start and u = 1.5u_∞; fails for at most one draw in a hundred where its bound says so.
 
     A theorem about the law of the start, its expectations by quadrature.
     """
-    scale, hypotheses = _residual_start(context)
     d, L = context.widths[0], context.depth
     if d < 2:
         raise NotApplicable("for layers of width at least 2")
-    u = [1.5 * least_margin(s, d) for s in scale.tolist()]
-    pairs = list(zip(scale.tolist(), u, strict=True))
+    pairs = [(s, 1.5 * least_margin(s, d)) for s in _scales(context)]
     fails = [sharp_failure_probability(s, d, L, margin) for s, margin in pairs]
-    hypotheses["L large enough: failure ≤ 0.01"] = Hypothesis(np.array(fails), "≤", 0.01)
-    bounds = [sharp_product_bounds(s, margin) for s, margin in pairs]
-    M, m = np.array(bounds).T[..., None]
+    met = {"L large enough: failure ≤ 0.01": Hypothesis(np.array(fails), "≤", 0.01)}
+    M, m = np.array([sharp_product_bounds(s, margin) for s, margin in pairs]).T[..., None]
     values = np.concatenate([context.product_values[0], context.suffix_values[0]], axis=-2)
     return [
-        Check(values[None, ..., 0], M, "‖Π‖", hypotheses=hypotheses),
-        Check(m, values[None, ..., 1], "σ_min(Π)", hypotheses=hypotheses),
+        Check(values[None, ..., 0], M, "‖Π‖", hypotheses=met),
+        Check(m, values[None, ..., 1], "σ_min(Π)", hypotheses=met),
     ]
 
 
@@ -742,12 +721,11 @@ def _residual_risk(quadratic, branches, readout):
 _branch_gradients = jax.jit(jax.vmap(jax.grad(_residual_risk, argnums=1), in_axes=(None, 0, 0)))
 
 
-@statement("Talk-res", hypotheses=Context.stays_finite)
+@statement("Talk-res", Context.stays_finite, Context.square_layers)
 def residual_form(context: Context) -> Check:
     """Gradients with respect to V by automatic differentiation against those of W, at the end."""
-    width = context.require_square()
     network = context.final_network
-    branches = tuple(weight - jnp.eye(width) for weight in network.weights)
+    branches = tuple(weight - jnp.eye(len(weight[0])) for weight in network.weights)
     measured = _branch_gradients(context.problem.quadratic, branches, network.readout)
     errors = []
     for k, gradient in enumerate(measured):
@@ -756,7 +734,7 @@ def residual_form(context: Context) -> Check:
     return Check(np.stack(errors, axis=-1)[None], 0.0, scale=context.gradient_scale[-1:])
 
 
-@statement("Talk-log")
+@statement("Talk-log", Context.one_target)
 def logistic_contrast(context: Context) -> list[Check]:
     """The problem's inputs with the labels sign(Xw*): below log 2, and falling on, at every rate.
 
@@ -764,7 +742,6 @@ def logistic_contrast(context: Context) -> list[Check]:
     far down that 1/(γ²ηt) gets there only much later, and until then the loss falls slowly. Below
     1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it may rest.
     """
-    context.require_vector()
     inputs, _ = context.problem.require_data("the logistic contrast")
     scores = inputs @ context.problem.optimum.reshape(-1)
     rows = np.flatnonzero(scores != 0)[:200]
@@ -789,7 +766,7 @@ STEPS, POINTS = 4, 3
 """How many steps of a run Talk-descent evaluates, and at how many points of each."""
 
 
-@statement("Talk-descent", hypotheses=Context.stays_finite)
+@statement("Talk-descent", Context.stays_finite)
 def descent_lemma(context: Context) -> Check:
     """At some steps of a descent recorded one step after another, where η < 2/S."""
     taken = np.flatnonzero(context.consecutive.any(axis=1))
