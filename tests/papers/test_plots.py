@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from grids import grid
 
-from deeplin.papers import fm_1, fm_2, talk_log
+from deeplin.papers import fm_1, fm_2, talk_log, trajectories
 from deeplin.papers.catalogue import PANELS
 from deeplin.papers.fm_1 import plot_distance, plot_divergence
 from deeplin.papers.fm_2 import STARTS, plot_thresholds
 from deeplin.papers.setting import FLOOR
-from deeplin.papers.style import COLOURS, draw, save
 from deeplin.papers.trajectories import plot_training
+from deeplin.plot_style import COLORS, draw, save
 
 
 def levels(ax):
@@ -69,7 +69,7 @@ def test_of_many_data_sets_the_flattest_and_the_steepest_relation_are_named(ax):
 
 @pytest.fixture
 def training():
-    config = fm_1.TRAINING.presets["quick"]
+    config = trajectories.TRAINING.presets["quick"]
     rates = [rate.learning_rate for rate in config.rates]
     table = grid(learning_rate=rates, repetition=range(2), step=range(21))
     step, k = table["step"], table["repetition"]
@@ -136,7 +136,7 @@ def test_the_contrast_marks_runs_that_diverged(ax):
 
 def test_pictures_are_the_same_files_every_time(tmp_path):
     for folder in ("first", "second"):
-        figure = draw(lambda ax: ax.plot([1, 2], color=COLOURS[0]), (3, 2), "name")
+        figure = draw(lambda ax: ax.plot([1, 2], color=COLORS[0]), (3, 2), "name")
         save(figure, tmp_path / folder, "name")
     for kind in ("svg", "pdf", "png"):
         first, second = (tmp_path / folder / f"name.{kind}" for folder in ("first", "second"))

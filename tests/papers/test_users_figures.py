@@ -7,6 +7,7 @@ from grids import grid
 
 from deeplin.networks import Network
 from deeplin.papers import x_batch, x_rates
+from deeplin.papers.catalogue import FIGURES, select
 from deeplin.papers.setting import Setting
 from deeplin.papers.x_rates import gaps, measured_rate
 from deeplin.problems import Problem
@@ -184,12 +185,9 @@ def test_a_network_that_collapsed_is_not_better_than_zero():
     assert found == pytest.approx(critical_weight_decay(problem, 4).value, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [x_batch.X_BATCH, x_rates.X_DECAY, x_rates.X_LAYERS],
-    ids=lambda figure: figure.name,
-)
-def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(figure):
+@pytest.mark.parametrize("name", ["X-batch", "X-decay", "X-layers"])
+def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(name):
+    (figure,) = select(FIGURES, [name])
     for study in figure.studies:
         assert len(set(study.paper.data_seeds)) >= 10
         assert len(set(study.quick.data_seeds)) == 3

@@ -20,14 +20,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import UnstableStep, simulate_wide
-from deeplin.papers.figures import Panel, Study, Table, define_figure, define_panel
-from deeplin.papers.question import Answers
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.setting import data_seed
 from deeplin.papers.statistics import curve, mean_interval
-from deeplin.papers.style import COLOURS, INK, bars, series
+from deeplin.plot_style import COLORS, INK, bars, series
 from deeplin.problems import Population
 from deeplin.problems.synthetic import Synthetic, spiked
-from deeplin.sweep import Experiment, Unit, run_keys
+from deeplin.sweep import Unit, run_keys
 from deeplin.theory.ridgeless import ridgeless_risk
 from deeplin.theory.wide_networks import Start, expected_modes
 
@@ -125,14 +124,13 @@ def units(config: WideSweep) -> list[Unit]:
     ]
 
 
-def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
+def run_wide(config: WideSweep, dimension: int, dynamics: Any, **batch: Any) -> pd.DataFrame:
     """Train the batch; exact excess risk, distance to Θ_min, and its part outside the data."""
-    cell = unit.coordinates
-    d, repetitions = cell["dimension"], range(cell["repetitions"])
+    d, repetitions = dimension, range(batch["repetitions"])
     drawn = [data_seed(config.seed, dimension=d, repetition=k, part="data") for k in repetitions]
     data = [spiked(seed, d, samples=SAMPLES, outputs=OUTPUTS) for seed in drawn]
     runs = pd.MultiIndex.from_product(
-        (cell["alphas"], cell["betas"], repetitions), names=("alpha", "beta", "repetition")
+        (batch["alphas"], batch["betas"], repetitions), names=("alpha", "beta", "repetition")
     ).to_frame(index=False)
     draws = [{"dimension": d, "repetition": k, "part": "weights"} for k in runs["repetition"]]
     problems = [data[k].problem for k in runs["repetition"]]
@@ -147,7 +145,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
             beta=runs["beta"].to_numpy(),
             key=run_keys(config.seed, draws),
             learning_rate=STEP,
-            dynamics=cell["dynamics"],
+            dynamics=dynamics,
             population=populations,
         )
     ends = {
@@ -160,7 +158,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
     pairs = zip(populations, problems, strict=True)
     return runs.assign(
         dimension=d,
-        dynamics=cell["dynamics"],
+        dynamics=dynamics,
         status=wide.status,
         steps=wide.steps,
         loss=wide.loss,
@@ -173,9 +171,6 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
 def population_of(data: Synthetic) -> Population:
     """The population that a data set was drawn from."""
     return Population(np.asarray(data.truth), data.spectrum, drawn=True)
-
-
-WIDE_SWEEP = Experiment("wide-sweep", WideSweep, units, run_unit, grid=("dimensions", "flow_from"))
 
 
 def width(dimension: int) -> int:
@@ -284,7 +279,7 @@ def plot_curves(
             bars(ax, curve(rows, by, column), by, **series(index, **named))
         cells = logs[logs[key] == value]
         half = 1.96 * cells[f"{column}_sd"] / np.sqrt(cells["runs"])
-        color = COLOURS[index]
+        color = COLORS[index]
         ax.errorbar(cells[by], cells[f"{column}_mean"], half, color=color, label="_", **cross)
         settings: Any = cells[["dimension", "alpha", "beta", "width"]]
         name = "law_added_risk" if column == "risk" else "law_distance"
@@ -307,7 +302,7 @@ def plot_against_variance(
     runs = table.assign(variance=table[scale] ** 2)
     if column == "risk":
         levels = runs.drop_duplicates(["dimension", "repetition"]).groupby("dimension")
-        for color, level in zip(COLOURS, levels["interpolant_risk"].mean(), strict=False):
+        for color, level in zip(COLORS, levels["interpolant_risk"].mean(), strict=False):
             ax.axhline(level, color=color, linestyle="--", linewidth=1, zorder=1)
         ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
     lines = {dimension: f"$d = {dimension}$" for dimension in config.dimensions}
@@ -330,47 +325,20 @@ def plot_against_dimension(config: WideSweep, table: Table, ax: Axes, *, column:
 SCALES = tuple(np.linspace(0.0, 1e-3, 10).tolist())
 FEWER = (SCALES[0], SCALES[5], SCALES[9])
 DIMENSIONS = (500, 1000, 2000)
-FIRST_LAYER = Study(
-    "bo-1-first-layer",
-    WIDE_SWEEP,
-    paper=WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
-    quick=WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=4),
-)
-LAST_LAYER = Study(
-    "bo-1-last-layer",
-    WIDE_SWEEP,
-    paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
-    quick=WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
-)
 ALPHAS = (0.0, 1e-4, 1e-3)
-DIMENSION = Study(
-    "bo-3-dimension",
-    WIDE_SWEEP,
-    paper=WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
-    quick=WideSweep((200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3),
+wide_study = partial(define_study, run=run_wide, over=units, grid=("dimensions", "flow_from"))
+FIRST_LAYER = wide_study(
+    "bo-1-first-layer",
+    paper=WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
+    quick={"alphas": FEWER, "repetitions": 4},
 )
-
-
-def _row(figure: str, study: Study) -> tuple[Panel, Panel]:
-    """Excess risk and squared distance against the variance of one layer."""
-    plot, answers = (
-        partial(plot_against_variance, figure=figure),
-        partial(log_answers, figure=figure),
-    )
-    return (
-        define_panel(figure, study, partial(plot, column="risk"), answers),
-        define_panel(f"{figure}-right", study, partial(plot, column="distance")),
-    )
-
-
-BO_1 = define_figure("BO-1", *_row("BO-1-top", FIRST_LAYER), *_row("BO-1-bottom", LAST_LAYER))
-BO_3 = define_figure(
-    "BO-3",
-    define_panel("BO-3-risk", DIMENSION, partial(plot_against_dimension, column="risk")),
-    define_panel(
-        "BO-3-distance",
-        DIMENSION,
-        partial(plot_against_dimension, column="distance"),
-        partial(log_answers, figure="BO-3"),
-    ),
+LAST_LAYER = wide_study(
+    "bo-1-last-layer",
+    paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
+    quick={"betas": FEWER, "repetitions": 4},
+)
+DIMENSION = wide_study(
+    "bo-3-dimension",
+    paper=WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
+    quick={"dimensions": (200, 600, 1000, 1400, 2000), "repetitions": 3},
 )

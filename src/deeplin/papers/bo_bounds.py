@@ -15,11 +15,10 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, interval
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.setting import data_seed
-from deeplin.papers.statistics import power_interval, slope_interval
-from deeplin.papers.style import COLOURS, QUIET, series
+from deeplin.papers.statistics import interval, power_interval, slope_interval
+from deeplin.plot_style import COLORS, QUIET, series
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import run_keys
@@ -150,15 +149,20 @@ def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
     }
     for index, (term, label) in enumerate(letters.items()):
         runs = table[table["term"] == term]
-        ax.plot(runs["size"], runs["risk"], ".", color=COLOURS[index], alpha=0.4)
+        ax.plot(runs["size"], runs["risk"], ".", color=COLORS[index], alpha=0.4)
         ax.plot(runs.groupby("size")["risk"].mean(), label=label, **series(index))
     ends = np.array([table["size"].min(), table["size"].max()])
     ax.plot(ends, ends, ":", color=QUIET, label="the term itself")
 
 
-POINTS = {"term": tuple(SWEEPS), "place": range(5)}
-BO_RATES = grid_experiment("bo-rates", Rates, run_rate, POINTS, runs="repetitions")
-RATES = Study("bo-rates", BO_RATES, paper=Rates(20), quick=Rates(4))
+RATES = define_study(
+    "bo-rates",
+    run_rate,
+    {"term": tuple(SWEEPS), "place": range(5)},
+    paper=Rates(20),
+    quick={"repetitions": 4},
+    runs="repetitions",
+)
 
 
 @dataclass(frozen=True)
@@ -231,14 +235,14 @@ def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
         ax.plot(means[column], **style)
 
 
-BO_DEPTH = grid_experiment(
-    "bo-depth", Depths, run_depth, {"depth": "depths"}, runs="repetitions", bucket="depth"
-)
-DEPTHS = Study(
+DEPTHS = define_study(
     "bo-depth",
-    BO_DEPTH,
+    run_depth,
+    {"depth": "depths"},
     paper=Depths((3, 5, 10, 20, 50, 100), repetitions=10),
-    quick=Depths((3, 6, 12, 24), repetitions=3, deepest=24),
+    quick={"depths": (3, 6, 12, 24), "repetitions": 3, "deepest": 24},
+    runs="repetitions",
+    bucket="depth",
 )
 DEPTH = 3
 
@@ -351,25 +355,18 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
         # the risk wide and pale: most of it is variance
         wide = {"linewidth": 5, "alpha": 0.4} if column == "risk" else {}
         ax.plot(means[column], **series(index, label=label, **wide))
-        ax.plot(means[bound], ":", color=COLOURS[index])
-    least = {"color": COLOURS[2], "linestyle": "--", "linewidth": 1}
+        ax.plot(means[bound], ":", color=COLORS[index])
+    least = {"color": COLORS[2], "linestyle": "--", "linewidth": 1}
     ax.plot(means["lower_variance"], label="variance, at least (X-32)", **least)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
 
 
-BO_BENIGN = grid_experiment(
-    "bo-benign", Benign, run_benign, {"samples": "samples"}, runs="repetitions"
-)
-BENIGN = Study(
+BENIGN = define_study(
     "bo-benign",
-    BO_BENIGN,
+    run_benign,
+    {"samples": "samples"},
     # n = 320 takes some four minutes of one core, all the others one together
     paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, asked=3),
-    quick=Benign((10, 20, 40), repetitions=3, noises=20),
-)
-BO_BOUNDS = define_figure(
-    "BO-bounds",
-    define_panel("BO-bounds-risk", BENIGN, plot_benign, benign_answers),
-    define_panel("BO-bounds-rates", RATES, plot_rates, rate_answers),
-    define_panel("BO-bounds-depth", DEPTHS, plot_depth, depth_answers),
+    quick={"samples": (10, 20, 40), "repetitions": 3, "noises": 20, "asked": 1},
+    runs="repetitions",
 )

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, distance_to_optimum
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
+from deeplin.papers.figures import Answers, Study, Table, define_study
 from deeplin.papers.setting import (
     ALL_DATA,
     AUTHORS,
@@ -21,11 +20,12 @@ from deeplin.papers.setting import (
     FLOOR,
     FM_2_RATES,
     LEARNED,
+    SWEEPS,
     Setting,
     sweep_starts,
 )
 from deeplin.papers.statistics import curve, power_interval
-from deeplin.papers.style import INK, QUARTILES, QUIET, band, bars, series, ticks_at
+from deeplin.plot_style import INK, QUARTILES, QUIET, band, bars, series, ticks_at
 from deeplin.sweep import run_key
 from deeplin.training import empirical_critical_rate
 
@@ -88,17 +88,18 @@ def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFr
     )
 
 
-DEPTH_SWEEP = grid_experiment(
-    "depth-sweep",
-    DepthSweep,
+RESIDUAL = Setting(initialization="residual")
+LEARNING_RATES = tuple(rate for rate, *_ in FM_2_RATES)
+SWEEP = define_study(
+    "fm-2-rates",
     run_depth_sweep,
     {"depth": "depths", "data_seed": "data_seeds"},
+    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, ALL_DATA),
+    quick={"repetitions": 8, "data_seeds": FEW_DATA},
     runs=lambda config: len(config.learning_rates) * config.repetitions,
     steps="steps",
     bucket="depth",
 )
-
-
 STARTS = {
     "residual": "from residual initializations",
     "flattest": "from next to the flattest minimizer",
@@ -149,31 +150,15 @@ def run_depth(
     return pd.DataFrame([row])
 
 
-CRITICAL_RATES = grid_experiment(
-    "critical-rates",
-    CriticalRates,
+THRESHOLDS = define_study(
+    "fm-2-thresholds",
     run_depth,
     {"depth": "depths", "start": tuple(STARTS), "steps": "steps", "data_seed": "data_seeds"},
+    paper=CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000), data_seeds=ALL_DATA),
+    quick={"starts": 8, "steps": (1_000, 4_000), "data_seeds": FEW_DATA},
     runs="starts",
     bucket="depth",
     grid=("depths", "data_seeds"),
-)
-
-
-RESIDUAL = Setting(initialization="residual")
-LEARNING_RATES = tuple(rate for rate, *_ in FM_2_RATES)
-
-SWEEP = Study(
-    "fm-2-rates",
-    DEPTH_SWEEP,
-    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, ALL_DATA),
-    quick=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 8, 0.25, FEW_DATA),
-)
-THRESHOLDS = Study(
-    "fm-2-thresholds",
-    CRITICAL_RATES,
-    paper=CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000), data_seeds=ALL_DATA),
-    quick=CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000), data_seeds=FEW_DATA),
 )
 
 
@@ -270,14 +255,6 @@ def threshold_answers(config: CriticalRates, table: Table) -> Answers:
     }
 
 
-FM_2 = define_figure(
-    "FM-2",
-    define_panel("FM-2", SWEEP, plot_rates),
-    define_panel("FM-2-data-sets", SWEEP, plot_collapse, collapse_answers),
-    define_panel("FM-2-thresholds", THRESHOLDS, plot_thresholds, threshold_answers),
-)
-
-
 @dataclass(frozen=True)
 class ScaleCritical:
     """A search for the largest rate that settles, from every scale."""
@@ -308,9 +285,16 @@ def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
     return pd.DataFrame([row | {"high": high / exact, "settled": settled}])
 
 
-SCALE_CRITICAL = grid_experiment(
-    "scale-critical", ScaleCritical, run_scale, {"scale": "scales"}, runs="starts"
-)
+def _study(figure: str, setting: Setting, scales: slice) -> Study:
+    """The critical rates from some scales of a figure's sweep."""
+    paper = ScaleCritical(setting, SWEEPS[figure].scales[scales], starts=12, steps=20_000)
+    name, fewer = f"{figure.lower()}-critical", {"starts": 4, "steps": 4_000}
+    over = {"scale": "scales"}
+    return define_study(name, run_scale, over, paper=paper, quick=fewer, runs="starts")
+
+
+CRITICAL = _study("FM-1", Setting(), slice(0, 7, 3))
+RESIDUAL_CRITICAL = _study("FM-4", RESIDUAL, slice(1, 8, 3))
 
 
 def critical_answers(config: ScaleCritical, table: Table) -> Answers:

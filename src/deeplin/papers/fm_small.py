@@ -17,11 +17,10 @@ from scipy.spatial import KDTree
 from deeplin.dynamics import gradient_descent, gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, initialize
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, number
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.setting import ALL_DATA, FEW_DATA, Setting
-from deeplin.papers.statistics import mean_interval, slope_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, series
+from deeplin.papers.statistics import mean_interval, number, slope_interval
+from deeplin.plot_style import COLORS, INK, QUIET, series
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import flat_minima
 from deeplin.sweep import coordinate_words, run_key, run_keys
@@ -111,15 +110,18 @@ def plot_paths(config: Paths, table: Table, ax: Axes) -> None:
     ax.axhline(0.05, color=INK, linestyle=":", linewidth=1)
 
 
-PATHS = grid_experiment("paths", Paths, run_paths, {"scale": "scales"}, runs="repetitions")
-FACTORS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
-PATH_STUDY = Study(
+PATHS = define_study(
     "fm-flow",
-    PATHS,
-    paper=Paths((0.01, 0.03, 0.1, 0.2, 0.4), FACTORS, 10),
-    quick=Paths((0.03, 0.1, 0.4), (0.1, 0.5, 1.0), 3),
+    run_paths,
+    {"scale": "scales"},
+    paper=Paths(
+        scales=(0.01, 0.03, 0.1, 0.2, 0.4),
+        factors=(0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0),
+        repetitions=10,
+    ),
+    quick={"scales": (0.03, 0.1, 0.4), "factors": (0.1, 0.5, 1.0), "repetitions": 3},
+    runs="repetitions",
 )
-FM_FLOW = define_figure("FM-flow", define_panel("FM-flow", PATH_STUDY, plot_paths, path_answers))
 
 
 @dataclass(frozen=True)
@@ -186,16 +188,13 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
     ax.plot(grid, grid, color=INK, linestyle=":", linewidth=1, label=r"$\varepsilon$")
 
 
-SMALL_STARTS = grid_experiment(
-    "small-starts", SmallStarts, run_start, {"data_seed": "data_seeds", "scale": "scales"}
-)
-SCALES = (0.1, 0.05, 0.01, 5e-4, 1e-4)
-"""ε from about one to a millionth; the last two meet FM-A2."""
-STUDY = Study(
+SMALL_STARTS = define_study(
     "fm-small",
-    SMALL_STARTS,
-    paper=SmallStarts(3, SCALES, ALL_DATA),
-    quick=SmallStarts(3, SCALES, FEW_DATA),
+    run_start,
+    {"data_seed": "data_seeds", "scale": "scales"},
+    # ε from about one to a millionth; the last two meet FM-A2
+    paper=SmallStarts(3, (0.1, 0.05, 0.01, 5e-4, 1e-4), ALL_DATA),
+    quick={"data_seeds": FEW_DATA},
 )
 
 
@@ -247,7 +246,7 @@ def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     """S_bal/S_min against Λ/a, with the exact worst ratio (X-18), and flows."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
-    for color, (depth, rows) in zip(COLOURS, limits.groupby("depth"), strict=False):
+    for color, (depth, rows) in zip(COLORS, limits.groupby("depth"), strict=False):
         ax.plot(rows["spread"], rows["ratio"], ".", color=color, alpha=0.6)
         ax.plot(grid, worst_sharpness_ratio(depth, grid), color=color, label=f"depth {depth}")
     ax.plot(flows["spread"], flows["ratio"], "k+", label="flows, depth 3,\nseveral widths")
@@ -255,19 +254,13 @@ def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     ax.plot([], [], ".", color=INK, label=r"$S_{\mathrm{bal}}/S_{\min}$, data sets")
 
 
-RATIOS = grid_experiment(
-    "sharpness-ratios", Ratios, run_ratio, {"condition": "conditions"}, runs="data_sets"
-)
-RATIO_STUDY = Study(
+RATIOS = define_study(
     "fm-ratio",
-    RATIOS,
+    run_ratio,
+    {"condition": "conditions"},
     paper=Ratios((3, 5, 10, 40), (1.0, 10.0, 100.0, 1000.0), 50),
-    quick=Ratios((3, 5, 10, 40), (1.0, 10.0, 100.0), 10),
-)
-FM_SMALL = define_figure(
-    "FM-small",
-    define_panel("FM-small", STUDY, plot_structure, start_answers),
-    define_panel("FM-ratio", RATIO_STUDY, plot_ratio, ratio_answers),
+    quick={"conditions": (1.0, 10.0, 100.0), "data_sets": 10},
+    runs="data_sets",
 )
 
 
@@ -362,7 +355,7 @@ def plot_worst(config: WorstRatios, table: Table, ax: Axes) -> None:
     """Curves: the worst case of each depth; dots: random data; marks: the worst data; FM-C2."""
     c = np.geomspace(1, max(config.spreads), 200)
     table = table[table["spread"] <= c[-1]]
-    for color, L in zip(COLOURS, config.depths, strict=False):
+    for color, L in zip(COLORS, config.depths, strict=False):
         ax.plot(c, worst_sharpness_ratio(L, c), color=color, label=f"$L = {L}$")
         for kind, (marker, size, _) in KINDS.items():
             rows = table[(table["depth"] == L) & (table["kind"] == kind)]
@@ -378,13 +371,10 @@ def plot_worst(config: WorstRatios, table: Table, ax: Axes) -> None:
     ax.minorticks_off()
 
 
-WORST_RATIOS = grid_experiment(
-    "sharpness-ratios", WorstRatios, run_worst, {"depth": "depths", "kind": tuple(KINDS)}
-)
-WORST_STUDY = Study(
+WORST_RATIOS = define_study(
     "x-ratio",
-    WORST_RATIOS,
+    run_worst,
+    {"depth": "depths", "kind": tuple(KINDS)},
     paper=WorstRatios((2, 3, 10, 30, 100), draws=2_000),
-    quick=WorstRatios((2, 3, 10, 100), draws=100),
+    quick={"depths": (2, 3, 10, 100), "draws": 100},
 )
-X_RATIO = define_figure("X-ratio", define_panel("X-ratio", WORST_STUDY, plot_worst, worst_answers))

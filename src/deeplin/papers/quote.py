@@ -15,8 +15,7 @@ import numpy as np
 from deeplin.errors import InputError
 from deeplin.papers import recorded
 from deeplin.papers.figures import Study
-from deeplin.papers.question import number
-from deeplin.papers.statistics import mean_interval, share_interval
+from deeplin.papers.statistics import mean_interval, number, share_interval
 
 REPRODUCED, DIFFERS, UNDECIDED = recorded.VERDICTS
 ELISION = "[…]"

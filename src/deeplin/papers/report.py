@@ -20,13 +20,13 @@ from deeplin.papers import recorded
 from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
 from deeplin.papers.quote import LeftOut
-from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
+from deeplin.plot_style import COLORS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
 from deeplin.sweep.experiment import to_plain
 
 OUTCOME = "outcome.json"
-RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
-    colour: f"var(--curve-{index})" for index, colour in enumerate(COLOURS)
+RECOLORED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
+    colour: f"var(--curve-{index})" for index, colour in enumerate(COLORS)
 }
 """Colours of the pictures that follow the reader's choice of a light or dark screen."""
 
@@ -145,7 +145,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         summary=recorded.summary(found),
         provenance=recorded.provenance(found["figures"]) if outcomes else "",
         changed=recorded.changes(outcomes),
-        curves=dict(enumerate(COLOURS)),
+        curves=dict(enumerate(COLORS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
@@ -162,7 +162,7 @@ def inline_svg(svg: str, name: str, description: str) -> str:
     # Several pictures share the page, so every id needs the picture's name in front.
     body = re.sub(r'\bid="', f'id="{name}.', body)
     body = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}.", body)
-    for colour, variable in RECOLOURED.items():
+    for colour, variable in RECOLORED.items():
         body = re.sub(re.escape(colour), variable, body, flags=re.IGNORECASE)
     for size in ("width", "height"):
         body = re.sub(rf'<svg([^>]*?) {size}="[^"]*"', r"<svg\1", body, count=1)

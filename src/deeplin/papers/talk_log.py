@@ -9,10 +9,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting
-from deeplin.papers.style import INK, series
+from deeplin.plot_style import INK, series
 from deeplin.problems.synthetic import separable
 from deeplin.theory.critical_rate import logistic_descent
 
@@ -91,15 +90,12 @@ def answers(config: Contrast, table: Table) -> Answers:
     }
 
 
-AXES = {"problem": tuple(LABELS), "data_seed": "data_seeds"}
-TALK_LOG_EXPERIMENT = grid_experiment(
-    "talk-log", Contrast, run_cell, AXES, runs="relative_rates", steps="steps"
-)
-RELATIVE_RATES = tuple(np.logspace(-1, 3, 33).tolist())
-STUDY = Study(
+STUDY = define_study(
     "talk-log",
-    TALK_LOG_EXPERIMENT,
-    paper=Contrast(RELATIVE_RATES, 20_000, ALL_DATA),
-    quick=Contrast(RELATIVE_RATES, 2_000, FEW_DATA),
+    run_cell,
+    {"problem": tuple(LABELS), "data_seed": "data_seeds"},
+    paper=Contrast(tuple(np.logspace(-1, 3, 33).tolist()), 20_000, ALL_DATA),
+    quick={"steps": 2_000, "data_seeds": FEW_DATA},
+    runs="relative_rates",
+    steps="steps",
 )
-TALK_LOG = define_figure("Talk-log", define_panel("Talk-log", STUDY, plot, answers))

@@ -18,11 +18,10 @@ from deeplin.certificates.certificate import HOLDS, VIOLATED, certify
 from deeplin.dynamics import gradient_descent, gradient_flow, simulate_wide
 from deeplin.networks import Network, initialize
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.fm_small import lowering
-from deeplin.papers.question import Answers
 from deeplin.papers.setting import AUTHORS, Setting, training_start
-from deeplin.papers.style import INK, series
+from deeplin.plot_style import INK, series
 from deeplin.problems.synthetic import spiked
 from deeplin.sweep import run_key
 from deeplin.theory import minimal_sharpness
@@ -143,10 +142,10 @@ def plot(config: Certified, table: Table, ax: Axes) -> None:
     ax.invert_yaxis()
 
 
-CERTIFIED = grid_experiment(
-    "theorems", Certified, run_certificate, {"run": (*RUNS, WIDE), "data_seed": "data_seeds"}
+STUDY = define_study(
+    "theorems",
+    run_certificate,
+    {"run": (*RUNS, WIDE), "data_seed": "data_seeds"},
+    paper=Certified((AUTHORS, 10, 11, 12)),
+    quick={"data_seeds": (AUTHORS,)},
 )
-STUDY = Study(
-    "theorems", CERTIFIED, paper=Certified((AUTHORS, 10, 11, 12)), quick=Certified((AUTHORS,))
-)
-THEOREMS = define_figure("Theorems", define_panel("Theorems", STUDY, plot, answers, theorems=count))

@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.setting import DATA_SEEDS, Setting
-from deeplin.papers.style import INK, series
 from deeplin.papers.x_rates import LIGHT, gaps, measured_rate, other_minimizers, plot_other_data
+from deeplin.plot_style import INK, series
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stochastic_sharpness
@@ -191,12 +190,13 @@ def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
     ax.set_ylim(bottom=0)
 
 
-AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
-BATCH_SIZES = grid_experiment("batch-sizes", BatchSizes, run_cell, AXES)
-STUDY = Study(
+STUDY = define_study(
     "x-batch",
-    BATCH_SIZES,
-    paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
-    quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),
-)
-X_BATCH = define_figure("X-batch", define_panel("X-batch", STUDY, plot, answers))
+    run_cell,
+    {"data_seed": "data_seeds", "batch_size": "sizes"},
+    paper=BatchSizes((1, 2, 4, 7, 12, 20), networks=200, steps=72, minimizers=100),
+    quick={
+        "sizes": (1, 4, 20), "networks": 100, "steps": 44, "minimizers": 30,
+        "data_seeds": DATA_SETS[:3],
+    },
+)  # fmt: skip

@@ -20,11 +20,10 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
+from deeplin.papers.figures import Answers, Table, define_study
 from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
 from deeplin.papers.statistics import power_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, bars, series, ticks_at
+from deeplin.plot_style import COLORS, INK, QUIET, bars, series, ticks_at
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import (
@@ -233,39 +232,23 @@ def _exact_rates(problem: Problem, depth: int, shares: np.ndarray) -> np.ndarray
     return rates * balanced_sharpness(problem, depth) / 2
 
 
-DECAYS = grid_experiment(
-    "decays",
-    Decays,
+DECAYS = define_study(
+    "x-decay",
     run_decay,
     {"depth": "depths", "data_seed": "data_seeds", "share": "shares"},
+    paper=Decays(
+        (2, 3, 4, 10),
+        (*(1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98), 1.02, 1.1, 1.4, 2.0, 4.0),
+        steps=10_000,
+    ),
+    quick={
+        "depths": (2, 3, 4),
+        "shares": (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0),
+        "steps": 2_000,
+        "data_seeds": DATA_SETS[:3],
+    },
     bucket="depth",
 )
-FEW_SHARES = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
-MANY_SHARES = (
-    1e-3,
-    0.01,
-    0.03,
-    0.1,
-    0.2,
-    0.35,
-    0.5,
-    0.7,
-    0.85,
-    0.93,
-    0.98,
-    1.02,
-    1.1,
-    1.4,
-    2.0,
-    4.0,
-)
-DECAY_STUDY = Study(
-    "x-decay",
-    DECAYS,
-    paper=Decays((2, 3, 4, 10), MANY_SHARES, steps=10_000),
-    quick=Decays((2, 3, 4), FEW_SHARES, steps=2_000, data_seeds=DATA_SETS[:3]),
-)
-X_DECAY = define_figure("X-decay", define_panel("X-decay", DECAY_STUDY, plot_decay, decay_answers))
 
 WIDTH = 10
 """Of the hidden layers: as many as there are digits, the largest rank of Θ*."""
@@ -345,15 +328,12 @@ def plot_outputs(config: Outputs, table: Table, ax: Axes) -> None:
     ax.set_ylim(bottom=0)
 
 
-OUTPUTS = grid_experiment("outputs", Outputs, run_outputs, {"outputs": "outputs"})
-OUTPUT_STUDY = Study(
+OUTPUTS = define_study(
     "x-outputs",
-    OUTPUTS,
+    run_outputs,
+    {"outputs": "outputs"},
     paper=Outputs(tuple(range(1, 11)), steps=5_000, minimizers=20),
-    quick=Outputs((1, 3, 10), steps=1_000, minimizers=2),
-)
-X_OUTPUTS = define_figure(
-    "X-outputs", define_panel("X-outputs", OUTPUT_STUDY, plot_outputs, output_answers)
+    quick={"outputs": (1, 3, 10), "steps": 1_000, "minimizers": 2},
 )
 
 WIDEST = 3.0
@@ -370,11 +350,6 @@ class RatePairs:
     steps: int
     data_seeds: tuple[int, ...] = DATA_SETS
     seed: int = 0
-
-    @property
-    def pairs(self) -> int:
-        """All of them are one batch."""
-        return self.points**2
 
 
 def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
@@ -425,7 +400,7 @@ def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
         (share == 0, "on none", {"marker": "s", "s": 6}),
         ((share > 0) & (share < 1), "on some", {"marker": "^", "s": 14}),
     )
-    for color, (which, label, style) in zip(COLOURS, kinds, strict=False):
+    for color, (which, label, style) in zip(COLORS, kinds, strict=False):
         rows = pairs[which]
         if len(rows):
             style = style | {"color": color, "linewidths": 0, "label": label}
@@ -490,32 +465,23 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
 
 
-RATE_PAIRS = grid_experiment(
-    "rate-pairs", RatePairs, run_pairs, {"data_seed": "data_seeds"}, runs="pairs"
+RATE_PAIRS = define_study(
+    "x-layers",
+    run_pairs,
+    {"data_seed": "data_seeds"},
+    paper=RatePairs(61, steps=20_000),
+    quick={"points": 25, "steps": 2_000, "data_seeds": DATA_SETS[:3]},
+    runs=lambda config: config.points**2,
 )
-RATE_SPREADS = grid_experiment(
-    "rate-spreads",
-    RateSpreads,
+RATE_SPREADS = define_study(
+    "x-layers-spread",
     run_spread,
     {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"},
-)
-PAIR_STUDY = Study(
-    "x-layers",
-    RATE_PAIRS,
-    paper=RatePairs(61, steps=20_000),
-    quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
-)
-SPREAD_STUDY = Study(
-    "x-layers-spread",
-    RATE_SPREADS,
     paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
-    quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),
-)
-X_LAYERS = define_figure(
-    "X-layers",
-    define_panel("X-layers", PAIR_STUDY, plot_pairs, pair_answers),
-    define_panel("X-layers-spread", SPREAD_STUDY, plot_spread, spread_answers),
-)
+    quick={
+        "spreads": (1.0, 10.0, 100.0), "draws": 4, "steps": 2_000, "data_seeds": DATA_SETS[:3]
+    },
+)  # fmt: skip
 
 AWAY: dict[str, Any] = {
     "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "none"
@@ -583,7 +549,7 @@ def plot_losses(config: Losses, table: Table, ax: Axes) -> None:
     """Predicted rates as lines, measured ones as marks, one color for each loss."""
     for index, loss in enumerate(LOSS_NAMES):
         mine = table[table["loss"] == loss].sort_values("depth")
-        color = COLOURS[index]
+        color = COLORS[index]
         for data_seed in config.data_seeds[1:]:
             rows = mine[mine["data_seed"] == data_seed]
             ax.plot(rows["depth"], rows["predicted"], color=color, **LIGHT)
@@ -598,20 +564,12 @@ def plot_losses(config: Losses, table: Table, ax: Axes) -> None:
 
 
 LOSS_NAMES = ("logistic", "squared")
-LOSSES = grid_experiment(
-    "losses",
-    Losses,
+LOSSES = define_study(
+    "x-losses",
     run_losses,
     {"depth": "depths", "loss": LOSS_NAMES, "data_seed": "data_seeds"},
+    paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6),
+    quick={"depths": (2, 5, 20), "steps": 1_000, "starts": 3, "data_seeds": DATA_SETS[:2]},
     runs="starts",
     bucket="depth",
-)
-LOSS_STUDY = Study(
-    "x-losses",
-    LOSSES,
-    paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6),
-    quick=Losses((2, 5, 20), steps=1_000, starts=3, data_seeds=DATA_SETS[:2]),
-)
-X_LOSSES = define_figure(
-    "X-losses", define_panel("X-losses", LOSS_STUDY, plot_losses, loss_answers)
 )

@@ -12,10 +12,9 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import simulate_wide
 from deeplin.papers.bo_1 import DEPTH, compared, expected_law
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, interval, number
-from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, series
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.statistics import interval, mean_interval, number
+from deeplin.plot_style import COLORS, INK, QUIET, series
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import spiked
 from deeplin.sweep import run_key
@@ -79,7 +78,7 @@ HOLLOW: dict[str, Any] = {
 def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
     """Distance against β: law (lines), simulated flows (hollow), the authors' logs (filled)."""
     logs = logged()
-    for color, d in zip(COLOURS, config.dimensions, strict=False):
+    for color, d in zip(COLORS, config.dimensions, strict=False):
         grid = np.linspace(0, 1e-3, 101)
         law = [expected_law(d, 1.0, beta, 10 * (d + 3))["law_distance"] for beta in grid]
         ax.plot(1e3 * grid, law, color=color, label=f"law, $d = {d}$")
@@ -171,36 +170,28 @@ def plot_gained(config: Gained, table: Table, ax: Axes) -> None:
     law, shape = np.array([_law(config, L) for L in grid]), _shape(config, grid)
     ax.plot(grid, law, color=INK, label="law (X-29)")
     label = r"$\propto (L-2)^2/(1+(L-2)a^2)^2$"
-    ax.plot(grid, shape * law[0] / shape[0], "--", color=COLOURS[1], label=label)
+    ax.plot(grid, shape * law[0] / shape[0], "--", color=COLORS[1], label=label)
     ax.plot(rows["flow"], **series(2, linestyle="", label="infinite width"))
     label = r"simulated, $m = 10^6$"
-    ax.errorbar(
-        rows.index, rows["simulated"], rows["half"], color=COLOURS[0], label=label, **HOLLOW
-    )
+    ax.errorbar(rows.index, rows["simulated"], rows["half"], color=COLORS[0], label=label, **HOLLOW)
     ax.plot(rows["kept"], **series(3, linestyle=":", label=r"$\|U\|^2 - \|U(0)\|^2$"))
 
 
-LAST_LAYERS = grid_experiment(
-    "last-layers", LastLayers, run_last_layer, {"dimension": "dimensions", "beta": "betas"},
-    runs="runs", bucket="dimension",
-)  # fmt: skip
-GAINED = grid_experiment(
-    "gained-by-depth", Gained, run_gained, {"depth": "depths"}, runs="runs", bucket="depth"
-)
-LAST_LAYER = Study(
+LAST_LAYER = define_study(
     "x-wide-last-layer",
-    LAST_LAYERS,
+    run_last_layer,
+    {"dimension": "dimensions", "beta": "betas"},
     paper=LastLayers((500, 1000, 2000), runs=20),
-    quick=LastLayers((500, 1000, 2000), runs=3, betas=(0.0,)),
+    quick={"runs": 3, "betas": (0.0,)},
+    runs="runs",
+    bucket="dimension",
 )
-DEPTH_STUDY = Study(
+DEPTH_STUDY = define_study(
     "x-wide-depth",
-    GAINED,
+    run_gained,
+    {"depth": "depths"},
     paper=Gained((3, 5, 10, 30, 100), runs=24),
-    quick=Gained((3, 5, 10, 30), runs=3),
-)
-X_WIDE = define_figure(
-    "X-wide",
-    define_panel("X-wide-last-layer", LAST_LAYER, plot_last_layer, last_layer_answers),
-    define_panel("X-wide-depth", DEPTH_STUDY, plot_gained, gained_answers),
+    quick={"depths": (3, 5, 10, 30), "runs": 3},
+    runs="runs",
+    bucket="depth",
 )

@@ -7,7 +7,7 @@ import pytest
 
 from deeplin.papers import bo_bounds
 from deeplin.papers.catalogue import FIGURES
-from deeplin.papers.figures import grid_experiment
+from deeplin.papers.figures import define_study
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,14 @@ def run_cell(config, kind, depth, draw):
 
 
 GRID = {"kind": ("a", "b"), "depth": "depths", "draw": "draws"}
-EXPERIMENT = grid_experiment(
-    "cells", Config, run_cell, GRID, runs="rates", steps="steps", bucket="depth"
-)
-PLAIN = grid_experiment("plain", Config, lambda config: [{"value": 1}], {})
+STUDY = define_study(
+    "cells", run_cell, GRID, paper=Config(), quick={"draws": 1},
+    runs="rates", steps="steps", bucket="depth",
+)  # fmt: skip
+EXPERIMENT = STUDY.experiment
+PLAIN = define_study(
+    "plain", lambda config: [{"value": 1}], {}, paper=Config(), quick={}
+).experiment
 
 
 def test_every_combination_is_a_unit_and_its_coordinates_are_columns():
@@ -40,7 +44,10 @@ def test_every_combination_is_a_unit_and_its_coordinates_are_columns():
     assert list(table) == ["kind", "depth", "draw", "rate", "value"]
     assert table["value"].tolist() == [3 * rate for rate in Config().rates]
     assert set(table["kind"]) == {"b"}
-    assert EXPERIMENT.reference == f"{__name__}:EXPERIMENT"
+
+
+def test_the_quick_preset_is_the_full_protocol_with_some_changes():
+    assert (STUDY.paper, STUDY.quick) == (Config(), replace(Config(), draws=1))
 
 
 def test_a_sweep_grows_in_the_fields_of_its_axes_alone():
