@@ -11,11 +11,10 @@ from jax.flatten_util import ravel_pytree
 
 from deeplin.errors import InputError
 from deeplin.networks import Network
-from deeplin.papers import fm_1, fm_2, talk_log, trajectories
+from deeplin.papers import fm_1, fm_2, trajectories
 from deeplin.papers.fm_1 import Rate, ScaleSweep
-from deeplin.papers.fm_2 import CriticalRates, DepthSweep
+from deeplin.papers.fm_2 import Contrast, CriticalRates, DepthSweep
 from deeplin.papers.setting import SWEEPS, Setting, sweep_starts, training_start
-from deeplin.papers.talk_log import Contrast
 from deeplin.papers.trajectories import AS_RUN, Followed, Trajectories
 
 SMALL = {"data_seed": 4, "samples": 12, "dimension": 3, "depth": 3}
@@ -177,7 +176,7 @@ def test_the_measured_critical_rate_is_the_exact_one_next_to_the_flattest_minimi
 
 def test_the_contrast_has_the_threshold_where_the_theory_puts_it():
     config = Contrast((0.5, 0.9, 1.1, 2.0), steps=3000)
-    tables = {table["problem"][0]: table for table in rows(talk_log.STUDY, config)}
+    tables = {table["problem"][0]: table for table in rows(fm_2.CONTRAST, config)}
     below = tables["linear"]["loss"][:2]
     assert (below < 1e-9).all()
     assert (tables["linear"]["status"][2:] == "diverged").all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from grids import grid
 
-from deeplin.papers import fm_1, fm_2, talk_log, trajectories
+from deeplin.papers import fm_1, fm_2, trajectories
 from deeplin.papers.catalogue import PANELS
 from deeplin.papers.fm_1 import plot_distance, plot_divergence
 from deeplin.papers.fm_2 import STARTS, plot_thresholds
@@ -125,11 +125,11 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
 
 
 def test_the_contrast_marks_runs_that_diverged(ax):
-    config = talk_log.Contrast((0.5, 2.0), steps=1)
-    table = grid(problem=talk_log.LABELS, relative_rate=config.relative_rates)
+    config = fm_2.Contrast((0.5, 2.0), steps=1)
+    table = grid(problem=fm_2.LABELS, relative_rate=config.relative_rates)
     table = table.assign(loss=0.1, status="stopped", data_seed=config.data_seeds[0])
     table.loc[3, ["loss", "status"]] = [np.nan, "diverged"]
-    talk_log.plot(config, table, ax)
+    fm_2.plot_contrast(config, table, ax)
     crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in crosses] == [[2.0]]
 

@@ -24,7 +24,7 @@ from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, initialize, risk_and_data
 from deeplin.papers.bo_1 import SCALES
 from deeplin.papers.figures import Answers, Table, define_study
-from deeplin.papers.setting import data_seed
+from deeplin.papers.setting import Config, data_seed
 from deeplin.papers.statistics import curve, mean_interval, number
 from deeplin.plot_style import QUIET, bars, series
 from deeplin.problems import Problem
@@ -39,7 +39,7 @@ AUTHORS_STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class ReluSweep:
+class ReluSweep(Config):
     """Every pair (α, β) on `repetitions` fresh data sets of a ReLU teacher, with one step size.
 
     In the `checked` first repetitions the pair of largest scales is also trained with the authors'
@@ -52,7 +52,6 @@ class ReluSweep:
     learning_rate: float = 1e-4
     steps: int = 100_000
     checked: int = 0
-    seed: int = 0
 
 
 def units(config: ReluSweep) -> list[Unit]:
@@ -182,7 +181,7 @@ def step_answers(config: ReluSweep, table: Table) -> Answers:
 
 QUICK = {"repetitions": 4, "learning_rate": 1e-3, "steps": 2_500, "checked": 1}
 FEWER = (SCALES[0], SCALES[1], SCALES[9])
-relu_study = partial(define_study, run=run_relu, over=units, grid=("repetitions", "checked"))
+relu_study = partial(define_study, run=run_relu, over=units)
 FIRST_LAYER = relu_study(
     "bo-2-first-layer", paper=ReluSweep(SCALES, (1.0,)), quick={"alphas": FEWER, **QUICK}
 )
@@ -192,14 +191,13 @@ LAST_LAYER = relu_study(
 
 
 @dataclass(frozen=True)
-class Interpolating:
+class Interpolating(Config):
     """α swept with β = 1, and β with α = 1, each on the same data sets and random numbers."""
 
     scales: tuple[float, ...]
     repetitions: int
     samples: int = 500
     iterations: int = 300
-    seed: int = 0
 
 
 def run_interpolating(config: Interpolating, repetition: int) -> list[dict[str, Any]]:

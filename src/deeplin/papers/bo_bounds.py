@@ -14,9 +14,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
-from deeplin.papers.bo_1 import population_of
+from deeplin.papers.bo_1 import gain_outside, population_of
 from deeplin.papers.figures import Answers, Table, define_study
-from deeplin.papers.setting import data_seed
+from deeplin.papers.setting import Config, data_seed
 from deeplin.papers.statistics import interval, power_interval, slope_interval
 from deeplin.plot_style import COLORS, QUIET, series
 from deeplin.problems import Population, Problem
@@ -92,13 +92,12 @@ SWEEPS = {
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(Config):
     """Trained networks along three sweeps, each of which sends one term of BO-C3.4 to zero."""
 
     repetitions: int
     samples: int = 30
     depth: int = 3
-    seed: int = 0
 
 
 def population_sizes(samples: int, term: str, value: float) -> tuple[int, int, float, float]:
@@ -166,7 +165,7 @@ RATES = define_study(
 
 
 @dataclass(frozen=True)
-class Depths:
+class Depths(Config):
     """Ξ against depth, with the bound of BO-T3.2 as printed and as its proof gives it (E-19).
 
     The same data trained at several depths, with β large enough for BO-T3.2 at all of them.
@@ -179,7 +178,6 @@ class Depths:
     epsilon: float = 0.2
     deepest: int = 100
     """β is that of this depth."""
-    seed: int = 0
 
 
 def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
@@ -191,9 +189,6 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
     rows = []
     for k, source in enumerate(data):
         population = population_of(source)
-        initial = np.asarray(wide.as_run(k).initial.product)
-        basis = source.problem.spectrum.vectors
-        start = initial - basis @ (basis.T @ initial)
         scales = {"alpha": ALPHA, "beta": beta, "depth": depth, "width": WIDTH}
         bound = partial(random_start_bound, population, config.samples, **scales)
         rows.append(
@@ -201,7 +196,7 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
                 "repetition": k,
                 "status": wide.status[k],
                 "xi": risk_split(source.problem, population, wide.theta[k]).xi,
-                "gained": np.sum((wide.theta_perp[k] - start) ** 2),
+                "gained": gain_outside(wide, k, source.problem),
                 "printed": bound(corrected=False).xi,
                 "corrected": bound(corrected=True).xi,
             }
@@ -242,13 +237,12 @@ DEPTHS = define_study(
     paper=Depths((3, 5, 10, 20, 50, 100), repetitions=10),
     quick={"depths": (3, 6, 12, 24), "repetitions": 3, "deepest": 24},
     runs="repetitions",
-    bucket="depth",
 )
 DEPTH = 3
 
 
 @dataclass(frozen=True)
-class Benign:
+class Benign(Config):
     """Ever more samples with d = n^1.5 and ε = 1/(2√d): k/n, εd/n and n/d all fall."""
 
     samples: tuple[int, ...]
@@ -257,7 +251,6 @@ class Benign:
     """Fresh draws of the noise on the same inputs."""
     asked: int = 1
     """Data sets for each number of samples on which the noise is drawn again."""
-    seed: int = 0
 
 
 def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:

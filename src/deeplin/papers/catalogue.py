@@ -37,7 +37,7 @@ from deeplin.plot_style import SIZE, finish, style
 
 MODULES = (
     *("fm_1", "fm_2", "fm_residual", "fm_small", "trajectories", "bo_1", "bo_2", "bo_bounds"),
-    *("eos", "talk_log", "theorems", "x_batch", "x_rates", "x_wide"),
+    *("eos", "theorems", "x_batch", "x_rates"),
 )
 """Those of this package that define studies, with the functions that draw and judge them."""
 STUDIES = {

@@ -21,7 +21,14 @@ from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.papers.figures import Answers, Table, define_study
-from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting, data_name
+from deeplin.papers.setting import (
+    ALL_DATA,
+    FEW_DATA,
+    Config,
+    OnDataSets,
+    Setting,
+    data_name,
+)
 from deeplin.papers.statistics import mean_interval, number
 from deeplin.plot_style import COLORS, INK, QUIET, reference_line, series
 from deeplin.problems import Problem
@@ -36,7 +43,7 @@ EARLY, SETTLING = 20, 10
 
 
 @dataclass(frozen=True)
-class Life:
+class Life(OnDataSets):
     """One start, trained at three rates on several data sets and seen at every step."""
 
     setting: Setting
@@ -45,9 +52,6 @@ class Life:
     repetition: int
     steps: int
     central_steps: int
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_life(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
@@ -115,8 +119,8 @@ def life_answers(config: Life, table: Table) -> Answers:
 
 def plot_life(config: Life, table: Table, ax: Axes, *, factor: float) -> None:
     """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
-    here, drawn = table["factor"] == factor, table["data_seed"] == config.data_seeds[0]
-    run, others = table[here & drawn].set_index("step"), table[here & ~drawn]
+    run, others = config.split(table[table["factor"] == factor])
+    run = run.set_index("step")
     for index in range(5, 1, -1):
         label = "second to fifth eigenvalue" if index == 2 else None
         ax.plot(run[f"eigenvalue{index}"], color=QUIET, linewidth=0.7, label=label)
@@ -145,7 +149,7 @@ LIFE = define_study(
     "eos-life",
     run_life,
     {"factor": tuple(PLACES), "data_seed": "data_seeds"},
-    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, ALL_DATA),
+    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, data_seeds=ALL_DATA),
     quick={"steps": 300, "central_steps": 30, "data_seeds": FEW_DATA},
     steps="steps",
 )
@@ -155,7 +159,7 @@ LEAST = 1e-7
 
 
 @dataclass(frozen=True)
-class FlowEnds:
+class FlowEnds(OnDataSets):
     """Descent from many starts at some shares of the critical rate, seen at every step."""
 
     setting: Setting
@@ -165,9 +169,6 @@ class FlowEnds:
     """Learning rates, in units of the critical one."""
     steps: int
     repetitions: int
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_flow_ends(config: FlowEnds, factor: float, data_seed: int) -> dict[str, np.ndarray]:
@@ -233,13 +234,12 @@ def flow_answers(config: FlowEnds, table: Table) -> Answers:
 
 def plot_flow_ends(config: FlowEnds, table: Table, ax: Axes) -> None:
     """Every run, a color for each rate; medians thick, those of the other data sets dashed."""
-    kept = table[table["status"] != "diverged"]
-    drawn = kept["data_seed"] == config.data_seeds[0]
+    drawn, others = config.split(table[table["status"] != "diverged"])
     dashed: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--"}
-    for color, (_, runs) in zip(COLORS, kept[~drawn].groupby("factor"), strict=False):
+    for color, (_, runs) in zip(COLORS, others.groupby("factor"), strict=False):
         paths = runs.groupby(["data_seed", "step"])["end"].median().unstack("data_seed")
         ax.plot(paths.index, paths, color=color, alpha=0.6, **dashed)
-    for color, (factor, runs) in zip(COLORS, kept[drawn].groupby("factor"), strict=False):
+    for color, (factor, runs) in zip(COLORS, drawn.groupby("factor"), strict=False):
         paths = runs.pivot(index="step", columns="repetition", values="end")
         ax.plot(paths.index, paths, color=color, linewidth=0.5, alpha=0.35)
         label = rf"$\eta = {number(factor)}\,\eta_c$"
@@ -254,7 +254,7 @@ FLOW_ENDS = define_study(
     "eos-flow",
     run_flow_ends,
     {"factor": "factors", "data_seed": "data_seeds"},
-    paper=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 200, 40, ALL_DATA),
+    paper=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 200, 40, data_seeds=ALL_DATA),
     quick={"steps": 60, "repetitions": 8, "data_seeds": FEW_DATA},
     runs="repetitions",
     steps="steps",
@@ -265,14 +265,13 @@ MARGIN = 1e-3
 
 
 @dataclass(frozen=True)
-class ModeOrbits:
+class ModeOrbits(Config):
     """A diagonal target on white inputs with the loss ½‖Θ − S‖², and learning rates."""
 
     targets: tuple[float, ...]
     depth: int
     rates: tuple[float, ...]
     steps: int = 4000
-    seed: int = 0
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -389,7 +388,7 @@ HALF = 0.5
 
 
 @dataclass(frozen=True)
-class EarlySharpening:
+class EarlySharpening(OnDataSets):
     """Gaussian starts whose layers differ in size by a factor, in random order."""
 
     setting: Setting
@@ -397,9 +396,6 @@ class EarlySharpening:
     scales: tuple[float, ...]
     spreads: tuple[float, ...]
     repetitions: int
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_early(
@@ -481,8 +477,8 @@ def early_answers(config: EarlySharpening, table: Table, white: Table) -> Answer
 
 def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
     """Growth with half of the layers trained against the whole growth, a mark a run."""
-    drawn = table["data_seed"] == config.data_seeds[0]
-    for index, (group, rows) in enumerate(table[drawn & table["halved"]].groupby(GROUPS)):
+    drawn, _ = config.split(table[table["halved"]])
+    for index, (group, rows) in enumerate(drawn.groupby(GROUPS)):
         marks = series(index, linestyle="none")
         ax.plot(rows["growth"], rows["small"], label=_name(group), **marks)
         ax.plot(rows["growth"], rows["large"], markerfacecolor="none", **marks)
@@ -522,7 +518,7 @@ EARLY_SHARPENING = define_study(
     "eos-early",
     run_early,
     {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"},
-    paper=EarlySharpening(Setting(depth=4), (0.2, 0.35), (2.0, 4.0), 200, ALL_DATA),
+    paper=EarlySharpening(Setting(depth=4), (0.2, 0.35), (2.0, 4.0), 200, data_seeds=ALL_DATA),
     quick={"repetitions": 20, "data_seeds": FEW_DATA},
     runs="repetitions",
 )
@@ -532,12 +528,11 @@ SIZE = 2.0
 
 
 @dataclass(frozen=True)
-class White:
+class White(Config):
     """Descent from balanced weights whose product has some share of the target."""
 
     depth: int
     shares: tuple[float, ...] = (0.3, 0.03)
-    seed: int = 0
 
 
 def white_problem(dimension: int = 5) -> Problem:

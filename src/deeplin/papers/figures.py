@@ -158,8 +158,6 @@ def define_study(
     quick: Mapping[str, Any],
     runs: str | Callable[[Any], int] = "",
     steps: str = "",
-    bucket: str = "",
-    grid: tuple[str, ...] | None = None,
 ) -> Study:
     """A study with a unit for each combination of coordinates.
 
@@ -173,8 +171,6 @@ def define_study(
         quick: what the quick preset changes of it.
         runs: the field that says how many runs a unit has, or a function of the config.
         steps: the field with the steps of each run.
-        bucket: the coordinate in which units that share a compile are alike.
-        grid: fields that only say which units there are; by default those that `over` names.
     """
     axes = {} if callable(over) else over
 
@@ -186,8 +182,7 @@ def define_study(
         count = runs(config) if callable(runs) else len(values(config, runs)) if runs else 1
         every = count * getattr(config, steps) if steps else 0
         points = itertools.product(*(values(config, where) for where in axes.values()))
-        cells = (dict(zip(axes, point, strict=True)) for point in points)
-        return [Unit(cell, count, every, str(cell.get(bucket, ""))) for cell in cells]
+        return [Unit(dict(zip(axes, point, strict=True)), count, every) for point in points]
 
     def run_unit(config: Any, unit: Unit) -> pd.DataFrame:
         rows = pd.DataFrame(run(config, **unit.coordinates))
@@ -195,9 +190,8 @@ def define_study(
             rows.insert(place, coordinate, unit.coordinates[coordinate])
         return rows
 
-    grid = tuple(it for it in axes.values() if isinstance(it, str)) if grid is None else grid
     listed = over if callable(over) else units
-    experiment = Experiment(name, type(paper), listed, run_unit, grid, home=run.__module__)
+    experiment = Experiment(name, type(paper), listed, run_unit, home=run.__module__)
     return Study(name, experiment, paper, dataclasses.replace(paper, **quick))
 
 

@@ -29,6 +29,7 @@ from deeplin.papers.setting import (
     RATES,
     SAME,
     SWEEPS,
+    Config,
     Setting,
     data_name,
     sweep_starts,
@@ -52,7 +53,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class ScaleSweep:
+class ScaleSweep(Config):
     """Every rate from every scale."""
 
     setting: Setting
@@ -60,24 +61,23 @@ class ScaleSweep:
     rates: tuple[Rate, ...]
     starts: str = ""
     """The authors' sweep (`marion_chizat_starts`) whose starts are taken at seed 0."""
-    seed: int = 0
 
 
 def units(config: ScaleSweep) -> list[Unit]:
     """One unit for each learning rate: all its scales and repetitions are one batch."""
     sizes = ((rate, rate.repetitions * len(config.scales)) for rate in config.rates)
-    return [
-        Unit({**asdict(rate), "scales": config.scales}, runs=runs, steps=rate.steps * runs)
-        for rate, runs in sizes
-    ]
+    return [Unit(asdict(rate), runs=runs, steps=rate.steps * runs) for rate, runs in sizes]
 
 
-def train_rate(config: ScaleSweep, learning_rate: float, **cell: Any) -> pd.DataFrame:
+def train_rate(
+    config: ScaleSweep, learning_rate: float, steps: int, repetitions: int
+) -> pd.DataFrame:
     """The rows of one learning rate, from the authors' starts or from draws of the seed."""
     initial = None
     if config.starts and config.seed == 0:
-        initial = sweep_starts(config.starts, learning_rate, cell["repetitions"])
-    return train(config.setting, config.seed, learning_rate, **cell, initial=initial)
+        initial = sweep_starts(config.starts, learning_rate, repetitions)
+    batch = learning_rate, steps, repetitions, config.scales
+    return train(config.setting, config.seed, *batch, initial)
 
 
 def train(
@@ -142,12 +142,11 @@ def scale_study(name: str, setting: Setting, starts: str, quick: Any) -> Study:
     protocol = SWEEPS[starts]
     rates, fewer = (tuple(starmap(Rate, preset)) for preset in (protocol.rates, quick))
     paper = ScaleSweep(setting, protocol.scales, rates, starts)
-    changes, grid = {"rates": fewer}, ("scales", "rates")
-    return define_study(name, train_rate, units, paper=paper, quick=changes, grid=grid)
+    return define_study(name, train_rate, units, paper=paper, quick={"rates": fewer})
 
 
 @dataclass(frozen=True)
-class DataSets:
+class DataSets(Config):
     """Rates relative to the critical rate of each data set, from a few scales."""
 
     setting: Setting
@@ -156,7 +155,6 @@ class DataSets:
     relative_rates: tuple[float, ...]
     steps: int
     repetitions: int
-    seed: int = 0
 
     def at(self, data_seed: int) -> Setting:
         """The setting on one data set."""
@@ -180,7 +178,6 @@ data_sets_study = partial(
     over={"data_seed": "data_seeds", "relative_rate": "relative_rates"},
     runs=lambda config: len(config.scales) * config.repetitions,
     steps="steps",
-    grid=("data_seeds",),
 )
 
 

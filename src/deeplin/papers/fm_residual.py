@@ -13,7 +13,7 @@ from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, initialize
 from deeplin.papers.figures import Answers, Table, define_study
-from deeplin.papers.setting import ALL_DATA, FEW_DATA, Setting
+from deeplin.papers.setting import ALL_DATA, FEW_DATA, Config, Setting
 from deeplin.papers.statistics import power_interval, share_interval
 from deeplin.plot_style import COLORS, INK, QUIET, series, ticks_at
 from deeplin.sweep import coordinate_words, run_key
@@ -36,14 +36,13 @@ PRINTED_SCALES = (0.1, 0.25, 0.5, 1.0, 1.7)
 
 
 @dataclass(frozen=True)
-class Products:
+class Products(Config):
     """Products of consecutive random residual layers (θ = 0), for several s and L."""
 
     scales: tuple[float, ...]
     depths: tuple[int, ...]
     draws: int
     width: int = 5
-    seed: int = 0
 
 
 def layers(words: tuple[int, ...], scale: float, depth: int, width: int, count: int):
@@ -191,7 +190,7 @@ STEP = 0.01
 
 
 @dataclass(frozen=True)
-class Displacements:
+class Displacements(Config):
     """Training from residual starts of growing depth, on several data sets."""
 
     depths: tuple[int, ...]
@@ -199,7 +198,6 @@ class Displacements:
     repetitions: int
     scale: float = 0.25
     steps: int = 4000
-    seed: int = 0
 
 
 def run_displacement(config: Displacements, depth: int, data_seed: int) -> pd.DataFrame:
@@ -289,7 +287,7 @@ CURVES = {
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(Config):
     """Scales s and widths d of random residual networks."""
 
     scales: tuple[float, ...]
@@ -298,7 +296,6 @@ class Residual:
     deepest: int = 500
     """None are drawn where that is deeper."""
     widths: tuple[int, ...] = (5, 50)
-    seed: int = 0
 
 
 def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str, float]]:

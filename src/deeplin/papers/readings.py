@@ -240,14 +240,10 @@ STEP_OF_GRID = 10 ** (1.7 / 24)
 """Between two of the 25 learning rates of FM-2."""
 
 
-def _authors_data(config: DepthSweep, table: Table) -> Table:
-    return table[table["data_seed"] == config.data_seeds[0]]
-
-
 def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
     """Largest rate of the grid that learns, over the printed prediction."""
     found = []
-    for depth, runs in _authors_data(config, table).groupby("depth"):
+    for depth, runs in config.split(table)[0].groupby("depth"):
         runs = runs[runs["status"] != "diverged"]
         median = runs.groupby("learning_rate")["distance"].median()
         best = median.index[median < LEARNED].max()
@@ -259,7 +255,7 @@ def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
 
 def succeeds_below(config: DepthSweep, table: Table) -> list[Part]:
     """Share of runs that learn a tenth below the dashed line, and that do not a tenth above."""
-    runs = _authors_data(config, table)
+    runs, _ = config.split(table)
     runs = runs.assign(relative=runs["learning_rate"] / config.critical(runs))
     alive = runs[runs["status"] != "diverged"]
     below, above = alive[alive["relative"] < 0.9], runs[runs["relative"] > 1.1]

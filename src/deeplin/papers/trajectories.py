@@ -15,7 +15,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
 from deeplin.papers.figures import Answers, Study, Table, define_study
-from deeplin.papers.setting import FLOOR, SAME, Setting, training_start
+from deeplin.papers.setting import FLOOR, SAME, Config, Setting, training_start
 from deeplin.papers.statistics import mean_interval
 from deeplin.plot_style import COLORS, INK, QUIET, legend_below, plain_numbers, series
 from deeplin.problems import Problem
@@ -36,7 +36,7 @@ class Followed:
 
 
 @dataclass(frozen=True)
-class Trajectories:
+class Trajectories(Config):
     """The same initial networks trained with each of the rates.
 
     The first of the `repetitions` starts where the authors' run of `start` does; the others are
@@ -48,7 +48,6 @@ class Trajectories:
     scale: float
     rates: tuple[Followed, ...]
     repetitions: int
-    seed: int = 0
 
 
 def units(config: Trajectories) -> list[Unit]:
@@ -258,7 +257,7 @@ def _study(figure: str, scale: float, *rates: Followed, **setting: Any) -> Study
     paper = Trajectories(Setting(**setting), figure, scale, rates, 20)
     fewer = {"repetitions": 4}
     name = f"{figure.lower()}-training"
-    return define_study(name, follow, units, paper=paper, quick=fewer, grid=("rates",))
+    return define_study(name, follow, units, paper=paper, quick=fewer)
 
 
 # The slowest rate is not in the paper: beside the others it shows what vanishes with η (FM-L1).

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
 from deeplin.papers.figures import Answers, Table, define_study
-from deeplin.papers.setting import DATA_SEEDS, Setting
+from deeplin.papers.setting import DATA_SEEDS, OnDataSets, Setting
 from deeplin.papers.x_rates import LIGHT, gaps, measured_rate, other_minimizers, plot_other_data
 from deeplin.plot_style import INK, series
 from deeplin.problems import Problem
@@ -33,7 +33,7 @@ SINGLE = 300
 
 
 @dataclass(frozen=True)
-class BatchSizes:
+class BatchSizes(OnDataSets):
     """Batch sizes, noiseless data sets, and how much is simulated."""
 
     sizes: tuple[int, ...]
@@ -46,9 +46,6 @@ class BatchSizes:
     depth: int = 3
     samples: int = 20
     dimension: int = 4
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def _data(config: BatchSizes, data_seed: int) -> Problem:
@@ -194,7 +191,7 @@ STUDY = define_study(
     "x-batch",
     run_cell,
     {"data_seed": "data_seeds", "batch_size": "sizes"},
-    paper=BatchSizes((1, 2, 4, 7, 12, 20), networks=200, steps=72, minimizers=100),
+    paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100, data_seeds=DATA_SETS),
     quick={
         "sizes": (1, 4, 20), "networks": 100, "steps": 44, "minimizers": 30,
         "data_seeds": DATA_SETS[:3],

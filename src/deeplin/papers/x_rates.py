@@ -21,7 +21,7 @@ from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
 from deeplin.papers.figures import Answers, Table, define_study
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
+from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Config, OnDataSets, Setting
 from deeplin.papers.statistics import power_interval
 from deeplin.plot_style import COLORS, INK, QUIET, bars, series, ticks_at
 from deeplin.problems import Problem
@@ -124,16 +124,13 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Decays:
+class Decays(OnDataSets):
     """Weight decays relative to the critical one of each depth."""
 
     depths: tuple[int, ...]
     shares: tuple[float, ...]
     """λ/λ_c; two of them close to 1 on both sides show the jump."""
     steps: int
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_decay(config: Decays, depth: int, data_seed: int, share: float) -> list[dict[str, float]]:
@@ -240,6 +237,7 @@ DECAYS = define_study(
         (2, 3, 4, 10),
         (*(1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98), 1.02, 1.1, 1.4, 2.0, 4.0),
         steps=10_000,
+        data_seeds=DATA_SETS,
     ),
     quick={
         "depths": (2, 3, 4),
@@ -247,7 +245,6 @@ DECAYS = define_study(
         "steps": 2_000,
         "data_seeds": DATA_SETS[:3],
     },
-    bucket="depth",
 )
 
 WIDTH = 10
@@ -255,7 +252,7 @@ WIDTH = 10
 
 
 @dataclass(frozen=True)
-class Outputs:
+class Outputs(Config):
     """How many of the ten digits are told apart."""
 
     outputs: tuple[int, ...]
@@ -263,7 +260,6 @@ class Outputs:
     minimizers: int
     """Random minimizers that are compared with the flattest one."""
     depth: int = 3
-    seed: int = 0
 
 
 @cache
@@ -342,14 +338,12 @@ MARGIN = 1.02
 
 
 @dataclass(frozen=True)
-class RatePairs:
+class RatePairs(OnDataSets):
     """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
 
     points: int
     """On each side, from 2^{-WIDEST} to 2^{WIDEST}."""
     steps: int
-    data_seeds: tuple[int, ...] = DATA_SETS
-    seed: int = 0
 
 
 def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
@@ -412,7 +406,7 @@ def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
 
 
 @dataclass(frozen=True)
-class RateSpreads:
+class RateSpreads(OnDataSets):
     """Random rates of the layers, from equal ones to very different ones."""
 
     spreads: tuple[float, ...]
@@ -420,9 +414,6 @@ class RateSpreads:
     draws: int
     steps: int
     depth: int = 4
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
@@ -456,11 +447,11 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     labels = {
         "largest": "largest rate", "arithmetic": "arithmetic mean", "geometric": "geometric mean"
     }  # fmt: skip
-    first = table["data_seed"] == config.data_seeds[0]
+    first, others = config.split(table)
     for index, (column, label) in enumerate(labels.items()):
         style = series(2 - index, linestyle="")
-        ax.plot(1.12 * table["spread"][~first], table[column][~first], **(style | LIGHT))
-        ax.plot(table["spread"][first], table[column][first], label=label, **style)
+        ax.plot(1.12 * others["spread"], others[column], **(style | LIGHT))
+        ax.plot(first["spread"], first[column], label=label, **style)
     plot_other_data(ax, config, ", beside", marker="o", linestyle="")
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
 
@@ -469,7 +460,7 @@ RATE_PAIRS = define_study(
     "x-layers",
     run_pairs,
     {"data_seed": "data_seeds"},
-    paper=RatePairs(61, steps=20_000),
+    paper=RatePairs(61, steps=20_000, data_seeds=DATA_SETS),
     quick={"points": 25, "steps": 2_000, "data_seeds": DATA_SETS[:3]},
     runs=lambda config: config.points**2,
 )
@@ -477,7 +468,9 @@ RATE_SPREADS = define_study(
     "x-layers-spread",
     run_spread,
     {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"},
-    paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
+    paper=RateSpreads(
+        (1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000, data_seeds=DATA_SETS
+    ),
     quick={
         "spreads": (1.0, 10.0, 100.0), "draws": 4, "steps": 2_000, "data_seeds": DATA_SETS[:3]
     },
@@ -490,16 +483,13 @@ AWAY: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Losses:
+class Losses(OnDataSets):
     """Depths at which networks with either loss are trained on the same inputs."""
 
     depths: tuple[int, ...]
     steps: int
     starts: int
     """Residual starts of each search."""
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_losses(config: Losses, depth: int, loss: str, data_seed: int) -> list[dict[str, float]]:
@@ -548,12 +538,10 @@ def loss_answers(config: Losses, table: Table) -> Answers:
 def plot_losses(config: Losses, table: Table, ax: Axes) -> None:
     """Predicted rates as lines, measured ones as marks, one color for each loss."""
     for index, loss in enumerate(LOSS_NAMES):
-        mine = table[table["loss"] == loss].sort_values("depth")
         color = COLORS[index]
-        for data_seed in config.data_seeds[1:]:
-            rows = mine[mine["data_seed"] == data_seed]
-            ax.plot(rows["depth"], rows["predicted"], color=color, **LIGHT)
-        rows = mine[mine["data_seed"] == config.data_seeds[0]]
+        rows, others = config.split(table[table["loss"] == loss].sort_values("depth"))
+        for _, other in others.groupby("data_seed"):
+            ax.plot(other["depth"], other["predicted"], color=color, **LIGHT)
         ax.plot(rows["depth"], rows["predicted"], color=color, label=f"{loss} loss, predicted")
         ax.plot(rows["depth"], rows["measured"], **series(index, linestyle=""))
         bars(ax, rows.rename(columns={"residual": "mean"}), "depth", color=color, **AWAY)
@@ -568,8 +556,7 @@ LOSSES = define_study(
     "x-losses",
     run_losses,
     {"depth": "depths", "loss": LOSS_NAMES, "data_seed": "data_seeds"},
-    paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6),
+    paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6, data_seeds=DATA_SETS),
     quick={"depths": (2, 5, 20), "steps": 1_000, "starts": 3, "data_seeds": DATA_SETS[:2]},
     runs="starts",
-    bucket="depth",
 )
