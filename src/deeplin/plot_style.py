@@ -86,13 +86,6 @@ def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
     )
 
 
-def legend_below(ax: Axes, **options: Any) -> None:
-    """The legend under the axes, off the data, in one or two rows."""
-    entries = len(ax.get_legend_handles_labels()[0])
-    options = {"ncols": entries if entries <= 3 else -(-entries // 2)} | options
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, **options)
-
-
 def plain_numbers(axis: Axis) -> None:
     """Write 20, 50, 100 on a logarithmic axis that spans too little for powers of ten alone."""
     low, high = axis.get_view_interval()
@@ -159,29 +152,32 @@ def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
 LEGENDS: dict[str, dict[str, Any]] = {
     "inside": {},
     "beside": {"loc": "center left", "bbox_to_anchor": (1, 0.5)},
+    "below": {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False},
     "above": {
         "loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False
     },
 }  # fmt: skip
-"""Where a legend may stand, beside `below`."""
+"""Where a legend may stand."""
+
+
+def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
+    """A legend at a place of `LEGENDS` with options of `Axes.legend`; below in one or two rows."""
+    entries = len(ax.get_legend_handles_labels()[0])
+    rows = {"ncols": entries if entries <= 3 else -(-entries // 2)} if place == "below" else {}
+    ax.legend(**LEGENDS[place] | rows | options)
 
 
 def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:
     """Set the properties `axes`, write plain numbers on some axes, and place the legend.
 
-    `legend` has the options of `Axes.legend` and `place`, the name of a usual place; None: no
-    legend, or one that the plot has drawn itself.
+    `legend` has the arguments of `place_legend`; None: no legend, or one that the plot has drawn
+    itself.
     """
     ax.set(**axes)
     for name in plain:
         plain_numbers({"x": ax.xaxis, "y": ax.yaxis}[name])
-    if legend is None:
-        return
-    place, options = legend.get("place", "inside"), {k: legend[k] for k in legend if k != "place"}
-    if place == "below":
-        legend_below(ax, **options)
-    else:
-        ax.legend(**LEGENDS[place] | options)
+    if legend is not None:
+        place_legend(ax, **legend)
 
 
 def ticks_at(ax: Axes, values: Sequence[float]) -> None:

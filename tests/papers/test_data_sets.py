@@ -9,7 +9,7 @@ from deeplin.papers import fm_1, fm_2
 from deeplin.papers.fm_1 import DataSets, Rate, ScaleSweep
 from deeplin.papers.setting import Setting
 
-CONFIG = DataSets(Setting(), (1, 2, 3), (0.3,), (0.5, 1.3), steps=10, repetitions=4)
+CONFIG = DataSets(Setting(), (0.3,), (0.5, 1.3), steps=10, repetitions=4, data_seeds=(1, 2, 3))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def table():
 
 def test_a_unit_is_a_scale_sweep_on_its_own_data_set():
     small = Setting(samples=12, dimension=3, depth=3)
-    config = DataSets(small, (5, 6), (0.4,), (0.5,), steps=20, repetitions=2, seed=1)
+    config = DataSets(small, (0.4,), (0.5,), steps=20, repetitions=2, data_seeds=(5, 6), seed=1)
     _, unit = fm_1.EVERYWHERE.experiment.units(config)
     table = fm_1.EVERYWHERE.experiment.run_unit(config, unit)
     setting = config.at(6)

@@ -109,7 +109,7 @@ def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
     fm_2.plot_rates(config, table, ax)
     upright = {float(x[0]) for x in (line.get_xdata() for line in ax.lines) if len(x) == 2}
     for depth in config.depths:
-        flattest = config.at(depth).flattest
+        flattest = config.at(depth=depth).flattest
         assert {flattest.critical_learning_rate(), 2 / flattest.lower} <= upright
 
 

@@ -249,7 +249,7 @@ class Benign(Config):
     repetitions: int
     noises: int
     """Fresh draws of the noise on the same inputs."""
-    asked: int = 1
+    redrawn: int = 1
     """Data sets for each number of samples on which the noise is drawn again."""
 
 
@@ -290,7 +290,7 @@ def _over_noise(config: Benign, source: Synthetic, population: Population, key, 
 
     Trained from the same weights each time.
     """
-    if k >= config.asked:
+    if k >= config.redrawn:
         return np.nan
     rng = np.random.default_rng((config.seed, source.problem.samples, k))
     X, truth = np.asarray(source.problem.inputs), np.asarray(source.truth)
@@ -359,7 +359,7 @@ BENIGN = define_study(
     run_benign,
     {"samples": "samples"},
     # n = 320 takes some four minutes of one core, all the others one together
-    paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, asked=3),
-    quick={"samples": (10, 20, 40), "repetitions": 3, "noises": 20, "asked": 1},
+    paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, redrawn=3),
+    quick={"samples": (10, 20, 40), "repetitions": 3, "noises": 20, "redrawn": 1},
     runs="repetitions",
 )

@@ -20,18 +20,8 @@ from matplotlib.axes import Axes
 
 from deeplin.errors import InputError
 from deeplin.papers import readings
-from deeplin.papers.figures import (
-    PRESETS,
-    Figure,
-    FigureResult,
-    Panel,
-    Question,
-    Study,
-    Table,
-    answered,
-    reproduce,
-    select,
-)
+from deeplin.papers.figures import PRESETS, Figure, Panel, Question, Study, Table, answered, select
+from deeplin.papers.figures import reproduce as reproduce
 from deeplin.papers.quote import LeftOut, Quote
 from deeplin.plot_style import SIZE, finish, style
 
@@ -91,16 +81,14 @@ def _define_panel(entry: dict[str, Any]) -> Panel:
 
 def _define_figures() -> tuple[Figure, ...]:
     """Make the figures of `figures.toml`; a panel `like` another has the rest from that one."""
-    found, figures = {}, []
+    known, figures = {}, []
     for entry in toml_entries("figures"):
-        panels = []
-        for words in entry["panels"]:
-            rest = found.get(words.get("like", ""), {})
-            axes = rest.get("axes", {}) | words.get("axes", {})
-            found[words["name"]] = rest | words | {"axes": axes}
-            panels.append(_define_panel(found[words["name"]]))
-        protocol = (entry[key] for key in ("printed", "as_run"))
-        figures.append(Figure(entry["name"], entry["title"], tuple(panels), *protocol))
+        for panel in entry["panels"]:
+            model = known.get(panel.get("like", ""), {})
+            axes = model.get("axes", {}) | panel.get("axes", {})
+            known[panel["name"]] = model | panel | {"axes": axes}
+        entry["panels"] = tuple(_define_panel(known[panel["name"]]) for panel in entry["panels"])
+        figures.append(Figure(**entry))
     return tuple(figures)
 
 
@@ -178,19 +166,3 @@ def _changed(config: Any, changes: dict[str, Any], name: str) -> Any:
         within = {key: value for key, value in changes.items() if key in inner}
         mine["setting"] = dataclasses.replace(mine.get("setting") or setting, **within)
     return dataclasses.replace(config, **mine)
-
-
-__all__ = [
-    "FIGURES",
-    "LEFT_OUT",
-    "PRESETS",
-    "QUOTES",
-    "Figure",
-    "FigureResult",
-    "Panel",
-    "Study",
-    "figure",
-    "quotes",
-    "reproduce",
-    "select",
-]

@@ -9,7 +9,7 @@ what of it the smallest layers explain.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -25,7 +25,7 @@ from deeplin.papers.setting import (
     ALL_DATA,
     FEW_DATA,
     Config,
-    OnDataSets,
+    InSetting,
     Setting,
     data_name,
 )
@@ -43,11 +43,9 @@ EARLY, SETTLING = 20, 10
 
 
 @dataclass(frozen=True)
-class Life(OnDataSets):
+class Life(InSetting):
     """One start, trained at three rates on several data sets and seen at every step."""
 
-    setting: Setting
-    """Its own data set is not used."""
     scale: float
     repetition: int
     steps: int
@@ -56,7 +54,7 @@ class Life(OnDataSets):
 
 def run_life(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
     """Everything that is known of the run, at every step, in units of the edge 2/η."""
-    setting = replace(config.setting, data_seed=data_seed)
+    setting = config.at(data_seed)
     problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
     one = [{"scale": config.scale, "repetition": config.repetition}]
     net = jax.tree.map(lambda leaf: leaf[0], setting.networks(config.seed, one, config.scale))
@@ -159,11 +157,9 @@ LEAST = 1e-7
 
 
 @dataclass(frozen=True)
-class FlowEnds(OnDataSets):
+class FlowEnds(InSetting):
     """Descent from many starts at some shares of the critical rate, seen at every step."""
 
-    setting: Setting
-    """Its own data set is not used."""
     scale: float
     factors: tuple[float, ...]
     """Learning rates, in units of the critical one."""
@@ -173,7 +169,7 @@ class FlowEnds(OnDataSets):
 
 def run_flow_ends(config: FlowEnds, factor: float, data_seed: int) -> dict[str, np.ndarray]:
     """The sharpness at the end of the flow from every iterate, over the edge 2/η."""
-    setting = replace(config.setting, data_seed=data_seed)
+    setting = config.at(data_seed)
     rate = factor * setting.flattest.critical_learning_rate()
     runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
     nets = setting.networks(config.seed, runs, config.scale)
@@ -388,11 +384,9 @@ HALF = 0.5
 
 
 @dataclass(frozen=True)
-class EarlySharpening(OnDataSets):
+class EarlySharpening(InSetting):
     """Gaussian starts whose layers differ in size by a factor, in random order."""
 
-    setting: Setting
-    """Its own data set is not used."""
     scales: tuple[float, ...]
     spreads: tuple[float, ...]
     repetitions: int
@@ -402,7 +396,7 @@ def run_early(
     config: EarlySharpening, scale: float, spread: float, data_seed: int
 ) -> dict[str, np.ndarray]:
     """How much the sharpness grew, and how much with only some of the layers as trained."""
-    setting = replace(config.setting, data_seed=data_seed)
+    setting = config.at(data_seed)
     problem, depth = setting.data.problem, setting.depth
     members = np.arange(config.repetitions)
     runs = [{"scale": scale, "spread": spread, "repetition": int(k)} for k in members]

@@ -65,10 +65,10 @@ class _Writer(string.Formatter):
         return str(value if plain else self.kinds[kind](value))
 
 
-def answered(name: str, words: Mapping[str, str], **values: Any) -> Question:
+def answered(name: str, entry: Mapping[str, str], **values: Any) -> Question:
     """Fill a question and its answer, or the answer for another `case` that the values name."""
-    answer = words[values.pop("case", "answer")]
-    return Question(name, *(_Writer().format(text, **values) for text in (words["text"], answer)))
+    answer = entry[values.pop("case", "answer")]
+    return Question(name, *(_Writer().format(text, **values) for text in (entry["text"], answer)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +215,6 @@ class StudyResult:
 
     study: Study
     config: Any
-    folder: Path
     table: Table
     failures: tuple[str, ...]
     seconds: float
@@ -305,7 +304,7 @@ def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress
     # the last of each unit, over all sessions that wrote into the folder
     lines = (line for line in outcome.store.journal() if line.get("outcome") == "finished")
     seconds = {line["unit"]: line["seconds"] for line in lines}
-    return StudyResult(study, config, folder, outcome.table(), failures, sum(seconds.values()))
+    return StudyResult(study, config, outcome.table(), failures, sum(seconds.values()))
 
 
 def _judge(

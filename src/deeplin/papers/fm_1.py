@@ -30,6 +30,7 @@ from deeplin.papers.setting import (
     SAME,
     SWEEPS,
     Config,
+    InSetting,
     Setting,
     data_name,
     sweep_starts,
@@ -146,19 +147,13 @@ def scale_study(name: str, setting: Setting, starts: str, quick: Any) -> Study:
 
 
 @dataclass(frozen=True)
-class DataSets(Config):
+class DataSets(InSetting):
     """Rates relative to the critical rate of each data set, from a few scales."""
 
-    setting: Setting
-    data_seeds: tuple[int, ...]
     scales: tuple[float, ...]
     relative_rates: tuple[float, ...]
     steps: int
     repetitions: int
-
-    def at(self, data_seed: int) -> Setting:
-        """The setting on one data set."""
-        return replace(self.setting, data_seed=data_seed)
 
 
 def train_on(config: DataSets, data_seed: int, relative_rate: float) -> pd.DataFrame:
@@ -329,17 +324,19 @@ RELATIVE = (0.05, 0.2, 0.65, 0.9, 1.3)
 FEWER = {"data_seeds": DATA_SEEDS[:3], "repetitions": 3}
 EVERYWHERE = data_sets_study(
     "fm-1-data-sets",
-    paper=DataSets(GAUSSIAN, DATA_SEEDS, (0.3, 0.4, 0.5), RELATIVE, 10_000, 10),
+    paper=DataSets(GAUSSIAN, (0.3, 0.4, 0.5), RELATIVE, 10_000, 10, data_seeds=DATA_SEEDS),
     quick={"scales": (0.3, 0.4), **FEWER},
 )
 RESIDUAL_EVERYWHERE = data_sets_study(
     "fm-4-data-sets",
-    paper=DataSets(RESIDUAL, DATA_SEEDS, (0.25, 0.5, 1.0), RELATIVE, 10_000, 10),
+    paper=DataSets(RESIDUAL, (0.25, 0.5, 1.0), RELATIVE, 10_000, 10, data_seeds=DATA_SEEDS),
     quick={"scales": (0.25, 1.0), **FEWER},
 )
 UNDERDETERMINED_EVERYWHERE = data_sets_study(
     "fm-6-data-sets",
-    paper=DataSets(UNDERDETERMINED, DATA_SEEDS, SWEEPS["FM-6"].scales, (0.05,), 20_000, 6),
+    paper=DataSets(
+        UNDERDETERMINED, SWEEPS["FM-6"].scales, (0.05,), 20_000, 6, data_seeds=DATA_SEEDS
+    ),
     quick={"scales": SWEEPS["FM-6"].scales[::2], "steps": 10_000, **FEWER, "repetitions": 6},
 )
 

@@ -5,7 +5,7 @@ Talk-log: no critical learning rate for logistic regression on separable data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -25,6 +25,7 @@ from deeplin.papers.setting import (
     LEARNED,
     SWEEPS,
     Config,
+    InSetting,
     OnDataSets,
     Setting,
     sweep_starts,
@@ -38,26 +39,19 @@ from deeplin.training import empirical_critical_rate
 
 
 @dataclass(frozen=True)
-class DepthSweep(OnDataSets):
+class DepthSweep(InSetting):
     """Every learning rate at every depth, on several data sets."""
 
-    setting: Setting
-    """Its own depth and data set are not used."""
     depths: tuple[int, ...]
     learning_rates: tuple[float, ...]
     steps: int
     repetitions: int
     scale: float
 
-    def at(self, depth: int, data_seed: int | None = None) -> Setting:
-        """The setting with this depth on this data set, or the first one."""
-        chosen = self.data_seeds[0] if data_seed is None else data_seed
-        return replace(self.setting, depth=depth, data_seed=chosen)
-
     def critical(self, table: Table) -> Table:
         """The exact 2/S_min of each row's depth and data set."""
         exact = {
-            (depth, seed): self.at(depth, seed).flattest.critical_learning_rate()
+            (depth, seed): self.at(seed, depth=depth).flattest.critical_learning_rate()
             for depth, seed in product(self.depths, self.data_seeds)
         }
         rows = zip(table["depth"], table["data_seed"], strict=True)
@@ -66,7 +60,7 @@ class DepthSweep(OnDataSets):
 
 def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
     """One row for each run: the authors' starts on their data, or one start for every rate."""
-    setting = config.at(depth, data_seed)
+    setting = config.at(data_seed, depth=depth)
     rates = np.repeat(config.learning_rates, config.repetitions)
     repetitions = [*range(config.repetitions)] * len(config.learning_rates)
     runs = [{"depth": depth, "repetition": repetition} for repetition in repetitions]
@@ -110,11 +104,9 @@ STARTS = {
 
 
 @dataclass(frozen=True)
-class CriticalRates(OnDataSets):
+class CriticalRates(InSetting):
     """A search for the largest rate that settles, at every depth and from both kinds of start."""
 
-    setting: Setting
-    """Its own depth and data set are not used."""
     depths: tuple[int, ...]
     starts: int
     steps: tuple[int, ...]
@@ -131,7 +123,7 @@ def run_depth(
     config: CriticalRates, depth: int, start: str, steps: int, data_seed: int
 ) -> list[dict[str, float]]:
     """One row: the measured rate with its confidence interval, the exact and the printed one."""
-    setting = replace(config.setting, depth=depth, data_seed=data_seed)
+    setting = config.at(data_seed, depth=depth)
     measured = empirical_critical_rate(
         setting.data.problem,
         depth,
@@ -163,7 +155,7 @@ def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
         style = series(index, label=f"depth {depth}")
         band(ax, points, "learning_rate", QUARTILES, FLOOR, **style)
-        for rate, line in zip(_rates(config.at(depth)), ("--", ":"), strict=True):
+        for rate, line in zip(_rates(config.at(depth=depth)), ("--", ":"), strict=True):
             ax.axvline(rate, color=style["color"], linestyle=line, linewidth=1)
     ax.plot([], [], color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")

@@ -302,12 +302,13 @@ def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str,
     """The smallest depths, and how many draws at that of X-21 leave its bounds."""
     tight, wide = (certified_depth(scale, width, margin=margin) for margin in MARGINS)
     assert tight is not None  # the scales are below two
-    row = {
-        "printed": _number(smallest_admissible_depth(scale, width, printed=True)),
-        "corrected": _number(smallest_admissible_depth(scale, width)),
-        "tight": _number(tight),
-        "wide": _number(wide),
+    depths = {
+        "printed": smallest_admissible_depth(scale, width, printed=True),
+        "corrected": smallest_admissible_depth(scale, width),
+        "tight": tight,
+        "wide": wide,
     }
+    row = {name: float(depth or np.nan) for name, depth in depths.items()}
     if tight > config.deepest:
         return [row | {"drawn": 0, "outside": 0, "used": np.nan}]
     key = run_key(config.seed, width=width, scale=scale)
@@ -318,10 +319,6 @@ def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str,
     return [
         row | {"drawn": config.draws, "outside": int(np.sum(used > 1)), "used": float(np.max(used))}
     ]
-
-
-def _number(depth: int | None) -> float:
-    return np.nan if depth is None else float(depth)
 
 
 def admissible_answers(config: Residual, table: Table) -> Answers:

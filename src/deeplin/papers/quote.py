@@ -136,12 +136,8 @@ class Quote:
             found = UNDECIDED
         decided = [part.decided_by for part in parts if part.decided_by]
         return {
-            "name": self.name,
-            "paper": self.paper,
-            "place": self.place,
-            "text": self.text,
-            "reading": self.reading,
-            "panel": self.panel,
+            **{key: getattr(self, key) for key in ("name", "paper", "place")},
+            **{key: getattr(self, key) for key in ("text", "reading", "panel")},
             "verdict": found,
             "value": _value(parts, found),
             "parts": [part.text for part in parts],

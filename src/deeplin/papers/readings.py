@@ -247,7 +247,7 @@ def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
         runs = runs[runs["status"] != "diverged"]
         median = runs.groupby("learning_rate")["distance"].median()
         best = median.index[median < LEARNED].max()
-        printed = config.at(int(depth)).flattest.printed_critical_learning_rate  # pyright: ignore
+        printed = config.at(depth=int(depth)).flattest.printed_critical_learning_rate  # pyright: ignore
         limits = STEP_OF_GRID**-2, STEP_OF_GRID
         found.append(exactly(f"depth {depth}", best / printed, *limits))
     return found

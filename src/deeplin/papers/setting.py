@@ -7,7 +7,7 @@ generator; the places are those of `next` in the order in which it draws (see `m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -132,6 +132,19 @@ def data_seed(seed: int, **coordinates: Any) -> int:
     return (high << 32) | low
 
 
+@dataclass(frozen=True)
+class InSetting(OnDataSets):
+    """A config with one setting on several data sets."""
+
+    setting: Setting
+    """Its own data set is not used."""
+
+    def at(self, data_seed: int | None = None, **changes: Any) -> Setting:
+        """The setting on this data set, or the first one, with some changes."""
+        chosen = self.data_seeds[0] if data_seed is None else data_seed
+        return replace(self.setting, data_seed=chosen, **changes)
+
+
 class Protocol(NamedTuple):
     """A sweep as the authors ran it: the keys are split by these numbers."""
 
@@ -200,7 +213,7 @@ def training_start(name: str) -> Network:
 
 @cache
 def readout(name: str) -> np.ndarray | None:
-    """The authors' fixed read-out p: normal, normalised in float32; None for Gaussian networks."""
+    """The authors' fixed read-out p: normal, normalized in float32; None for Gaussian networks."""
     protocol = SWEEPS[name]
     if protocol.readout is None:
         return None

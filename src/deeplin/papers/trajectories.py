@@ -17,7 +17,7 @@ from deeplin.networks import Network
 from deeplin.papers.figures import Answers, Study, Table, define_study
 from deeplin.papers.setting import FLOOR, SAME, Config, Setting, training_start
 from deeplin.papers.statistics import mean_interval
-from deeplin.plot_style import COLORS, INK, QUIET, legend_below, plain_numbers, series
+from deeplin.plot_style import COLORS, INK, QUIET, place_legend, plain_numbers, series
 from deeplin.problems import Problem
 from deeplin.sweep import Unit
 
@@ -168,7 +168,7 @@ def plot_training(
         right.axhline(height, color=color, linestyle=line, label=label, linewidth=1, zorder=1)
     right.plot([], [], color=QUIET, label="as run, float32", **light)
     named, _ = right.get_legend_handles_labels()
-    legend_below(ax, handles=named, ncols=len(named))
+    place_legend(ax, "below", handles=named, ncols=len(named))
     right.set_yscale("log")
     plain_numbers(right.yaxis)
     ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=COLORS[0])
