@@ -172,10 +172,10 @@ def test_a_cloud_grows_as_the_enumerated_second_moment_does():
 
     critical = 2 / flattest.exact
     assert growth(critical) == pytest.approx(0, abs=1e-9)
-    cloud, rate = x_batch.Cloud(problem, flattest.minimizer, 11, 1, config), 2 * critical
+    ensemble, rate = x_batch.Ensemble(problem, flattest.minimizer, 11, 1, config), 2 * critical
     # over five seeds and 200 networks the standard deviation was 0.06, so 0.11 here; twice that
-    assert cloud.growth(np.array([rate]))[0] == pytest.approx(growth(rate), abs=0.22)
-    assert cloud.median_growth(np.array([rate]))[0] < growth(rate) - 1
+    assert ensemble.growth(np.array([rate]))[0] == pytest.approx(growth(rate), abs=0.22)
+    assert ensemble.median_growth(np.array([rate]))[0] < growth(rate) - 1
 
 
 def test_a_network_that_collapsed_is_not_better_than_zero():

@@ -191,22 +191,16 @@ def faithful(table: Table) -> Any:
 
 def compared_with_logs(table: Table, figure: str) -> Any:
     """Each cell that the authors logged and we ran, with z of the difference of the means."""
-    ours = table[table["dynamics"] == "descent"]
-    ours = ours.assign(**{name: ours[name].round(9) for name in ("alpha", "beta")})
-    found = ours.groupby(["dimension", "alpha", "beta"])[["distance", "risk"]]
-    means, spreads, runs = found.mean(), found.std(), found.size()
-    logs = published()
-    logs = logs[logs["figure"] == figure]
-    logs = logs.assign(**{name: logs[name].round(9) for name in ("alpha", "beta")})
-    logs = logs.set_index(["dimension", "alpha", "beta"])
-    cells = logs.index.intersection(means.index)
+    keys, exact = ["dimension", "alpha", "beta"], {"alpha": 9, "beta": 9}  # digits
+    ours = table[table["dynamics"] == "descent"].round(exact).groupby(keys)
+    logs = published().query("figure == @figure").round(exact).set_index(keys)
+    cells = logs.index.intersection(ours.size().index)
+    logs, runs = logs.loc[cells], ours.size()[cells]
     rows = {}
     for name in ("distance", "risk"):
-        theirs = logs.loc[cells, [f"{name}_mean", f"{name}_sd"]].to_numpy().T
-        error = (
-            theirs[1] ** 2 / logs.loc[cells, "runs"] + spreads.loc[cells, name] ** 2 / runs[cells]
-        )
-        rows[name] = (means.loc[cells, name] - theirs[0]) / np.sqrt(error)
+        mean, spread = ours[name].mean()[cells], ours[name].std()[cells]
+        error = logs[f"{name}_sd"] ** 2 / logs["runs"] + spread**2 / runs
+        rows[name] = (mean - logs[f"{name}_mean"]) / np.sqrt(error)
     return pd.DataFrame(rows, index=cells)
 
 

@@ -1,6 +1,6 @@
 """BO-bounds: the bounds of BO on the measured risk, one term at a time, and Ξ against depth.
 
-On spiked populations and very wide networks, of which the bounds are asked.
+On spiked populations and very wide networks, for which the bounds are stated.
 """
 
 from __future__ import annotations

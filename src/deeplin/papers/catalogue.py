@@ -21,6 +21,7 @@ from matplotlib.axes import Axes
 from deeplin.errors import InputError
 from deeplin.papers import readings
 from deeplin.papers.figures import PRESETS, Figure, Panel, Question, Study, Table, answered, select
+from deeplin.papers.figures import FigureResult as FigureResult
 from deeplin.papers.figures import reproduce as reproduce
 from deeplin.papers.quote import LeftOut, Quote
 from deeplin.plot_style import SIZE, finish, style

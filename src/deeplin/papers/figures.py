@@ -83,7 +83,7 @@ class Study:
     paper: Any
     """The config of the full protocol; it has a field `seed`."""
     quick: Any
-    """The same in seconds."""
+    """The config of a run that takes seconds."""
 
     @property
     def presets(self) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def reproduce(
 
     ```python
     from deeplin.papers.catalogue import FIGURES, reproduce
-    results = reproduce([FIGURES[0]], "results")  # each is computed when it is asked for
+    results = reproduce([FIGURES[0]], "results")  # an iterator: computes on demand
     ```
     """
     if preset not in PRESETS:

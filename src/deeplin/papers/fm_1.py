@@ -40,7 +40,7 @@ from deeplin.plot_style import COLORS, INK, QUARTILES, QUIET, band, reference_li
 from deeplin.problems import Problem
 from deeplin.sweep import Unit
 
-PIECE = 400
+CHUNK = 400
 """Networks whose sharpness is computed at once: they fit the processor's cache."""
 
 
@@ -128,7 +128,7 @@ def _sharpness(problem: Problem, networks: Network) -> np.ndarray:
     count = len(networks.weights[0])
     pieces = [
         sharpness(problem, jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], networks))
-        for chosen in np.array_split(np.arange(count), -(-count // PIECE))
+        for chosen in np.array_split(np.arange(count), -(-count // CHUNK))
     ]
     return np.concatenate([np.stack([piece.value, piece.error]) for piece in pieces], axis=1)
 

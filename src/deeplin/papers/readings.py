@@ -182,7 +182,7 @@ def plateau(config: ScaleSweep, table: Table) -> list[Part]:
 
 
 def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """Both of the above."""
+    """`grows_with_scale` and `plateau`."""
     return grows_with_scale(table) + plateau(config, table)
 
 
