@@ -191,9 +191,10 @@ def faithful(table: Table) -> Any:
 
 def compared_with_logs(table: Table, figure: str) -> Any:
     """Each cell that the authors logged and we ran, with z of the difference of the means."""
-    keys, exact = ["dimension", "alpha", "beta"], {"alpha": 9, "beta": 9}  # digits
-    ours = table[table["dynamics"] == "descent"].round(exact).groupby(keys)
-    logs = published().query("figure == @figure").round(exact).set_index(keys)
+    keys: list[str] = ["dimension", "alpha", "beta"]
+    digits: Any = {"alpha": 9, "beta": 9}
+    ours = table[table["dynamics"] == "descent"].round(digits).groupby(keys)
+    logs = published().query("figure == @figure").round(digits).set_index(keys)
     cells = logs.index.intersection(ours.size().index)
     logs, runs = logs.loc[cells], ours.size()[cells]
     rows = {}
