@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from deeplin.papers.catalogue import Figure, Panel, Study
-from deeplin.papers.style import series
+from deeplin.plot_style import series
 from deeplin.sweep import Experiment, Unit
 
 COMPUTED = []

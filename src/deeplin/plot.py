@@ -26,7 +26,7 @@ from deeplin.errors import InputError, whole_number
 from deeplin.hessian import HessianSpectrum
 from deeplin.networks import initialize
 from deeplin.plot_style import (
-    COLOURS,
+    COLORS,
     DIVERGED,
     INK,
     LIMIT,
@@ -47,7 +47,7 @@ QUANTITIES = ("sharpness", "gap", "risk", "loss")
 """What `training` draws by default: the first of these that was recorded."""
 SETTLED = 1e-12
 """Relative gap from which on `phase` uses one color."""
-RUNS = (TRAINED, *COLOURS[4:], DIVERGED, THEORY, LIMIT)
+RUNS = (TRAINED, *COLORS[4:], DIVERGED, THEORY, LIMIT)
 """Colors of several runs: those without another meaning first."""
 Arguments = ParamSpec("Arguments")
 
@@ -309,7 +309,7 @@ def double_descent(
     table = theory.double_descent(population, samples, given).replace([np.inf, 0.0], np.nan)
     ax = _axes(ax)
     columns = {"excess_risk": "excess risk", "bias": "bias", "variance": "variance"}
-    for (name, label), color in zip(columns.items(), (THEORY, *COLOURS[4:]), strict=True):
+    for (name, label), color in zip(columns.items(), (THEORY, *COLORS[4:]), strict=True):
         width = 1.5 if name == "excess_risk" else 1.0
         ax.plot(table["dimension"], table[name], color=color, label=label, linewidth=width)
     ax.axvline(samples, color=INK, linestyle="--", linewidth=1.0)

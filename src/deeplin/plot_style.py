@@ -1,14 +1,17 @@
-"""The style of every figure: colors that color-blind readers can tell apart, light axes."""
+"""The style of every figure, and what figures of papers are drawn with: bands, bars, legends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 SIZE = (4.8, 3.5)
@@ -16,9 +19,9 @@ SIZE = (4.8, 3.5)
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
 """Text and lines, secondary lines, background; the report recolors these for dark screens."""
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito, in the order of use."""
-TRAINED, DIVERGED, THEORY, LIMIT = COLOURS[:4]
+TRAINED, DIVERGED, THEORY, LIMIT = COLORS[:4]
 """One meaning each, as in the explorer: blue is a trained network, red what diverged, green what
 theory knows without training, purple the limit of stability 2/η."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
@@ -83,13 +86,6 @@ def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
     )
 
 
-def legend_below(ax: Axes, **options: Any) -> None:
-    """The legend under the axes, off the data, in one or two rows."""
-    entries = len(ax.get_legend_handles_labels()[0])
-    options = {"ncols": entries if entries <= 3 else -(-entries // 2)} | options
-    ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), frameon=False, **options)
-
-
 def plain_numbers(axis: Axis) -> None:
     """Write 20, 50, 100 on a logarithmic axis that spans too little for powers of ten alone."""
     low, high = axis.get_view_interval()
@@ -97,3 +93,95 @@ def plain_numbers(axis: Axis) -> None:
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axis.set_major_formatter(FormatStrFormatter("%g"))
         axis.set_minor_formatter(NullFormatter())
+
+
+def draw(plot, size: tuple[float, float], salt: str) -> Figure:
+    """A figure with one pair of axes, filled by `plot(ax)`; `salt` makes its SVG ids its own."""
+    with mpl.rc_context({**RC, "svg.hashsalt": salt}):
+        figure = Figure(figsize=size, layout="constrained")
+        plot(figure.add_subplot())
+    return figure
+
+
+def save(figure: Figure, folder: Path, name: str) -> None:
+    """Write SVG (for the page), PDF (for papers) and PNG (for everything else)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with mpl.rc_context({**RC, "svg.hashsalt": name}):
+        # No date inside: the same data give the same files.
+        figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
+        figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
+        figure.savefig(folder / f"{name}.png", dpi=160)
+
+
+def series(index: int, **style: Any) -> dict[str, Any]:
+    """Color and marker of the series with this index, and more of its `style`."""
+    return {"color": COLORS[index % len(COLORS)], "marker": MARKERS[index % len(MARKERS)]} | style
+
+
+MEANS, QUARTILES = ("mean", "low", "high"), ("median", "quarter", "three quarters")
+"""Columns of `statistics.curve`: a curve and the ends of its band."""
+
+
+FEW = 3
+"""A point that stands for fewer runs is drawn open, with their number."""
+
+
+def band(
+    ax: Axes, points: Any, by: str, columns: Any = MEANS, floor: float = -math.inf, **style: Any
+) -> None:
+    """A curve with its band, not drawn below `floor`; points of few runs are open."""
+    middle, low, high = (points[name].clip(lower=floor) for name in columns)
+    color = style["color"]
+    ax.plot(points[by], middle, **style)
+    ax.fill_between(points[by], low, high, color=color, alpha=0.18, linewidth=0)
+    open_marker = {"markerfacecolor": PAPER, "markeredgecolor": color, "zorder": 3}
+    for x, y, count in zip(points[by], middle, points["settled"], strict=True):
+        if 0 < count < FEW:
+            ax.plot([x], [y], "o", color=color, label="_few", **open_marker)
+            shown = {"textcoords": "offset points", "fontsize": 6.5, "color": color}
+            ax.annotate(str(int(count)), (x, y), (3, 3), **shown)
+
+
+def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
+    """The means of `statistics.curve` with their intervals."""
+    spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
+    options: dict[str, Any] = {"capsize": 2} | style
+    ax.errorbar(points[by], points["mean"], spread, **options)
+
+
+LEGENDS: dict[str, dict[str, Any]] = {
+    "inside": {},
+    "beside": {"loc": "center left", "bbox_to_anchor": (1, 0.5)},
+    "below": {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16), "frameon": False},
+    "above": {
+        "loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False
+    },
+}  # fmt: skip
+"""Where a legend may stand."""
+
+
+def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
+    """A legend at a place of `LEGENDS` with options of `Axes.legend`; below in one or two rows."""
+    entries = len(ax.get_legend_handles_labels()[0])
+    rows = {"ncols": entries if entries <= 3 else -(-entries // 2)} if place == "below" else {}
+    ax.legend(**LEGENDS[place] | rows | options)
+
+
+def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:
+    """Set the properties `axes`, write plain numbers on some axes, and place the legend.
+
+    `legend` has the arguments of `place_legend`; None: no legend, or one that the plot has drawn
+    itself.
+    """
+    ax.set(**axes)
+    for name in plain:
+        plain_numbers({"x": ax.xaxis, "y": ax.yaxis}[name])
+    if legend is not None:
+        place_legend(ax, **legend)
+
+
+def ticks_at(ax: Axes, values: Sequence[float]) -> None:
+    """Mark these values, and no others, on a logarithmic horizontal axis."""
+    ax.set_xscale("log")
+    ax.set_xticks(values, [f"{value:g}" for value in values])
+    ax.minorticks_off()

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.explorer.answers import data_of
 from deeplin.explorer.build import inputs
-from deeplin.explorer.draws import data_of
 
 pytestmark = pytest.mark.browser
 QUICK = "#depth=2&steps=60&seeds=2"

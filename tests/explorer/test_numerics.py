@@ -8,7 +8,7 @@ import pytest
 from scipy.optimize import minimize, minimize_scalar
 
 import deeplin as dl
-from deeplin.explorer.draws import Random
+from deeplin.explorer.answers import Random
 
 pytestmark = pytest.mark.browser
 DESCENT = 1e-8

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import deeplin as dl
+from deeplin.explorer.answers import Random, data_of
 from deeplin.explorer.build import inputs, presets
-from deeplin.explorer.draws import Random, data_of
 
 pytestmark = pytest.mark.browser
 DEFAULT = {name: given["default"] for name, given in inputs().items()}

@@ -6,10 +6,10 @@ import pytest
 from grids import grid
 
 from deeplin.papers import fm_1, fm_2
-from deeplin.papers.fm_1 import DATA_SETS, SCALE_SWEEP, DataSets, Rate, ScaleSweep
+from deeplin.papers.fm_1 import DataSets, Rate, ScaleSweep
 from deeplin.papers.setting import Setting
 
-CONFIG = DataSets(Setting(), (1, 2, 3), (0.3,), (0.5, 1.3), steps=10, repetitions=4)
+CONFIG = DataSets(Setting(), (0.3,), (0.5, 1.3), steps=10, repetitions=4, data_seeds=(1, 2, 3))
 
 
 @pytest.fixture
@@ -31,21 +31,21 @@ def table():
 
 def test_a_unit_is_a_scale_sweep_on_its_own_data_set():
     small = Setting(samples=12, dimension=3, depth=3)
-    config = DataSets(small, (5, 6), (0.4,), (0.5,), steps=20, repetitions=2, seed=1)
-    _, unit = DATA_SETS.units(config)
-    table = DATA_SETS.run_unit(config, unit)
+    config = DataSets(small, (0.4,), (0.5,), steps=20, repetitions=2, data_seeds=(5, 6), seed=1)
+    _, unit = fm_1.EVERYWHERE.experiment.units(config)
+    table = fm_1.EVERYWHERE.experiment.run_unit(config, unit)
     setting = config.at(6)
     rate = 0.5 * setting.flattest.critical_learning_rate()
     sweep = ScaleSweep(setting, (0.4,), (Rate(rate, 20, 2),), seed=1)
-    (other,) = SCALE_SWEEP.units(sweep)
-    expected = SCALE_SWEEP.run_unit(sweep, other)
+    (other,) = fm_1.SWEEP.experiment.units(sweep)
+    expected = fm_1.SWEEP.experiment.run_unit(sweep, other)
     np.testing.assert_allclose(table["sharpness"], expected["sharpness"], rtol=1e-9)
     assert set(table["data_seed"]) == {6}
     assert table["minimal_sharpness"][0] == setting.flattest.exact
 
 
 def test_residual_starts_are_judged_on_as_many_data_sets_as_gaussian_ones():
-    critical, everywhere = fm_1.RESIDUAL_CRITICAL, fm_1.RESIDUAL_EVERYWHERE
+    critical, everywhere = fm_2.RESIDUAL_CRITICAL, fm_1.RESIDUAL_EVERYWHERE
     presets = everywhere.presets
     assert len(presets["paper"].data_seeds) >= 10
     assert len(presets["quick"].data_seeds) == 3

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from grids import grid
 
-from deeplin.papers import fm_residual, fm_small, x_rates, x_wide
+from deeplin.papers import bo_1, fm_residual, fm_small, x_rates
 from deeplin.papers.bo_1 import expected_law
 from deeplin.papers.catalogue import PANELS
 from deeplin.theory import worst_sharpness_ratio
@@ -87,24 +87,24 @@ def test_X21_no_draw_at_the_certified_depth_leaves_its_bounds(check_changed, ax)
 def test_X27_what_a_vanishing_last_layer_leaves_is_the_law_the_logs_and_the_simulation():
     law = [expected_law(d, 1.0, 0.0, 10 * (d + 3))["law_distance"] for d in (500, 1000, 2000)]
     np.testing.assert_allclose(law, (5.526, 2.758, 1.387), atol=6e-4)
-    logs = x_wide.logged().query("beta == 0").set_index("dimension")
+    logs = bo_1.logged().query("beta == 0").set_index("dimension")
     np.testing.assert_allclose(logs["distance_mean"], (5.631, 2.906, 1.411), atol=6e-4)
     np.testing.assert_allclose(logs["half"], np.multiply(2, (0.117, 0.060, 0.023)), atol=1e-3)
     assert np.all(abs(logs["distance_mean"] - law) < 3 / 2 * logs["half"])
 
 
 def test_answers_about_the_last_layer_follow_the_data(check_changed, ax):
-    config = x_wide.LastLayers((500,), runs=2, betas=(0.0, 1e-3))
+    config = bo_1.LastLayers((500,), runs=2, betas=(0.0, 1e-3))
     law = [expected_law(500, 1.0, beta, 5030)["law_distance"] for beta in config.betas]
     table = grid(dimension=(500,), beta=config.betas).assign(law=law, simulated=law, half=0.1)
     bad = table.assign(simulated=2 * table["simulated"])
     check_changed("X-wide-last-layer", config, table, bad)
-    x_wide.plot_last_layer(config, table, ax)
+    bo_1.plot_last_layer(config, table, ax)
 
 
 def test_X29_what_theta_perp_gains_follows_its_law_in_the_depth(check_changed, ax):
-    config = x_wide.Gained((3, 4), runs=2)
-    rows = [x_wide.run_gained(config, depth)[0] | {"depth": depth} for depth in config.depths]
+    config = bo_1.Gained((3, 4), runs=2)
+    rows = [bo_1.run_gained(config, depth)[0] | {"depth": depth} for depth in config.depths]
     table = pd.DataFrame(rows)
     # reference values at L = 3: flow .00565, law .00567, ‖U‖² − b²q 1.896
     assert rows[0]["flow"] == pytest.approx(0.00565, abs=6e-6)
@@ -113,4 +113,4 @@ def test_X29_what_theta_perp_gains_follows_its_law_in_the_depth(check_changed, a
     # Θ_⊥ of one run is Gaussian given U: a relative deviation of √(2/64) each, two runs
     np.testing.assert_allclose(table["simulated"], table["flow"], rtol=4 * np.sqrt(2 / 64 / 2))
     check_changed("X-wide-depth", config, table, table.assign(flow=2 * table["flow"]))
-    x_wide.plot_gained(config, table, ax)
+    bo_1.plot_gained(config, table, ax)

@@ -11,16 +11,17 @@ from jax.flatten_util import ravel_pytree
 
 from deeplin.errors import InputError
 from deeplin.networks import Network
-from deeplin.papers.fm_1 import SCALE_SWEEP, Rate, ScaleSweep
-from deeplin.papers.fm_2 import CRITICAL_RATES, DEPTH_SWEEP, CriticalRates, DepthSweep
+from deeplin.papers import fm_1, fm_2, trajectories
+from deeplin.papers.fm_1 import Rate, ScaleSweep
+from deeplin.papers.fm_2 import Contrast, CriticalRates, DepthSweep
 from deeplin.papers.setting import SWEEPS, Setting, sweep_starts, training_start
-from deeplin.papers.talk_log import TALK_LOG_EXPERIMENT, Contrast
-from deeplin.papers.trajectories import AS_RUN, TRAJECTORIES, Followed, Trajectories
+from deeplin.papers.trajectories import AS_RUN, Followed, Trajectories
 
 SMALL = {"data_seed": 4, "samples": 12, "dimension": 3, "depth": 3}
 
 
-def rows(experiment, config):
+def rows(study, config):
+    experiment = study.experiment
     return [experiment.run_unit(config, unit) for unit in experiment.units(config)]
 
 
@@ -83,7 +84,7 @@ def squared_distance(setting, maps):
 )
 def test_a_scale_sweep_is_plain_descent_with_dense_curvature(setting):
     config = ScaleSweep(setting, (0.4, 0.6, 0.7), (Rate(0.05, 60, 1),), seed=5)
-    (table,) = rows(SCALE_SWEEP, config)
+    (table,) = rows(fm_1.SWEEP, config)
     runs = [{"scale": scale, "repetition": 0} for scale in config.scales]
     networks = setting.networks(5, runs, np.array(config.scales))
     expected = by_autodiff(setting, networks, 0.05, 60)
@@ -98,7 +99,7 @@ def test_a_scale_sweep_is_plain_descent_with_dense_curvature(setting):
 
 def test_runs_that_diverge_are_kept_out_of_every_mean():
     config = ScaleSweep(Setting(**SMALL), (3.0,), (Rate(5.0, 50, 3),))
-    (table,) = rows(SCALE_SWEEP, config)
+    (table,) = rows(fm_1.SWEEP, config)
     assert (table["status"] == "diverged").all()
     assert table[["distance", "risk", "test_risk", "sharpness"]].isna().all(axis=None)
     assert np.isfinite(table["initial_sharpness"]).all()
@@ -107,10 +108,10 @@ def test_runs_that_diverge_are_kept_out_of_every_mean():
 def test_learning_rates_are_compared_on_the_same_networks_and_grow_with_the_sweep():
     setting = Setting(**SMALL)
     small = ScaleSweep(setting, (0.4,), (Rate(0.01, 5, 3), Rate(0.02, 5, 3)))
-    first, second = rows(SCALE_SWEEP, small)
+    first, second = rows(fm_1.SWEEP, small)
     np.testing.assert_allclose(first["initial_sharpness"], second["initial_sharpness"], rtol=1e-9)
     more = ScaleSweep(setting, (0.4, 0.5), (Rate(0.02, 5, 3),))
-    (grown,) = rows(SCALE_SWEEP, more)
+    (grown,) = rows(fm_1.SWEEP, more)
     same = grown[grown["scale"] == 0.4]
     np.testing.assert_allclose(same["sharpness"], second["sharpness"], rtol=1e-9)
 
@@ -118,7 +119,7 @@ def test_learning_rates_are_compared_on_the_same_networks_and_grow_with_the_swee
 def test_trajectories_start_where_the_authors_did_and_record_what_training_passes_through():
     setting = Setting()
     config = Trajectories(setting, "FM-1", 0.35, (Followed(0.02, 20, 10),), repetitions=2, seed=3)
-    (table,) = rows(TRAJECTORIES, config)
+    (table,) = rows(trajectories.TRAINING, config)
     exact = table[table["repetition"] >= 0]
     assert sorted(exact["step"].unique()) == [0, 10, 20]
     first = exact[(exact["step"] == 0) & (exact["repetition"] == 0)].iloc[0]
@@ -141,8 +142,8 @@ def test_trajectories_start_where_the_authors_did_and_record_what_training_passe
 def test_a_sweep_of_the_authors_starts_from_their_weights():
     rates = (Rate(0.1, 5, 2),)
     config = ScaleSweep(Setting(), SWEEPS["FM-1"].scales, rates, "FM-1")
-    (table,) = rows(SCALE_SWEEP, config)
-    (other,) = rows(SCALE_SWEEP, replace(config, seed=1))
+    (table,) = rows(fm_1.SWEEP, config)
+    (other,) = rows(fm_1.SWEEP, replace(config, seed=1))
     starts = sweep_starts("FM-1", 0.1, 2)
     chosen = [np.asarray(weight)[:1] for weight in starts.weights]
     expected = by_autodiff(config.setting, Network(chosen), 0.1, 5)
@@ -154,7 +155,7 @@ def test_a_sweep_of_the_authors_starts_from_their_weights():
 def test_a_depth_sweep_trains_every_rate_from_the_same_weights():
     setting = Setting("residual", **SMALL)
     config = DepthSweep(setting, (2, 3), (0.05, 0.1), 30, 2, 0.25, data_seeds=(10,))
-    for table, depth in zip(rows(DEPTH_SWEEP, config), (2, 3), strict=True):
+    for table, depth in zip(rows(fm_2.SWEEP, config), (2, 3), strict=True):
         runs = [{"depth": depth, "repetition": k} for k in range(2)]
         other = replace(setting, depth=depth, data_seed=10)
         expected = by_autodiff(other, other.networks(0, runs, 0.25), 0.1, 30)
@@ -166,7 +167,7 @@ def test_a_depth_sweep_trains_every_rate_from_the_same_weights():
 def test_the_measured_critical_rate_is_the_exact_one_next_to_the_flattest_minimiser():
     setting = Setting("residual", **SMALL)
     config = CriticalRates(setting, (3,), starts=2, steps=(3000,), data_seeds=(4,))
-    tables = {table["start"].item(): table for table in rows(CRITICAL_RATES, config)}
+    tables = {table["start"].item(): table for table in rows(fm_2.THRESHOLDS, config)}
     flattest = tables["flattest"].iloc[0]
     assert flattest["low"] <= flattest["measured"] <= flattest["high"]
     assert flattest["measured"] == pytest.approx(flattest["exact"], rel=0.02)
@@ -175,7 +176,7 @@ def test_the_measured_critical_rate_is_the_exact_one_next_to_the_flattest_minimi
 
 def test_the_contrast_has_the_threshold_where_the_theory_puts_it():
     config = Contrast((0.5, 0.9, 1.1, 2.0), steps=3000)
-    tables = {table["problem"][0]: table for table in rows(TALK_LOG_EXPERIMENT, config)}
+    tables = {table["problem"][0]: table for table in rows(fm_2.CONTRAST, config)}
     below = tables["linear"]["loss"][:2]
     assert (below < 1e-9).all()
     assert (tables["linear"]["status"][2:] == "diverged").all()

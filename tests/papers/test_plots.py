@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from grids import grid
 
-from deeplin.papers import fm_1, fm_2, talk_log
+from deeplin.papers import fm_1, fm_2, trajectories
 from deeplin.papers.catalogue import PANELS
 from deeplin.papers.fm_1 import plot_distance, plot_divergence
 from deeplin.papers.fm_2 import STARTS, plot_thresholds
 from deeplin.papers.setting import FLOOR
-from deeplin.papers.style import COLOURS, draw, save
 from deeplin.papers.trajectories import plot_training
+from deeplin.plot_style import COLORS, draw, save
 
 
 def levels(ax):
@@ -69,7 +69,7 @@ def test_of_many_data_sets_the_flattest_and_the_steepest_relation_are_named(ax):
 
 @pytest.fixture
 def training():
-    config = fm_1.TRAINING.presets["quick"]
+    config = trajectories.TRAINING.presets["quick"]
     rates = [rate.learning_rate for rate in config.rates]
     table = grid(learning_rate=rates, repetition=range(2), step=range(21))
     step, k = table["step"], table["repetition"]
@@ -109,7 +109,7 @@ def test_the_rates_panel_marks_the_critical_rate_of_each_depth(ax):
     fm_2.plot_rates(config, table, ax)
     upright = {float(x[0]) for x in (line.get_xdata() for line in ax.lines) if len(x) == 2}
     for depth in config.depths:
-        flattest = config.at(depth).flattest
+        flattest = config.at(depth=depth).flattest
         assert {flattest.critical_learning_rate(), 2 / flattest.lower} <= upright
 
 
@@ -125,18 +125,18 @@ def test_measured_thresholds_are_drawn_relative_to_the_exact_one(ax):
 
 
 def test_the_contrast_marks_runs_that_diverged(ax):
-    config = talk_log.Contrast((0.5, 2.0), steps=1)
-    table = grid(problem=talk_log.LABELS, relative_rate=config.relative_rates)
+    config = fm_2.Contrast((0.5, 2.0), steps=1)
+    table = grid(problem=fm_2.LABELS, relative_rate=config.relative_rates)
     table = table.assign(loss=0.1, status="stopped", data_seed=config.data_seeds[0])
     table.loc[3, ["loss", "status"]] = [np.nan, "diverged"]
-    talk_log.plot(config, table, ax)
+    fm_2.plot_contrast(config, table, ax)
     crosses = [line for line in ax.lines if line.get_marker() == "x" and len(line.get_xdata())]
     assert [list(line.get_xdata()) for line in crosses] == [[2.0]]
 
 
 def test_pictures_are_the_same_files_every_time(tmp_path):
     for folder in ("first", "second"):
-        figure = draw(lambda ax: ax.plot([1, 2], color=COLOURS[0]), (3, 2), "name")
+        figure = draw(lambda ax: ax.plot([1, 2], color=COLORS[0]), (3, 2), "name")
         save(figure, tmp_path / folder, "name")
     for kind in ("svg", "pdf", "png"):
         first, second = (tmp_path / folder / f"name.{kind}" for folder in ("first", "second"))

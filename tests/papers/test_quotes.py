@@ -83,7 +83,7 @@ def underdetermined(slope=0.42, intercept=-0.96):
     return table.assign(learning_rate=fm_1.SLOWEST, status="converged")
 
 
-PATHS = fm_small.PATH_STUDY.quick
+PATHS = fm_small.PATHS.quick
 
 
 def paths():
@@ -177,7 +177,7 @@ CASES = {
     "may_diverge": (SWEEP, [sweep()], [changed(sweep(), TOP, status="converged")]),
     "correlates": (None, [underdetermined()], [underdetermined(slope=-0.3)]),
     "published_fit": (None, [underdetermined()], [underdetermined(slope=0.5)]),
-    "gelu_plateau": (SWEEP, [sweep()], [changed(sweep(), TOP, sharpness=1.0)]),
+    "plateau": (SWEEP, [sweep()], [changed(sweep(), TOP, sharpness=1.0)]),
     "gelu_small": (SWEEP, [sweep()], [changed(sweep(), "scale == 0.25", sharpness=2.0)]),
     "reaches_edge": (
         SWEEP,

@@ -117,7 +117,7 @@ def test_the_pictures_have_their_legends_off_the_data(name, products):
 
 
 def test_subproducts_agree_with_products_taken_one_by_one_and_obey_equation_9():
-    config = fm_residual.SubProducts((0.7,), (6,), draws=4)
+    config = fm_residual.Products((0.7,), (6,), draws=4)
     found = fm_residual.run_subproducts(config, 0.7, 6)
     words = coordinate_words(0, scale=0.7, depth=6, part="subproducts")
     for draw, weights in enumerate(zip(*fm_residual.layers(words, 0.7, 6, 5, 4), strict=True)):
@@ -137,7 +137,7 @@ def test_subproducts_agree_with_products_taken_one_by_one_and_obey_equation_9():
 
 @pytest.mark.parametrize("changes", [{"any": 9.0}, {"first": lambda t: t["depth"]}])
 def test_answers_about_subproducts_follow_the_data(changes, check_changed):
-    config = fm_residual.SubProducts((0.25,), (5, 10), draws=4)
+    config = fm_residual.Products((0.25,), (5, 10), draws=4)
     good = grid(scale=(0.25,), depth=(5, 10), repetition=range(4))
     good = good.assign(first=2.0, least=0.5, any=2.5)
     check_changed("FM-residual-subproducts", config, good, good.assign(**changes))

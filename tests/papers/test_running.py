@@ -6,7 +6,7 @@ from toy_figures import COMPUTED, study
 
 from deeplin.errors import InputError
 from deeplin.papers.catalogue import Figure, Panel, reproduce
-from deeplin.papers.question import Question
+from deeplin.papers.figures import Question
 from deeplin.papers.quote import Quote, exactly
 
 

@@ -7,6 +7,7 @@ from grids import grid
 
 from deeplin.networks import Network
 from deeplin.papers import x_batch, x_rates
+from deeplin.papers.catalogue import FIGURES, select
 from deeplin.papers.setting import Setting
 from deeplin.papers.x_rates import gaps, measured_rate
 from deeplin.problems import Problem
@@ -171,10 +172,10 @@ def test_a_cloud_grows_as_the_enumerated_second_moment_does():
 
     critical = 2 / flattest.exact
     assert growth(critical) == pytest.approx(0, abs=1e-9)
-    cloud, rate = x_batch.Cloud(problem, flattest.minimizer, 11, 1, config), 2 * critical
+    ensemble, rate = x_batch.Ensemble(problem, flattest.minimizer, 11, 1, config), 2 * critical
     # over five seeds and 200 networks the standard deviation was 0.06, so 0.11 here; twice that
-    assert cloud.growth(np.array([rate]))[0] == pytest.approx(growth(rate), abs=0.22)
-    assert cloud.median_growth(np.array([rate]))[0] < growth(rate) - 1
+    assert ensemble.growth(np.array([rate]))[0] == pytest.approx(growth(rate), abs=0.22)
+    assert ensemble.median_growth(np.array([rate]))[0] < growth(rate) - 1
 
 
 def test_a_network_that_collapsed_is_not_better_than_zero():
@@ -184,12 +185,9 @@ def test_a_network_that_collapsed_is_not_better_than_zero():
     assert found == pytest.approx(critical_weight_decay(problem, 4).value, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "figure",
-    [x_batch.X_BATCH, x_rates.X_DECAY, x_rates.X_LAYERS],
-    ids=lambda figure: figure.name,
-)
-def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(figure):
+@pytest.mark.parametrize("name", ["X-batch", "X-decay", "X-layers"])
+def test_sentences_about_regression_in_general_are_judged_on_many_data_sets(name):
+    (figure,) = select(FIGURES, [name])
     for study in figure.studies:
         assert len(set(study.paper.data_seeds)) >= 10
         assert len(set(study.quick.data_seeds)) == 3

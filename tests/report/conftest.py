@@ -4,7 +4,7 @@ import pytest
 from toy_figures import figure, study
 
 from deeplin.papers.catalogue import reproduce
-from deeplin.papers.question import Question
+from deeplin.papers.figures import Question
 from deeplin.papers.quote import LeftOut, Quote, exactly
 from deeplin.papers.report import write_figure, write_page
 

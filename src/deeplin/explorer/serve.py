@@ -31,9 +31,9 @@ from deeplin.explorer.build import page
 
 ADDRESS = "127.0.0.1"
 MOST_BYTES = {"/certify": 20_000_000, "/table": 200_000_000}
-PIECE = 1 << 20
-SECONDS = 30
-"""A connection that is silent for so long is closed."""
+CHUNK_BYTES = 1 << 20
+IDLE_SECONDS = 30
+"""An idle connection is closed after this time."""
 CONNECTIONS = 64
 QUEUE_SECONDS = 60
 """Seconds a question waits for the one before it."""
@@ -81,14 +81,14 @@ class Explorer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Give the place back in any case."""
+        """Release the connection's slot, whatever happens."""
         try:
             super().process_request_thread(request, client_address)
         finally:
             self.connections.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A visitor who leaves early is no error of ours."""
+        """Ignore clients that disconnect before the answer is sent."""
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -96,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
 
     server: Explorer
     server_version, sys_version = "deeplin", ""
-    timeout = SECONDS
+    timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
         """The page, at its one address."""
@@ -149,13 +149,13 @@ class Handler(BaseHTTPRequestHandler):
             path = Path(folder) / "table.csv"
             with path.open("wb") as file:
                 while length > 0:
-                    piece = self._body(min(PIECE, length))
+                    piece = self._body(min(CHUNK_BYTES, length))
                     length -= len(piece)
                     file.write(piece)
             return self._alone(moments_of, path, name)
 
     def _alone(self, compute: Any, *arguments: Any) -> dict[str, Any]:
-        """Compute one question at a time; get ready for the first."""
+        """Answer one question at a time, after `prepare` has run once."""
         if not self.server.computing.acquire(timeout=QUEUE_SECONDS):
             raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "Another question is being answered.")
         try:
@@ -167,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.computing.release()
 
     def _check_origin(self) -> None:
-        """A page on the web could point a name of its own at this machine, or post to it."""
+        """Refuse other pages: a website can resolve its own name to this machine, or post to it."""
         origin = self.headers.get("Origin")
         own = origin is None and self.command == "GET"
         known = own or (origin or "").removeprefix("http://") in self.server.hosts
@@ -215,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Keep quiet."""
+        """Log nothing."""
 
 
 def explore(

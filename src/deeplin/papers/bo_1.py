@@ -1,10 +1,11 @@
-"""BO-1 and BO-3: excess risk of wide linear networks against the scale of a layer and against d.
+"""BO-1, BO-3 and X-wide: wide linear networks against the scale of a layer, d and the depth.
 
 One experiment for both, exactly at any width (X-4), beside the authors' published cells and the law
 that needs no simulation (X-25 to X-29). `bo_logs.csv` holds mean and standard deviation over the
 runs of each cell of BO's Figures 1 and 3 (linear networks; squared distances), computed from the
 authors' public logs. What is compared with them are expectations over their data too:
-E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3).
+E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3). X-wide asks what such a network keeps
+beside the data, as β → 0 and with depth (X-25 to X-30).
 """
 
 from __future__ import annotations
@@ -15,21 +16,21 @@ from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
+import jax
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from deeplin.dynamics import UnstableStep, simulate_wide
-from deeplin.papers.figures import Panel, Study, Table, define_figure, define_panel
-from deeplin.papers.question import Answers
-from deeplin.papers.setting import data_seed
-from deeplin.papers.statistics import curve, mean_interval
-from deeplin.papers.style import COLOURS, INK, bars, series
-from deeplin.problems import Population
+from deeplin.dynamics import UnstableStep, WideRun, simulate_wide
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import Config, data_seed
+from deeplin.papers.statistics import curve, interval, mean_interval, number
+from deeplin.plot_style import COLORS, INK, QUIET, bars, series
+from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic, spiked
-from deeplin.sweep import Experiment, Unit, run_keys
+from deeplin.sweep import Unit, run_key, run_keys
 from deeplin.theory.ridgeless import ridgeless_risk
-from deeplin.theory.wide_networks import Start, expected_modes
+from deeplin.theory.wide_networks import Start, expected_modes, lazy_motion, wide_limit
 
 SAMPLES, OUTPUTS, DEPTH, STEP = 100, 3, 3, 1e-4
 """BO's setting: n, q, L, and the rate on the mean loss."""
@@ -50,22 +51,21 @@ def expected_law(dimension: int, alpha: float, beta: float, width: int) -> dict[
     (X-31); descent is stable below 2.
     """
     n, q = SAMPLES, OUTPUTS
-    population = Population(np.zeros((dimension, q)), _spectrum(dimension))
+    spectrum = np.where(np.arange(dimension) < 10, 1.0, 0.01)
+    population = Population(np.zeros((dimension, q)), spectrum)
     kappa = ridgeless_risk(population, n).kappa
     squared = q / kappa + n / dimension  # ‖Θ*‖ = 1 in a random direction
     start = Start(np.full(q, np.sqrt(squared / q)), n, float(width), DEPTH, alpha, beta)
     modes = expected_modes(start)
     total = np.nan if modes is None else alpha**2 * float(np.sum(modes.squares))
+    # about E‖X‖_2²: the other inputs add about ε(d−10) to every eigenvalue of XXᵀ
+    squared_norm = _largest_spike() + 0.01 * (dimension - 10)
     stiffness = start.a2 + start.b2 + (DEPTH - 2) * start.a2 * start.b2
     return {
         "law_distance": (dimension - n) * total,
         "law_added_risk": kappa * n * total,
-        "stability": 2 * STEP * _squared_norm(dimension) * stiffness / (n * q),
+        "stability": 2 * STEP * squared_norm * stiffness / (n * q),
     }
-
-
-def _spectrum(dimension: int) -> np.ndarray:
-    return np.where(np.arange(dimension) < 10, 1.0, 0.01)
 
 
 @cache
@@ -73,11 +73,6 @@ def _largest_spike() -> float:
     """The mean of ‖X_1‖_2² over the ten inputs of variance 1, by 400 draws."""
     draws = np.random.default_rng(0).normal(size=(400, SAMPLES, 10))
     return float(np.mean(np.linalg.eigvalsh(draws.mT @ draws)[:, -1]))
-
-
-def _squared_norm(dimension: int) -> float:
-    """About E‖X‖_2²: the other inputs add about ε(d−10) to every eigenvalue of XXᵀ."""
-    return _largest_spike() + 0.01 * (dimension - 10)
 
 
 def compared() -> pd.DataFrame:
@@ -97,7 +92,7 @@ def compared() -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class WideSweep:
+class WideSweep(Config):
     """Every pair of scales at every dimension, by descent and, from `flow_from` on, also by flow.
 
     Data, Θ* and the random numbers behind the weights depend on dimension and repetition alone, so
@@ -110,29 +105,26 @@ class WideSweep:
     repetitions: int = 20
     flow_from: int = 1600
     """Where the first draws are past the stability limit of descent (E-11)."""
-    seed: int = 0
 
 
 def units(config: WideSweep) -> list[Unit]:
     """One unit for each dimension and dynamics: all its scales and repetitions are one batch."""
-    batch = {"alphas": config.alphas, "betas": config.betas, "repetitions": config.repetitions}
     runs = len(config.alphas) * len(config.betas) * config.repetitions
     return [
-        Unit({"dimension": dimension, "dynamics": dynamics, **batch}, runs=runs)
+        Unit({"dimension": dimension, "dynamics": dynamics}, runs=runs)
         for dimension in config.dimensions
         for dynamics in ("descent", "flow")
         if dynamics == "descent" or dimension >= config.flow_from
     ]
 
 
-def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
+def run_wide(config: WideSweep, dimension: int, dynamics: Any) -> pd.DataFrame:
     """Train the batch; exact excess risk, distance to Θ_min, and its part outside the data."""
-    cell = unit.coordinates
-    d, repetitions = cell["dimension"], range(cell["repetitions"])
+    d, repetitions = dimension, range(config.repetitions)
     drawn = [data_seed(config.seed, dimension=d, repetition=k, part="data") for k in repetitions]
     data = [spiked(seed, d, samples=SAMPLES, outputs=OUTPUTS) for seed in drawn]
     runs = pd.MultiIndex.from_product(
-        (cell["alphas"], cell["betas"], repetitions), names=("alpha", "beta", "repetition")
+        (config.alphas, config.betas, repetitions), names=("alpha", "beta", "repetition")
     ).to_frame(index=False)
     draws = [{"dimension": d, "repetition": k, "part": "weights"} for k in runs["repetition"]]
     problems = [data[k].problem for k in runs["repetition"]]
@@ -147,7 +139,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
             beta=runs["beta"].to_numpy(),
             key=run_keys(config.seed, draws),
             learning_rate=STEP,
-            dynamics=cell["dynamics"],
+            dynamics=dynamics,
             population=populations,
         )
     ends = {
@@ -160,7 +152,7 @@ def run_unit(config: WideSweep, unit: Unit) -> pd.DataFrame:
     pairs = zip(populations, problems, strict=True)
     return runs.assign(
         dimension=d,
-        dynamics=cell["dynamics"],
+        dynamics=dynamics,
         status=wide.status,
         steps=wide.steps,
         loss=wide.loss,
@@ -175,7 +167,11 @@ def population_of(data: Synthetic) -> Population:
     return Population(np.asarray(data.truth), data.spectrum, drawn=True)
 
 
-WIDE_SWEEP = Experiment("wide-sweep", WideSweep, units, run_unit, grid=("dimensions", "flow_from"))
+def gain_outside(wide: WideRun, k: int, problem: Problem) -> float:
+    """‖Θ_⊥ − Θ_⊥(0)‖² of the k-th network: what it gained beside the data."""
+    basis, initial = problem.spectrum.vectors, np.asarray(wide.as_run(k).initial.product)
+    start = initial - basis @ (basis.T @ initial)
+    return np.sum((wide.theta_perp[k] - start) ** 2)
 
 
 def width(dimension: int) -> int:
@@ -195,27 +191,25 @@ def faithful(table: Table) -> Any:
 
 def compared_with_logs(table: Table, figure: str) -> Any:
     """Each cell that the authors logged and we ran, with z of the difference of the means."""
-    ours = table[table["dynamics"] == "descent"]
-    ours = ours.assign(**{name: ours[name].round(9) for name in ("alpha", "beta")})
-    found = ours.groupby(["dimension", "alpha", "beta"])[["distance", "risk"]]
-    means, spreads, runs = found.mean(), found.std(), found.size()
-    logs = published()
-    logs = logs[logs["figure"] == figure]
-    logs = logs.assign(**{name: logs[name].round(9) for name in ("alpha", "beta")})
-    logs = logs.set_index(["dimension", "alpha", "beta"])
-    cells = logs.index.intersection(means.index)
+    keys: list[str] = ["dimension", "alpha", "beta"]
+    digits: Any = {"alpha": 9, "beta": 9}
+    ours = table[table["dynamics"] == "descent"].round(digits).groupby(keys)
+    logs = published().query("figure == @figure").round(digits).set_index(keys)
+    cells = logs.index.intersection(ours.size().index)
+    logs, runs = logs.loc[cells], ours.size()[cells]
     rows = {}
     for name in ("distance", "risk"):
-        theirs = logs.loc[cells, [f"{name}_mean", f"{name}_sd"]].to_numpy().T
-        error = (
-            theirs[1] ** 2 / logs.loc[cells, "runs"] + spreads.loc[cells, name] ** 2 / runs[cells]
-        )
-        rows[name] = (means.loc[cells, name] - theirs[0]) / np.sqrt(error)
+        mean, spread = ours[name].mean()[cells], ours[name].std()[cells]
+        error = logs[f"{name}_sd"] ** 2 / logs["runs"] + spread**2 / runs
+        rows[name] = (mean - logs[f"{name}_mean"]) / np.sqrt(error)
     return pd.DataFrame(rows, index=cells)
 
 
 def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
-    """Whether our cells are those of the authors' logs; where the step stands for the flow."""
+    """Whether our cells are those of the authors' logs; where the step stands for the flow (E-11).
+
+    And how large the distance is that a random first layer leaves.
+    """
     z = compared_with_logs(table, figure).reset_index()
     # at the zero scale both are what the loss target leaves: no draw of weights to compare
     stable = z[(z["dimension"] < STABLE) & (z[["alpha", "beta"]].min(axis=1) > 0)]
@@ -225,29 +219,19 @@ def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
     runs = runs[runs["beside"] > 1e-6 * runs["interpolant_norm"] ** 2].dropna(subset=["cross"])
     relative = runs["cross"] / runs["interpolant_risk"]
     by_draw = relative.groupby([runs["dimension"], runs["repetition"]]).mean()
-    columns = ["distance", "risk"]
-    return {
-        "authors' logs": {
-            "cells": len(stable),
-            "mean": stable[columns].mean(),
-            "sd": stable[columns].std(),
-        },
+    errors = stable[["distance", "risk"]]
+    found: Answers = {
+        "authors' logs": {"cells": len(stable), "mean": errors.mean(), "sd": errors.std()},
         "law": {"z": law, "mean": law.mean(), "sd": law.std()},
         "cross term": {
             "helped": (runs["added"] + runs["cross"] < 0).mean(),
             "runs": runs,
             "relative": mean_interval(by_draw),
         },
-        **flow_answers(config, table),
     }
-
-
-def flow_answers(config: WideSweep, table: Table) -> Answers:
-    """Where the authors' step stands for gradient flow (E-11), and the law of the distance."""
     scale = "alpha" if len(config.alphas) > 1 else "beta"
-    runs: Any = table[table[scale] == table[scale].max()]
-    draws = runs.set_index(["dimension", "repetition", "dynamics"])["distance"].unstack()
-    found: Answers = {}
+    top = table[table[scale] == table[scale].max()]
+    draws = top.set_index(["dimension", "repetition", "dynamics"])["distance"].unstack()
     if "flow" in draws:
         both = draws.dropna().groupby("dimension").mean()
         found["descent and flow"] = {"ratio": both["descent"] / both["flow"]}
@@ -284,7 +268,7 @@ def plot_curves(
             bars(ax, curve(rows, by, column), by, **series(index, **named))
         cells = logs[logs[key] == value]
         half = 1.96 * cells[f"{column}_sd"] / np.sqrt(cells["runs"])
-        color = COLOURS[index]
+        color = COLORS[index]
         ax.errorbar(cells[by], cells[f"{column}_mean"], half, color=color, label="_", **cross)
         settings: Any = cells[["dimension", "alpha", "beta", "width"]]
         name = "law_added_risk" if column == "risk" else "law_distance"
@@ -307,7 +291,7 @@ def plot_against_variance(
     runs = table.assign(variance=table[scale] ** 2)
     if column == "risk":
         levels = runs.drop_duplicates(["dimension", "repetition"]).groupby("dimension")
-        for color, level in zip(COLOURS, levels["interpolant_risk"].mean(), strict=False):
+        for color, level in zip(COLORS, levels["interpolant_risk"].mean(), strict=False):
             ax.axhline(level, color=color, linestyle="--", linewidth=1, zorder=1)
         ax.plot([], [], color="0.4", linestyle="--", linewidth=1, label="minimum norm")
     lines = {dimension: f"$d = {dimension}$" for dimension in config.dimensions}
@@ -330,47 +314,185 @@ def plot_against_dimension(config: WideSweep, table: Table, ax: Axes, *, column:
 SCALES = tuple(np.linspace(0.0, 1e-3, 10).tolist())
 FEWER = (SCALES[0], SCALES[5], SCALES[9])
 DIMENSIONS = (500, 1000, 2000)
-FIRST_LAYER = Study(
-    "bo-1-first-layer",
-    WIDE_SWEEP,
-    paper=WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
-    quick=WideSweep(DIMENSIONS, alphas=FEWER, betas=(1.0,), repetitions=4),
-)
-LAST_LAYER = Study(
-    "bo-1-last-layer",
-    WIDE_SWEEP,
-    paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
-    quick=WideSweep(DIMENSIONS, alphas=(1.0,), betas=FEWER, repetitions=4),
-)
 ALPHAS = (0.0, 1e-4, 1e-3)
-DIMENSION = Study(
+wide_study = partial(define_study, run=run_wide, over=units)
+FIRST_LAYER = wide_study(
+    "bo-1-first-layer",
+    paper=WideSweep(DIMENSIONS, alphas=SCALES, betas=(1.0,)),
+    quick={"alphas": FEWER, "repetitions": 4},
+)
+LAST_LAYER = wide_study(
+    "bo-1-last-layer",
+    paper=WideSweep(DIMENSIONS, alphas=(1.0,), betas=SCALES),
+    quick={"betas": FEWER, "repetitions": 4},
+)
+DIMENSION = wide_study(
     "bo-3-dimension",
-    WIDE_SWEEP,
     paper=WideSweep(tuple(range(200, 2001, 200)), alphas=ALPHAS, betas=(1.0,)),
-    quick=WideSweep((200, 600, 1000, 1400, 2000), alphas=ALPHAS, betas=(1.0,), repetitions=3),
+    quick={"dimensions": (200, 600, 1000, 1400, 2000), "repetitions": 3},
 )
 
 
-def _row(figure: str, study: Study) -> tuple[Panel, Panel]:
-    """Excess risk and squared distance against the variance of one layer."""
-    plot, answers = (
-        partial(plot_against_variance, figure=figure),
-        partial(log_answers, figure=figure),
-    )
-    return (
-        define_panel(figure, study, partial(plot, column="risk"), answers),
-        define_panel(f"{figure}-right", study, partial(plot, column="distance")),
-    )
+@dataclass(frozen=True)
+class LastLayers(Config):
+    """BO's Figure 1, bottom row: α = 1 and last layers of entries N(0, β²), β down to 0."""
+
+    dimensions: tuple[int, ...]
+    runs: int
+    """Simulated at each β, each with data and weights of its own."""
+    betas: tuple[float, ...] = (0.0, 5e-4, 1e-3)
 
 
-BO_1 = define_figure("BO-1", *_row("BO-1-top", FIRST_LAYER), *_row("BO-1-bottom", LAST_LAYER))
-BO_3 = define_figure(
-    "BO-3",
-    define_panel("BO-3-risk", DIMENSION, partial(plot_against_dimension, column="risk")),
-    define_panel(
-        "BO-3-distance",
-        DIMENSION,
-        partial(plot_against_dimension, column="distance"),
-        partial(log_answers, figure="BO-3"),
-    ),
+def run_last_layer(config: LastLayers, dimension: int, beta: float) -> list[dict[str, float]]:
+    """The mean squared distance to Θ_min over simulated flows, and the law of X-27 and X-29."""
+    m = width(dimension)
+    key = run_key(config.seed, dimension=dimension, beta=beta)
+    problems = [spiked(config.seed + k, dimension).problem for k in range(config.runs)]
+    keys = jax.random.split(key, config.runs)
+    wide = simulate_wide(problems, m, DEPTH, 1.0, beta, keys, dynamics="flow", loss_target=1e-10)
+    mean, half = mean_interval(np.atleast_1d(wide.expected_distance))
+    law = expected_law(dimension, 1.0, beta, m)["law_distance"]
+    return [{"simulated": mean, "half": half, "law": law}]
+
+
+def logged() -> Table:
+    """The authors' cells at α = 1, with the half-width of their 95 % interval and the law."""
+    cells = compared().query("figure == 'BO-1-bottom'").sort_values(["dimension", "beta"])
+    return cells.assign(half=2 * cells["distance_sd"] / np.sqrt(cells["runs"]))
+
+
+def last_layer_answers(config: LastLayers, table: Table) -> Answers:
+    """What β = 0 leaves: the law, the simulation, the logs."""
+    zero = table[table["beta"] == 0].set_index("dimension")
+    logs = logged()
+    zero_logs = logs[logs["beta"] == 0].set_index("dimension")
+    distances = [
+        f"d = {d}: law {number(row.law)}, simulated {interval((row.simulated, row.half))}, "
+        f"logs {interval(zero_logs.loc[d, ['distance_mean', 'half']])}"
+        for d, row in zero.iterrows()
+    ]
+    z = logs[logs["stable"]]["z"]
+    return {
+        "β → 0": {"distances": "; ".join(distances)},
+        "along β": {"ratio": table["simulated"] / table["law"], "z": z, "mean": z.mean()},
+    }
+
+
+HOLLOW: dict[str, Any] = {
+    "marker": "D", "markersize": 7, "markerfacecolor": "none", "linestyle": ""
+}  # fmt: skip
+"""Simulated networks."""
+
+
+def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
+    """Distance against β: law (lines), simulated flows (hollow), the authors' logs (filled)."""
+    logs = logged()
+    for color, d in zip(COLORS, config.dimensions, strict=False):
+        grid = np.linspace(0, 1e-3, 101)
+        law = [expected_law(d, 1.0, beta, width(d))["law_distance"] for beta in grid]
+        ax.plot(1e3 * grid, law, color=color, label=f"law, $d = {d}$")
+        for stable, part in logs[logs["dimension"] == d].groupby("stable"):
+            style = {"marker": "o" if stable else "x", "linestyle": "", "capsize": 2}
+            height = part["distance_mean"], part["half"]
+            ax.errorbar(1e3 * part["beta"], *height, color=color, markersize=3.5, **style)
+        mine = table[table["dimension"] == d]
+        ax.errorbar(1e3 * mine["beta"], mine["simulated"], mine["half"], color=color, **HOLLOW)
+    for marker, label in (("o", "authors' logs"), ("x", "logs, unstable step (E-11)")):
+        ax.plot([], [], marker, color=QUIET, label=label)
+    ax.plot([], [], color=QUIET, label="simulated flow", **HOLLOW)
+
+
+@dataclass(frozen=True)
+class Gained(Config):
+    """What Θ_⊥ gains in training, against the depth."""
+
+    depths: tuple[int, ...]
+    runs: int
+    """Simulated networks of width 10⁶ at each depth."""
+    first: float = 0.05
+    """a = α√m."""
+    last: float = 504.49
+    """b² = β²m."""
+
+
+@cache
+def gained_problem() -> Problem:
+    """One spiked data set (d = 40, n = 8, q = 2)."""
+    return spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
+
+
+def _law(config: Gained, depth: Any) -> float:
+    """‖U(∞) − U(0)‖² to leading order (X-29)."""
+    singular = np.linalg.svd(gained_problem().spectrum.coordinates, compute_uv=False)
+    return lazy_motion(singular, config.first**2, config.last, depth)
+
+
+def _shape(config: Gained, depth: Any) -> Any:
+    """How the law depends on the depth."""
+    return ((depth - 2) / (1 + (depth - 2) * config.first**2)) ** 2
+
+
+def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
+    """‖U(∞) − U(0)‖², to which ‖Θ_⊥(∞) − Θ_⊥(0)‖² is proportional: law, flow and simulation."""
+    problem = gained_problem()
+    a2, b2, width = config.first**2, config.last, 10**6
+    before, after = wide_limit(problem, depth, a2, b2)
+    free = problem.dimension - problem.rank
+    keys = jax.random.split(run_key(config.seed, depth=depth), config.runs)
+    alpha, beta = np.sqrt(a2 / width), np.sqrt(b2 / width)
+    wide = simulate_wide(
+        problem, width, depth, alpha, beta, keys, dynamics="flow", loss_target=1e-10
+    )
+    gained = [gain_outside(wide, k, problem) / (alpha**2 * free) for k in range(config.runs)]
+    mean, half = mean_interval(gained)
+    return [
+        {
+            "law": _law(config, depth),
+            "shape": _shape(config, depth),
+            "flow": float(np.sum((after - before) ** 2)),
+            "kept": float(np.sum(after**2) - np.sum(before**2)),
+            "simulated": mean,
+            "half": half,
+        }
+    ]
+
+
+def gained_answers(config: Gained, table: Table) -> Answers:
+    """How fast Θ_⊥ grows with depth, and how good the law is."""
+    logs = np.log(table[["depth", "flow", "shape", "kept"]])
+    slopes = {name: np.polyfit(logs["depth"], logs[name], 1)[0] for name in logs.columns[1:]}
+    rows = table.set_index("depth")
+    ratios = {name: rows[name] / rows["flow"] for name in ("law", "simulated", "half")}
+    return {"exponent": {"slopes": slopes}, "law": ratios}
+
+
+def plot_gained(config: Gained, table: Table, ax: Axes) -> None:
+    """‖ΔU‖² against depth: the law, its shape, the infinitely wide flow, simulated networks."""
+    rows = table.sort_values("depth").set_index("depth")
+    grid = np.geomspace(3, max(config.depths), 100)
+    law, shape = np.array([_law(config, L) for L in grid]), _shape(config, grid)
+    ax.plot(grid, law, color=INK, label="law (X-29)")
+    label = r"$\propto (L-2)^2/(1+(L-2)a^2)^2$"
+    ax.plot(grid, shape * law[0] / shape[0], "--", color=COLORS[1], label=label)
+    ax.plot(rows["flow"], **series(2, linestyle="", label="infinite width"))
+    label = r"simulated, $m = 10^6$"
+    ax.errorbar(rows.index, rows["simulated"], rows["half"], color=COLORS[0], label=label, **HOLLOW)
+    ax.plot(rows["kept"], **series(3, linestyle=":", label=r"$\|U\|^2 - \|U(0)\|^2$"))
+
+
+X_WIDE_LAST_LAYER = define_study(
+    "x-wide-last-layer",
+    run_last_layer,
+    {"dimension": "dimensions", "beta": "betas"},
+    paper=LastLayers((500, 1000, 2000), runs=20),
+    quick={"runs": 3, "betas": (0.0,)},
+    runs="runs",
+)
+X_WIDE_DEPTH = define_study(
+    "x-wide-depth",
+    run_gained,
+    {"depth": "depths"},
+    paper=Gained((3, 5, 10, 30, 100), runs=24),
+    quick={"depths": (3, 5, 10, 30), "runs": 3},
+    runs="runs",
 )

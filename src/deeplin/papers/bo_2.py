@@ -20,17 +20,16 @@ import pandas as pd
 from matplotlib.axes import Axes
 from scipy import linalg
 
-from deeplin.dynamics import Run, gradient_descent
+from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, initialize, risk_and_data
 from deeplin.papers.bo_1 import SCALES
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, number
-from deeplin.papers.setting import data_seed
-from deeplin.papers.statistics import curve, mean_interval
-from deeplin.papers.style import QUIET, bars, series
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import Config, data_seed
+from deeplin.papers.statistics import curve, mean_interval, number
+from deeplin.plot_style import QUIET, bars, series
 from deeplin.problems import Problem
-from deeplin.problems.synthetic import Synthetic, relu_teacher
-from deeplin.sweep import Experiment, Unit, run_key
+from deeplin.problems.synthetic import relu_teacher
+from deeplin.sweep import Unit, run_key
 
 INPUTS, WIDTH, OUTPUTS, DEPTH = 10, 50, 3, 3
 TARGET = 1e-7
@@ -40,7 +39,7 @@ AUTHORS_STEP = 1e-4
 
 
 @dataclass(frozen=True)
-class ReluSweep:
+class ReluSweep(Config):
     """Every pair (α, β) on `repetitions` fresh data sets of a ReLU teacher, with one step size.
 
     In the `checked` first repetitions the pair of largest scales is also trained with the authors'
@@ -53,59 +52,53 @@ class ReluSweep:
     learning_rate: float = 1e-4
     steps: int = 100_000
     checked: int = 0
-    seed: int = 0
 
 
 def units(config: ReluSweep) -> list[Unit]:
     """One unit for each data set and step: all its scales are one batch."""
     pairs = list(product(config.alphas, config.betas))
-    span = config.steps * config.learning_rate
     runs = [(r, config.learning_rate, pairs) for r in range(config.repetitions)]
     runs += [(r, AUTHORS_STEP, pairs[-1:]) for r in range(config.checked)]
     return [
         Unit(
             {"repetition": repetition, "learning_rate": rate, "pairs": chosen},
             runs=len(chosen),
-            steps=len(chosen) * round(span / rate),
+            steps=len(chosen) * _steps(config, rate),
         )
         for repetition, rate, chosen in runs
     ]
 
 
-def run_unit(config: ReluSweep, unit: Unit) -> pd.DataFrame:
+def _steps(config: ReluSweep, learning_rate: float) -> int:
+    """Steps with this rate over the time of the config."""
+    return round(config.steps * config.learning_rate / learning_rate)
+
+
+def run_relu(
+    config: ReluSweep, repetition: int, learning_rate: float, pairs: list[list[float]]
+) -> pd.DataFrame:
     """Train in float32, as the authors did; excess risk on fresh noise-free points."""
-    cell = unit.coordinates
-    data, initial, alive, descend = _start(config, unit)
-    run = descend(unit.steps // unit.runs)
+    data = relu_teacher(data_seed(config.seed, repetition=repetition, part="data"))
+    initial = _networks(config.seed, repetition, pairs)
+    gradients = jax.vmap(jax.grad(_risk(data.problem, initial)))(initial)
+    size = sum(jnp.sum(jnp.abs(leaf), axis=(1, 2)) for leaf in gradients.weights)
+    alive = np.asarray(size) > 0  # with α = 0 every unit is dead, for ever (E-10)
+    batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
+    # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
+    steps = _steps(config, learning_rate)
+    run = gradient_descent(data.problem, batch, learning_rate / OUTPUTS, steps)
     trained = jax.tree.map(lambda all, some: all.at[alive].set(some), initial, run.network)
-    pairs = cell["pairs"]
     status, taken = np.full(len(pairs), "stopped", dtype=object), np.zeros(len(pairs), dtype=int)
     status[alive], taken[alive] = run.status, run.steps
     return pd.DataFrame(pairs, columns=["alpha", "beta"]).assign(
-        repetition=cell["repetition"],
-        learning_rate=cell["learning_rate"],
+        repetition=repetition,
+        learning_rate=learning_rate,
         status=status.astype(str),
         steps=taken,
         loss=np.asarray(jax.vmap(_risk(data.problem, trained))(trained), dtype=float),
         risk=np.asarray(jax.vmap(_risk(data.test, trained))(trained), dtype=float),
         zero_risk=data.test.target_moment,
     )
-
-
-def _start(
-    config: ReluSweep, unit: Unit
-) -> tuple[Synthetic, Network, np.ndarray, Callable[[int], Run]]:
-    """The data set of a unit, its networks, which of them will move, and descent of these."""
-    cell, repetition = unit.coordinates, unit.coordinates["repetition"]
-    data = relu_teacher(data_seed(config.seed, repetition=repetition, part="data"))
-    initial = _networks(config.seed, repetition, cell["pairs"])
-    gradients = jax.vmap(jax.grad(_risk(data.problem, initial)))(initial)
-    size = sum(jnp.sum(jnp.abs(leaf), axis=(1, 2)) for leaf in gradients.weights)
-    alive = np.asarray(size) > 0  # with α = 0 every unit is dead, for ever (E-10)
-    batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
-    # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
-    rate = cell["learning_rate"] / OUTPUTS
-    return data, initial, alive, partial(gradient_descent, data.problem, batch, rate)
 
 
 def _networks(seed: int, repetition: int, pairs: list[list[float]]) -> Network:
@@ -119,9 +112,6 @@ def _networks(seed: int, repetition: int, pairs: list[list[float]]) -> Network:
 def _risk(problem: Problem, networks: Network) -> Callable[[Network], jax.Array]:
     """(1/n)‖Y − f(X)‖² of a network: excess risk where the targets carry no noise."""
     return partial(*risk_and_data(problem, networks))
-
-
-RELU_SWEEP = Experiment("relu-sweep", ReluSweep, units, run_unit, grid=("repetitions", "checked"))
 
 
 def main_runs(config: ReluSweep, table: Table) -> Table:
@@ -191,34 +181,23 @@ def step_answers(config: ReluSweep, table: Table) -> Answers:
 
 QUICK = {"repetitions": 4, "learning_rate": 1e-3, "steps": 2_500, "checked": 1}
 FEWER = (SCALES[0], SCALES[1], SCALES[9])
-FIRST_LAYER = Study(
-    "bo-2-first-layer",
-    RELU_SWEEP,
-    paper=ReluSweep(SCALES, (1.0,)),
-    quick=ReluSweep(FEWER, (1.0,), **QUICK),
+relu_study = partial(define_study, run=run_relu, over=units)
+FIRST_LAYER = relu_study(
+    "bo-2-first-layer", paper=ReluSweep(SCALES, (1.0,)), quick={"alphas": FEWER, **QUICK}
 )
-LAST_LAYER = Study(
-    "bo-2-last-layer",
-    RELU_SWEEP,
-    paper=ReluSweep((1.0,), SCALES),
-    quick=ReluSweep((1.0,), FEWER, **QUICK),
+LAST_LAYER = relu_study(
+    "bo-2-last-layer", paper=ReluSweep((1.0,), SCALES), quick={"betas": FEWER, **QUICK}
 )
 
 
 @dataclass(frozen=True)
-class Interpolating:
+class Interpolating(Config):
     """α swept with β = 1, and β with α = 1, each on the same data sets and random numbers."""
 
     scales: tuple[float, ...]
     repetitions: int
     samples: int = 500
     iterations: int = 300
-    seed: int = 0
-
-    @property
-    def networks(self) -> int:
-        """How many are trained on each data set."""
-        return 2 * len(self.scales)
 
 
 def run_interpolating(config: Interpolating, repetition: int) -> list[dict[str, Any]]:
@@ -335,26 +314,12 @@ def plot_interpolating(config: Interpolating, table: Table, ax: Axes) -> None:
     _plot_zero_predictor(ax, table)
 
 
-INTERPOLATING = grid_experiment(
-    "relu-interpolating",
-    Interpolating,
+INTERPOLATING = define_study(
+    "bo-2-printed",
     run_interpolating,
     {"repetition": "repetitions"},
-    runs="networks",
-)
-PRINTED = Study(
-    "bo-2-printed",
-    INTERPOLATING,
-    # The two ends decide: a network takes up to a hundred factorisations of a matrix
-    # of size 1500.
+    # The two ends decide: a network takes up to a hundred factorizations of a matrix of size 1500.
     paper=Interpolating((1e-4, 1e-3), repetitions=10),
-    quick=Interpolating((1e-4, 1e-3), repetitions=4, samples=100),
-)
-
-
-BO_2 = define_figure(
-    "BO-2",
-    define_panel("BO-2-left", FIRST_LAYER, partial(plot_risk, scale="alpha"), first_layer_answers),
-    define_panel("BO-2-right", LAST_LAYER, partial(plot_risk, scale="beta"), step_answers),
-    define_panel("BO-2-printed", PRINTED, plot_interpolating, interpolating_answers),
+    quick={"repetitions": 4, "samples": 100},
+    runs=lambda config: 2 * len(config.scales),
 )

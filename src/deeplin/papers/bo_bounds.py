@@ -1,6 +1,6 @@
 """BO-bounds: the bounds of BO on the measured risk, one term at a time, and Ξ against depth.
 
-On spiked populations and very wide networks, of which the bounds are asked.
+On spiked populations and very wide networks, for which the bounds are stated.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from deeplin.dynamics import WideRun, simulate_wide
-from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, interval
-from deeplin.papers.setting import data_seed
-from deeplin.papers.statistics import power_interval, slope_interval
-from deeplin.papers.style import COLOURS, QUIET, series
+from deeplin.papers.bo_1 import gain_outside, population_of
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import Config, data_seed
+from deeplin.papers.statistics import interval, power_interval, slope_interval
+from deeplin.plot_style import COLORS, QUIET, series
 from deeplin.problems import Population, Problem
 from deeplin.problems.synthetic import Synthetic, spiked
 from deeplin.sweep import run_keys
@@ -93,13 +92,12 @@ SWEEPS = {
 
 
 @dataclass(frozen=True)
-class Rates:
+class Rates(Config):
     """Trained networks along three sweeps, each of which sends one term of BO-C3.4 to zero."""
 
     repetitions: int
     samples: int = 30
     depth: int = 3
-    seed: int = 0
 
 
 def population_sizes(samples: int, term: str, value: float) -> tuple[int, int, float, float]:
@@ -150,19 +148,24 @@ def plot_rates(config: Rates, table: Table, ax: Axes) -> None:
     }
     for index, (term, label) in enumerate(letters.items()):
         runs = table[table["term"] == term]
-        ax.plot(runs["size"], runs["risk"], ".", color=COLOURS[index], alpha=0.4)
+        ax.plot(runs["size"], runs["risk"], ".", color=COLORS[index], alpha=0.4)
         ax.plot(runs.groupby("size")["risk"].mean(), label=label, **series(index))
     ends = np.array([table["size"].min(), table["size"].max()])
     ax.plot(ends, ends, ":", color=QUIET, label="the term itself")
 
 
-POINTS = {"term": tuple(SWEEPS), "place": range(5)}
-BO_RATES = grid_experiment("bo-rates", Rates, run_rate, POINTS, runs="repetitions")
-RATES = Study("bo-rates", BO_RATES, paper=Rates(20), quick=Rates(4))
+RATES = define_study(
+    "bo-rates",
+    run_rate,
+    {"term": tuple(SWEEPS), "place": range(5)},
+    paper=Rates(20),
+    quick={"repetitions": 4},
+    runs="repetitions",
+)
 
 
 @dataclass(frozen=True)
-class Depths:
+class Depths(Config):
     """Ξ against depth, with the bound of BO-T3.2 as printed and as its proof gives it (E-19).
 
     The same data trained at several depths, with β large enough for BO-T3.2 at all of them.
@@ -175,7 +178,6 @@ class Depths:
     epsilon: float = 0.2
     deepest: int = 100
     """β is that of this depth."""
-    seed: int = 0
 
 
 def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
@@ -187,9 +189,6 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
     rows = []
     for k, source in enumerate(data):
         population = population_of(source)
-        initial = np.asarray(wide.as_run(k).initial.product)
-        basis = source.problem.spectrum.vectors
-        start = initial - basis @ (basis.T @ initial)
         scales = {"alpha": ALPHA, "beta": beta, "depth": depth, "width": WIDTH}
         bound = partial(random_start_bound, population, config.samples, **scales)
         rows.append(
@@ -197,7 +196,7 @@ def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
                 "repetition": k,
                 "status": wide.status[k],
                 "xi": risk_split(source.problem, population, wide.theta[k]).xi,
-                "gained": np.sum((wide.theta_perp[k] - start) ** 2),
+                "gained": gain_outside(wide, k, source.problem),
                 "printed": bound(corrected=False).xi,
                 "corrected": bound(corrected=True).xi,
             }
@@ -231,29 +230,27 @@ def plot_depth(config: Depths, table: Table, ax: Axes) -> None:
         ax.plot(means[column], **style)
 
 
-BO_DEPTH = grid_experiment(
-    "bo-depth", Depths, run_depth, {"depth": "depths"}, runs="repetitions", bucket="depth"
-)
-DEPTHS = Study(
+DEPTHS = define_study(
     "bo-depth",
-    BO_DEPTH,
+    run_depth,
+    {"depth": "depths"},
     paper=Depths((3, 5, 10, 20, 50, 100), repetitions=10),
-    quick=Depths((3, 6, 12, 24), repetitions=3, deepest=24),
+    quick={"depths": (3, 6, 12, 24), "repetitions": 3, "deepest": 24},
+    runs="repetitions",
 )
 DEPTH = 3
 
 
 @dataclass(frozen=True)
-class Benign:
+class Benign(Config):
     """Ever more samples with d = n^1.5 and ε = 1/(2√d): k/n, εd/n and n/d all fall."""
 
     samples: tuple[int, ...]
     repetitions: int
     noises: int
     """Fresh draws of the noise on the same inputs."""
-    asked: int = 1
+    redrawn: int = 1
     """Data sets for each number of samples on which the noise is drawn again."""
-    seed: int = 0
 
 
 def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
@@ -293,7 +290,7 @@ def _over_noise(config: Benign, source: Synthetic, population: Population, key, 
 
     Trained from the same weights each time.
     """
-    if k >= config.asked:
+    if k >= config.redrawn:
         return np.nan
     rng = np.random.default_rng((config.seed, source.problem.samples, k))
     X, truth = np.asarray(source.problem.inputs), np.asarray(source.truth)
@@ -351,25 +348,18 @@ def plot_benign(config: Benign, table: Table, ax: Axes) -> None:
         # the risk wide and pale: most of it is variance
         wide = {"linewidth": 5, "alpha": 0.4} if column == "risk" else {}
         ax.plot(means[column], **series(index, label=label, **wide))
-        ax.plot(means[bound], ":", color=COLOURS[index])
-    least = {"color": COLOURS[2], "linestyle": "--", "linewidth": 1}
+        ax.plot(means[bound], ":", color=COLORS[index])
+    least = {"color": COLORS[2], "linestyle": "--", "linewidth": 1}
     ax.plot(means["lower_variance"], label="variance, at least (X-32)", **least)
     ax.plot([], [], ":", color=QUIET, label="bounds with $c = 1$")
 
 
-BO_BENIGN = grid_experiment(
-    "bo-benign", Benign, run_benign, {"samples": "samples"}, runs="repetitions"
-)
-BENIGN = Study(
+BENIGN = define_study(
     "bo-benign",
-    BO_BENIGN,
+    run_benign,
+    {"samples": "samples"},
     # n = 320 takes some four minutes of one core, all the others one together
-    paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, asked=3),
-    quick=Benign((10, 20, 40), repetitions=3, noises=20),
-)
-BO_BOUNDS = define_figure(
-    "BO-bounds",
-    define_panel("BO-bounds-risk", BENIGN, plot_benign, benign_answers),
-    define_panel("BO-bounds-rates", RATES, plot_rates, rate_answers),
-    define_panel("BO-bounds-depth", DEPTHS, plot_depth, depth_answers),
+    paper=Benign((10, 20, 40, 80, 160, 320), repetitions=10, noises=30, redrawn=3),
+    quick={"samples": (10, 20, 40), "repetitions": 3, "noises": 20, "redrawn": 1},
+    runs="repetitions",
 )

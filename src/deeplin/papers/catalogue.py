@@ -1,8 +1,17 @@
-"""The list of all figures, in the order of the report, of all quotes, and a figure varied."""
+"""The list of all figures, in the order of the report, of all quotes, and a figure varied.
+
+`figures.toml` says what people read of a figure, and names the study, the plot and the answers of
+each of its panels; `quotes.toml` names the studies and the measurement of each sentence.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import sys
+import tomllib
+from functools import partial
+from importlib import import_module
+from importlib.resources import files
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,41 +20,82 @@ from matplotlib.axes import Axes
 
 from deeplin.errors import InputError
 from deeplin.papers import readings
-from deeplin.papers.bo_1 import BO_1, BO_3
-from deeplin.papers.bo_2 import BO_2
-from deeplin.papers.bo_bounds import BO_BOUNDS
-from deeplin.papers.eos import EOS_FLOW, EOS_LIFE, EOS_ORBITS
-from deeplin.papers.eos_early import EOS_EARLY
-from deeplin.papers.figures import (
-    PRESETS,
-    Figure,
-    FigureResult,
-    Panel,
-    Study,
-    reproduce,
-    select,
-    toml_entries,
-)
-from deeplin.papers.fm_1 import FM_1, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY
-from deeplin.papers.fm_2 import FM_2
-from deeplin.papers.fm_residual import FM_RESIDUAL, X_RESIDUAL
-from deeplin.papers.fm_small import FM_FLOW, FM_SMALL, X_RATIO
+from deeplin.papers.figures import PRESETS, Figure, Panel, Question, Study, Table, answered, select
+from deeplin.papers.figures import FigureResult as FigureResult
+from deeplin.papers.figures import reproduce as reproduce
 from deeplin.papers.quote import LeftOut, Quote
-from deeplin.papers.talk_log import TALK_LOG
-from deeplin.papers.theorems import THEOREMS
-from deeplin.papers.x_batch import X_BATCH
-from deeplin.papers.x_rates import X_DECAY, X_LAYERS, X_LOSSES, X_OUTPUTS
-from deeplin.papers.x_wide import X_WIDE
-from deeplin.plot_style import style
+from deeplin.plot_style import SIZE, finish, style
 
-FLAT_MINIMA = (FM_1, FM_2, FM_3, FM_4, FM_5, FM_6, FM_7, FM_7_NOISY)
-BENIGN = (BO_1, BO_2, BO_3)
-OURS = (FM_FLOW, FM_SMALL, FM_RESIDUAL, EOS_LIFE, EOS_FLOW, EOS_ORBITS, EOS_EARLY, BO_BOUNDS)
-USERS = (TALK_LOG, X_BATCH, X_DECAY, X_OUTPUTS, X_LAYERS, X_LOSSES, X_RATIO, X_RESIDUAL, X_WIDE)
-FIGURES = (*FLAT_MINIMA, *BENIGN, THEOREMS, *OURS, *USERS)
+MODULES = (
+    *("fm_1", "fm_2", "fm_residual", "fm_small", "trajectories", "bo_1", "bo_2", "bo_bounds"),
+    *("eos", "theorems", "x_batch", "x_rates"),
+)
+"""Those of this package that define studies, with the functions that draw and judge them."""
+STUDIES = {
+    found.name: found
+    for module in MODULES
+    for found in vars(import_module(f"deeplin.papers.{module}")).values()
+    if isinstance(found, Study)
+}
+
+
+def toml_entries(name: str) -> list[dict[str, Any]]:
+    """Read one of this package's lists of entries for people, `name.toml`."""
+    source = files("deeplin.papers").joinpath(f"{name}.toml")
+    return tomllib.loads(source.read_text(encoding="utf-8"))[name]
+
+
+def _define_panel(entry: dict[str, Any]) -> Panel:
+    """Make the panel of an entry, with the functions it names in the module of its study."""
+    study = STUDIES[entry["study"]]
+    module = sys.modules[study.experiment.home]
+
+    def function(name: str) -> Any:
+        """The function that the entry names, with the options that stand beside its name."""
+        given = entry[name] if isinstance(entry[name], dict) else {"function": entry[name]}
+        options = {key: value for key, value in given.items() if key != "function"}
+        return partial(getattr(module, given["function"]), **options)
+
+    def plot(config: Any, table: Table, ax: Axes) -> None:
+        function("plot")(config, table, ax)
+        finish(ax, entry["axes"], entry.get("plain_numbers", ()), entry.get("legend"))
+
+    def questions(config: Any, table: Table, *beside: Table) -> list[Question]:
+        found = function("answers")(config, table, *beside) if entry.get("answers") else {}
+        return [
+            answered(name, entry["questions"][name], config=config, **values)
+            for name, values in found.items()
+        ]
+
+    return Panel(
+        entry["name"],
+        entry["caption"],
+        study,
+        plot,
+        questions,
+        tuple(entry.get("size", SIZE)),
+        beside=STUDIES[entry["beside"]] if "beside" in entry else None,
+        ours=entry.get("ours", False),
+        theorems=function("theorems") if "theorems" in entry else None,
+    )
+
+
+def _define_figures() -> tuple[Figure, ...]:
+    """Make the figures of `figures.toml`; a panel `like` another has the rest from that one."""
+    known, figures = {}, []
+    for entry in toml_entries("figures"):
+        for panel in entry["panels"]:
+            model = known.get(panel.get("like", ""), {})
+            axes = model.get("axes", {}) | panel.get("axes", {})
+            known[panel["name"]] = model | panel | {"axes": axes}
+        entry["panels"] = tuple(_define_panel(known[panel["name"]]) for panel in entry["panels"])
+        figures.append(Figure(**entry))
+    return tuple(figures)
+
+
+FIGURES = _define_figures()
 """In the order of the report: the papers' figures, the theorems, our own questions."""
 PANELS = {panel.name: panel for figure in FIGURES for panel in figure.panels}
-STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
 
 
 def _quote(measure: str, studies: list[str], **entry: str) -> Quote:
@@ -117,19 +167,3 @@ def _changed(config: Any, changes: dict[str, Any], name: str) -> Any:
         within = {key: value for key, value in changes.items() if key in inner}
         mine["setting"] = dataclasses.replace(mine.get("setting") or setting, **within)
     return dataclasses.replace(config, **mine)
-
-
-__all__ = [
-    "FIGURES",
-    "LEFT_OUT",
-    "PRESETS",
-    "QUOTES",
-    "Figure",
-    "FigureResult",
-    "Panel",
-    "Study",
-    "figure",
-    "quotes",
-    "reproduce",
-    "select",
-]

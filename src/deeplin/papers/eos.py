@@ -1,14 +1,15 @@
-"""Descent at the edge of stability: EOS-life, EOS-flow and EOS-orbits.
+"""Descent and the edge of stability: EOS-life, EOS-flow, EOS-orbits and EOS-early.
 
 One run below, at and above the critical rate; where the gradient flow from each iterate would end
 (that its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks);
-and how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other.
+how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other; early sharpening, and
+what of it the smallest layers explain.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,13 +20,21 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import central_flow, gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, number
-from deeplin.papers.setting import ALL_DATA, AUTHORS, FEW_DATA, Setting
-from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, reference_line, series
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import (
+    ALL_DATA,
+    FEW_DATA,
+    Config,
+    InSetting,
+    Setting,
+    data_name,
+)
+from deeplin.papers.statistics import mean_interval, number
+from deeplin.plot_style import COLORS, INK, QUIET, reference_line, series
 from deeplin.problems import Problem
-from deeplin.theory import mode_orbits, network_orbit
+from deeplin.sweep import run_key
+from deeplin.theory import balanced_mode, mode_orbits, network_orbit
+from deeplin.theory.minimizers import balanced_factors
 
 PLACES = {0.7: "below", 1.0: "at", 1.1: "above"}
 """Rates in units of the critical one, by name."""
@@ -34,23 +43,18 @@ EARLY, SETTLING = 20, 10
 
 
 @dataclass(frozen=True)
-class Life:
+class Life(InSetting):
     """One start, trained at three rates on several data sets and seen at every step."""
 
-    setting: Setting
-    """Its own data set is not used."""
     scale: float
     repetition: int
     steps: int
     central_steps: int
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_life(config: Life, factor: float, data_seed: int) -> pd.DataFrame:
     """Everything that is known of the run, at every step, in units of the edge 2/η."""
-    setting = replace(config.setting, data_seed=data_seed)
+    setting = config.at(data_seed)
     problem, rate = setting.data.problem, factor * setting.flattest.critical_learning_rate()
     one = [{"scale": config.scale, "repetition": config.repetition}]
     net = jax.tree.map(lambda leaf: leaf[0], setting.networks(config.seed, one, config.scale))
@@ -113,23 +117,23 @@ def life_answers(config: Life, table: Table) -> Answers:
 
 def plot_life(config: Life, table: Table, ax: Axes, *, factor: float) -> None:
     """Top five eigenvalues, flow sharpness, central flow and orbit, over 2/η."""
-    here, drawn = table["factor"] == factor, table["data_seed"] == config.data_seeds[0]
-    run, others = table[here & drawn].set_index("step"), table[here & ~drawn]
+    run, others = config.split(table[table["factor"] == factor])
+    run = run.set_index("step")
     for index in range(5, 1, -1):
         label = "second to fifth eigenvalue" if index == 2 else None
         ax.plot(run[f"eigenvalue{index}"], color=QUIET, linewidth=0.7, label=label)
-    ax.plot(run["eigenvalue1"], color=COLOURS[0], linewidth=1, label="sharpness")
-    ax.plot(run["flow"], color=COLOURS[1], label="where the flow would end")
+    ax.plot(run["eigenvalue1"], color=COLORS[0], linewidth=1, label="sharpness")
+    ax.plot(run["flow"], color=COLORS[1], label="where the flow would end")
     if len(others):
         paths = others.pivot(index="step", columns="data_seed", values="flow")
         names = ["the same, other data sets"] + [None] * (paths.shape[1] - 1)
-        style: dict[str, Any] = {"color": COLOURS[1], "linewidth": 0.8, "alpha": 0.4, "zorder": 1.5}
+        style: dict[str, Any] = {"color": COLORS[1], "linewidth": 0.8, "alpha": 0.4, "zorder": 1.5}
         ax.plot(paths.index, paths, label=names, **style)
-    ax.plot(run["central"], color=COLOURS[2], linestyle="--", label="central flow")
+    ax.plot(run["central"], color=COLORS[2], linestyle="--", label="central flow")
     if factor > 1:
         for name, label in (("orbit_low", "orbit"), ("orbit_high", None)):
             height = run[name].iloc[-1]
-            ax.axhline(height, color=COLOURS[3], linestyle="-.", linewidth=1, label=label)
+            ax.axhline(height, color=COLORS[3], linestyle="-.", linewidth=1, label=label)
     reference_line(ax, 1.0, "2/η")
     flattest = run["minimal"].iloc[-1]
     if abs(flattest - 1) > 0.05:
@@ -139,21 +143,13 @@ def plot_life(config: Life, table: Table, ax: Axes, *, factor: float) -> None:
     ax.set_ylim(bottom=min(0, run["eigenvalue5"].min()))
 
 
-LIFE = grid_experiment(
-    "life", Life, run_life, {"factor": tuple(PLACES), "data_seed": "data_seeds"}, steps="steps"
-)
-LIFE_STUDY = Study(
+LIFE = define_study(
     "eos-life",
-    LIFE,
-    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, ALL_DATA),
-    quick=Life(Setting(depth=3), 0.3, 3, 300, 30, FEW_DATA),
-)
-_below, _at, _above = (partial(plot_life, factor=factor) for factor in PLACES)
-EOS_LIFE = define_figure(
-    "EOS-life",
-    define_panel("EOS-life-below", LIFE_STUDY, _below, life_answers),
-    define_panel("EOS-life-at", LIFE_STUDY, _at),
-    define_panel("EOS-life-above", LIFE_STUDY, _above),
+    run_life,
+    {"factor": tuple(PLACES), "data_seed": "data_seeds"},
+    paper=Life(Setting(depth=3), 0.3, 3, 1000, 200, data_seeds=ALL_DATA),
+    quick={"steps": 300, "central_steps": 30, "data_seeds": FEW_DATA},
+    steps="steps",
 )
 
 LEAST = 1e-7
@@ -161,24 +157,19 @@ LEAST = 1e-7
 
 
 @dataclass(frozen=True)
-class FlowEnds:
+class FlowEnds(InSetting):
     """Descent from many starts at some shares of the critical rate, seen at every step."""
 
-    setting: Setting
-    """Its own data set is not used."""
     scale: float
     factors: tuple[float, ...]
     """Learning rates, in units of the critical one."""
     steps: int
     repetitions: int
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_flow_ends(config: FlowEnds, factor: float, data_seed: int) -> dict[str, np.ndarray]:
     """The sharpness at the end of the flow from every iterate, over the edge 2/η."""
-    setting = replace(config.setting, data_seed=data_seed)
+    setting = config.at(data_seed)
     rate = factor * setting.flattest.critical_learning_rate()
     runs = [{"scale": config.scale, "repetition": k} for k in range(config.repetitions)]
     nets = setting.networks(config.seed, runs, config.scale)
@@ -239,13 +230,12 @@ def flow_answers(config: FlowEnds, table: Table) -> Answers:
 
 def plot_flow_ends(config: FlowEnds, table: Table, ax: Axes) -> None:
     """Every run, a color for each rate; medians thick, those of the other data sets dashed."""
-    kept = table[table["status"] != "diverged"]
-    drawn = kept["data_seed"] == config.data_seeds[0]
+    drawn, others = config.split(table[table["status"] != "diverged"])
     dashed: dict[str, Any] = {"linewidth": 0.9, "linestyle": "--"}
-    for color, (_, runs) in zip(COLOURS, kept[~drawn].groupby("factor"), strict=False):
+    for color, (_, runs) in zip(COLORS, others.groupby("factor"), strict=False):
         paths = runs.groupby(["data_seed", "step"])["end"].median().unstack("data_seed")
         ax.plot(paths.index, paths, color=color, alpha=0.6, **dashed)
-    for color, (factor, runs) in zip(COLOURS, kept[drawn].groupby("factor"), strict=False):
+    for color, (factor, runs) in zip(COLORS, drawn.groupby("factor"), strict=False):
         paths = runs.pivot(index="step", columns="repetition", values="end")
         ax.plot(paths.index, paths, color=color, linewidth=0.5, alpha=0.35)
         label = rf"$\eta = {number(factor)}\,\eta_c$"
@@ -256,22 +246,14 @@ def plot_flow_ends(config: FlowEnds, table: Table, ax: Axes) -> None:
     ax.set_xlim(0, config.steps)
 
 
-FLOW_ENDS = grid_experiment(
-    "flow-ends",
-    FlowEnds,
+FLOW_ENDS = define_study(
+    "eos-flow",
     run_flow_ends,
     {"factor": "factors", "data_seed": "data_seeds"},
+    paper=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 200, 40, data_seeds=ALL_DATA),
+    quick={"steps": 60, "repetitions": 8, "data_seeds": FEW_DATA},
     runs="repetitions",
     steps="steps",
-)
-FLOW_STUDY = Study(
-    "eos-flow",
-    FLOW_ENDS,
-    paper=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 200, 40, ALL_DATA),
-    quick=FlowEnds(Setting(depth=5), 0.4, (0.3, 0.6, 0.9), 60, 8, FEW_DATA),
-)
-EOS_FLOW = define_figure(
-    "EOS-flow", define_panel("EOS-flow", FLOW_STUDY, plot_flow_ends, flow_answers)
 )
 
 MARGIN = 1e-3
@@ -279,14 +261,13 @@ MARGIN = 1e-3
 
 
 @dataclass(frozen=True)
-class ModeOrbits:
+class ModeOrbits(Config):
     """A diagonal target on white inputs with the loss ½‖Θ − S‖², and learning rates."""
 
     targets: tuple[float, ...]
     depth: int
     rates: tuple[float, ...]
     steps: int = 4000
-    seed: int = 0
 
     @property
     def thresholds(self) -> np.ndarray:
@@ -363,7 +344,7 @@ def orbit_answers(config: ModeOrbits, table: Table) -> Answers:
 def plot_amplitudes(config: ModeOrbits, table: Table, ax: Axes) -> None:
     """Amplitude of each mode against the rate: Newton's orbit (marks) and X-12 (lines)."""
     for index, target in enumerate(config.targets):
-        rows, color = table[table["mode"] == index], COLOURS[index]
+        rows, color = table[table["mode"] == index], COLORS[index]
         ax.plot(rows["rate"], rows["exact"], color=color, linewidth=1)
         marks = series(index, linestyle="none", label=rf"$\sigma = {number(target)}$")
         ax.plot(rows["rate"], rows["amplitude"], **marks)
@@ -385,18 +366,208 @@ def plot_multipliers(config: ModeOrbits, table: Table, ax: Axes) -> None:
     reference_line(ax, 1.0, "stable\nbelow")
 
 
-MODE_ORBITS = grid_experiment(
-    "mode-orbits", ModeOrbits, run_orbits, {}, runs="all_rates", steps="steps"
-)
 GRID = tuple(round(0.0302 + 2e-4 * k, 6) for k in range(36))
-ORBIT_STUDY = Study(
+ORBITS = define_study(
     "eos-orbits",
-    MODE_ORBITS,
+    run_orbits,
+    {},
     paper=ModeOrbits((10.0, 9.5, 9.0), 3, GRID, steps=20_000),
-    quick=ModeOrbits((10.0, 9.5, 9.0), 3, GRID),
+    quick={"steps": 4000},
+    runs="all_rates",
+    steps="steps",
 )
-EOS_ORBITS = define_figure(
-    "EOS-orbits",
-    define_panel("EOS-orbits", ORBIT_STUDY, plot_amplitudes, orbit_answers),
-    define_panel("EOS-orbits-stability", ORBIT_STUDY, plot_multipliers),
+
+FACTOR, STEPS = 0.02, 6000
+"""Learning rate, in units of the critical one: close to the flow; and steps of descent."""
+HALF = 0.5
+"""Training is early until the gap has shrunk to this share of its start."""
+
+
+@dataclass(frozen=True)
+class EarlySharpening(InSetting):
+    """Gaussian starts whose layers differ in size by a factor, in random order."""
+
+    scales: tuple[float, ...]
+    spreads: tuple[float, ...]
+    repetitions: int
+
+
+def run_early(
+    config: EarlySharpening, scale: float, spread: float, data_seed: int
+) -> dict[str, np.ndarray]:
+    """How much the sharpness grew, and how much with only some of the layers as trained."""
+    setting = config.at(data_seed)
+    problem, depth = setting.data.problem, setting.depth
+    members = np.arange(config.repetitions)
+    runs = [{"scale": scale, "spread": spread, "repetition": int(k)} for k in members]
+    start = _spread(config, setting.networks(config.seed, runs, scale), spread)
+    rate = np.full(len(runs), FACTOR * setting.flattest.critical_learning_rate())
+    run = gradient_descent(problem, start, rate, STEPS, record_every=11, record=("gap",))
+    gaps = run.records["gap"]
+    reached = gaps <= HALF * gaps[0]
+    late = np.where(reached.any(axis=0), reached.argmax(axis=0), len(gaps) - 1)
+    assert run.trajectory is not None  # recorded
+    after = [np.asarray(layer)[late, members] for layer in run.trajectory.weights]
+    before = [np.asarray(layer) for layer in start.weights]
+    sizes = np.stack([np.linalg.norm(layer, axis=(1, 2)) for layer in before])
+    small = np.argsort(np.argsort(sizes, axis=0), axis=0) < depth // 2  # (layers, runs)
+    first = _sharpness(problem, before)
+
+    def growth(trained: np.ndarray) -> np.ndarray:
+        chosen = zip(trained, after, before, strict=True)
+        mixed = [np.where(mine[:, None, None], a, b) for mine, a, b in chosen]
+        return np.log(_sharpness(problem, mixed) / first)
+
+    return {
+        "repetition": members,
+        "halved": reached.any(axis=0),
+        "growth": growth(np.ones_like(small)),
+        "small": growth(small),
+        "large": growth(~small),
+    }
+
+
+def _spread(config: EarlySharpening, nets: Network, spread: float) -> Network:
+    """Layers times spread^(−½…½), in an order of each run's own; the product keeps its size."""
+    depth = len(nets.weights)
+    powers = spread ** np.linspace(-0.5, 0.5, depth)
+    orders = [
+        jax.random.permutation(run_key(config.seed, part="order", repetition=k), depth)
+        for k in range(config.repetitions)
+    ]
+    factors = powers[np.stack([np.asarray(order) for order in orders])]
+    layers = enumerate(nets.weights)
+    return Network([np.asarray(w) * factors[:, k, None, None] for k, w in layers], nets.readout)
+
+
+def _sharpness(problem: Problem, weights: list[np.ndarray]) -> np.ndarray:
+    return np.asarray(sharpness(problem, Network(weights)).value)
+
+
+GROUPS = ["scale", "spread"]
+
+
+def shares(table: Table) -> Table:
+    """For each start and data set: share of runs that sharpen, and median shares of the growth."""
+    runs = table[table["halved"]]
+    grown = runs["growth"] > 0
+    explained = {half: (runs[half] / runs["growth"]).where(grown) for half in ("small", "large")}
+    rows = runs.assign(grown=grown, **explained).groupby([*GROUPS, "data_seed"])
+    found = rows[["small", "large"]].median().assign(grown=rows["grown"].mean())
+    return found.assign(runs=rows.size(), growing=rows["grown"].sum())
+
+
+def early_answers(config: EarlySharpening, table: Table, white: Table) -> Answers:
+    """Whether the sharpness grows early, what carries it, and the exact curve on white inputs."""
+    found = shares(table)
+    by = found.groupby(GROUPS)
+    off = (white["sharpness"] / white["exact"] - 1).abs()
+    return {
+        "sharpens early": {"grown": by["grown"].mean(), "runs": found["runs"].sum()},
+        "which layers": {half: by[half].median() for half in ("small", "large")},
+        "exact curve": {"off": off.groupby(white["share"]).max()},
+    }
+
+
+def plot_shares(config: EarlySharpening, table: Table, ax: Axes) -> None:
+    """Growth with half of the layers trained against the whole growth, a mark a run."""
+    drawn, _ = config.split(table[table["halved"]])
+    for index, (group, rows) in enumerate(drawn.groupby(GROUPS)):
+        marks = series(index, linestyle="none")
+        ax.plot(rows["growth"], rows["small"], label=_name(group), **marks)
+        ax.plot(rows["growth"], rows["large"], markerfacecolor="none", **marks)
+    _name_halves(ax)
+    ax.axline((0, 0), slope=1, color=QUIET, linestyle=":", linewidth=1)
+
+
+def _name(group: Any) -> str:
+    """What a start is called, by its scale and the spread of its layers."""
+    return "scale {}, layers apart by {}".format(*map(number, group))
+
+
+def _name_halves(ax: Axes) -> None:
+    for label, face in (("smaller half trained", QUIET), ("larger half trained", "none")):
+        ax.plot([], [], "o", color=QUIET, markerfacecolor=face, label=label)
+
+
+def plot_on_data_sets(
+    config: EarlySharpening, table: Table, ax: Axes, *, columns: Sequence[str]
+) -> None:
+    """Columns of `shares` on every data set; that of the larger half of the layers is open."""
+    places = {seed: place for place, seed in enumerate(config.data_seeds)}
+    for index, (group, rows) in enumerate(shares(table).groupby(GROUPS)):
+        place = rows.index.get_level_values("data_seed").map(places) + 0.15 * (index - 1.5)
+        label = _name(group)
+        for column in columns:
+            face = {"markerfacecolor": "none"} if column == "large" else {}
+            marks = series(index, linestyle="none", label=label, **face)
+            ax.plot(place, rows[column], **marks)
+            label = None
+    ax.set_xticks([*places.values()], [data_name(seed) for seed in places])
+    if "large" in columns:
+        _name_halves(ax)
+
+
+EARLY_SHARPENING = define_study(
+    "eos-early",
+    run_early,
+    {"scale": "scales", "spread": "spreads", "data_seed": "data_seeds"},
+    paper=EarlySharpening(Setting(depth=4), (0.2, 0.35), (2.0, 4.0), 200, data_seeds=ALL_DATA),
+    quick={"repetitions": 20, "data_seeds": FEW_DATA},
+    runs="repetitions",
 )
+
+SIZE = 2.0
+"""Target of the white problem."""
+
+
+@dataclass(frozen=True)
+class White(Config):
+    """Descent from balanced weights whose product has some share of the target."""
+
+    depth: int
+    shares: tuple[float, ...] = (0.3, 0.03)
+
+
+def white_problem(dimension: int = 5) -> Problem:
+    """Σ̂ = I and a target of norm SIZE without noise."""
+    inputs = np.sqrt(dimension) * np.eye(dimension)
+    return Problem.from_data(inputs, inputs @ np.full(dimension, SIZE / np.sqrt(dimension)))
+
+
+def run_white(config: White, share: float, problem: Problem | None = None) -> dict[str, np.ndarray]:
+    """Sharpness along descent from balanced weights on white inputs, and on the exact path.
+
+    A rotation and a change of units carry every such problem with one output into every other, so
+    `sharpness / exact` is the same on all.
+    """
+    problem, depth = problem or white_problem(), config.depth
+    size = problem.optimum_norm
+    direction = np.asarray(problem.optimum).reshape(-1, 1) / size
+    rate = 0.01 / (2 * depth * size ** (2 - 2 / depth))
+    start = balanced_factors(share * size * direction, depth, width=len(direction))
+    run = gradient_descent(problem, start, rate, 3000, record_every=100, record=("risk",))
+    assert run.trajectory is not None  # recorded
+    times = rate * run.records["step"]
+    path = balanced_mode(times, target=size, start=share * size, depth=depth)
+    ideal = [balanced_factors(s * direction, depth, width=len(direction)) for s in path]
+    layers: Any = zip(*(net.weights for net in ideal), strict=True)
+    # each by itself: followed along the run, the eigenvector of a symmetric start is kept where
+    # one of another symmetry overtakes
+    return {
+        "time": times,
+        "sharpness": np.asarray(sharpness(problem, Network(run.trajectory.weights)).value),
+        "exact": np.asarray(sharpness(problem, Network([np.stack(w) for w in layers])).value),
+    }
+
+
+def plot_white(config: White, white: Table, ax: Axes) -> None:
+    """Sharpness of descent (marks) and of the exact path (lines)."""
+    for index, (share, rows) in enumerate(white.groupby("share")):
+        ax.plot(rows["time"], rows["exact"], color=COLORS[index], linewidth=1)
+        marks = series(index, linestyle="none", label=f"from {number(share)} of the target")
+        ax.plot(rows["time"], rows["sharpness"], **marks)
+    reference_line(ax, 2 * config.depth * SIZE ** (2 - 2 / config.depth), r"$S_{\mathrm{bal}}$")
+
+
+WHITE = define_study("eos-white", run_white, {"share": "shares"}, paper=White(depth=4), quick={})

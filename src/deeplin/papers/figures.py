@@ -5,22 +5,21 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import string
 import time
-import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.resources import files
+from numbers import Integral
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.errors import InputError, seed_number, whole_number
 from deeplin.papers import recorded
-from deeplin.papers.question import Answers, Question, answered
-from deeplin.papers.style import finish
+from deeplin.papers.statistics import each, extent, interval, number, percent
 from deeplin.plot_style import SIZE
 from deeplin.sweep import Experiment, Progress, Unit, UnitsFailed
 from deeplin.sweep import run as run_sweep
@@ -33,6 +32,43 @@ PRESETS = ("quick", "paper")
 Table: TypeAlias = Any
 """A `pandas.DataFrame`, one row for each run or record. Not annotated as such: type checkers take
 every selection from a DataFrame for a Series as well, and object to most that is done with it."""
+Answers: TypeAlias = dict[str, dict[str, Any]]
+"""For each question of a panel the values with which its answer in `figures.toml` is filled."""
+
+
+class Question(NamedTuple):
+    """A question of our own, with no pass or fail, and what was measured.
+
+    The answer is a sentence with its numbers and their intervals. It is recorded, so that a change
+    is noticed.
+    """
+
+    name: str
+    """Short, and unique in its panel."""
+    text: str
+    answer: str
+
+
+class _Writer(string.Formatter):
+    """Write `{x}` as a number, `{x:extent}`, `{x:percent}`, … by the functions of `statistics`."""
+
+    kinds: Mapping[str, Callable[[Any], Any]] = {
+        "": number, "extent": extent, "percent": percent, "interval": interval, "count": len
+    }  # fmt: skip
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        """Write one value; a text or a whole number is written as it is."""
+        kind, _, name = format_spec.partition(" ")
+        if kind == "each":
+            return each(name.replace("%", "{}"), value)
+        plain = kind == "" and isinstance(value, str | Integral)
+        return str(value if plain else self.kinds[kind](value))
+
+
+def answered(name: str, entry: Mapping[str, str], **values: Any) -> Question:
+    """Fill a question and its answer, or the answer for another `case` that the values name."""
+    answer = entry[values.pop("case", "answer")]
+    return Question(name, *(_Writer().format(text, **values) for text in (entry["text"], answer)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +83,7 @@ class Study:
     paper: Any
     """The config of the full protocol; it has a field `seed`."""
     quick: Any
-    """The same in seconds."""
+    """The config of a run that takes seconds."""
 
     @property
     def presets(self) -> dict[str, Any]:
@@ -113,85 +149,30 @@ class Figure:
         return tuple(dict.fromkeys(study for study in used if study is not None))
 
 
-def toml_entries(name: str) -> list[dict[str, Any]]:
-    """Read one of this package's lists of entries for people, `name.toml`."""
-    source = files("deeplin.papers").joinpath(f"{name}.toml")
-    return tomllib.loads(source.read_text(encoding="utf-8"))[name]
-
-
-def _panel_words(entries: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What is written of each panel; one `like` another has the rest from that one."""
-    found: dict[str, dict[str, Any]] = {}
-    for entry in entries:
-        rest = found.get(entry.get("like", ""), {})
-        axes = rest.get("axes", {}) | entry.get("axes", {})
-        found[entry["name"]] = rest | entry | {"axes": axes}
-    return found
-
-
-FIGURE_WORDS = {entry["name"]: entry for entry in toml_entries("figures")}
-PANEL_WORDS = _panel_words(panel for entry in FIGURE_WORDS.values() for panel in entry["panels"])
-
-
-def define_panel(
+def define_study(
     name: str,
-    study: Study,
-    plot: Callable[[Any, Table, Axes], None],
-    answers: Callable[..., Answers] = lambda config, table: {},
-    **options: Any,
-) -> Panel:
-    """Make a panel with the caption, labels and questions that `figures.toml` has of it.
-
-    Args:
-        name: of the panel.
-        study: whose table is drawn.
-        plot: draws the table; labels, scales and legend are added to the axes afterwards.
-        answers: the numbers of the answer to each question.
-        options: `beside` and `theorems` of the panel.
-    """
-    words = PANEL_WORDS[name]
-
-    def draw(config: Any, table: Table, ax: Axes) -> None:
-        plot(config, table, ax)
-        finish(ax, words["axes"], words.get("plain_numbers", ()), words.get("legend"))
-
-    def questions(config: Any, table: Table, *beside: Table) -> list[Question]:
-        found = answers(config, table, *beside)
-        return [
-            answered(question, words["questions"][question], config=config, **values)
-            for question, values in found.items()
-        ]
-
-    size = tuple(words.get("size", SIZE))
-    ours = words.get("ours", False)
-    return Panel(name, words["caption"], study, draw, questions, size, ours=ours, **options)
-
-
-def define_figure(name: str, *panels: Panel) -> Figure:
-    """Make a figure with the title and protocols that `figures.toml` has of it."""
-    words = FIGURE_WORDS[name]
-    return Figure(name, words["title"], panels, words["printed"], words["as_run"])
-
-
-def grid_experiment(
-    name: str,
-    config: type,
     run: Callable[..., Any],
-    over: Mapping[str, str | Sequence[Any]],
+    over: Mapping[str, str | Sequence[Any]] | Callable[[Any], list[Unit]],
     *,
+    paper: Any,
+    quick: Mapping[str, Any],
     runs: str | Callable[[Any], int] = "",
     steps: str = "",
-    bucket: str = "",
-    grid: tuple[str, ...] | None = None,
-) -> Experiment:
-    """An experiment with a unit for each combination of coordinates.
+) -> Study:
+    """A study with a unit for each combination of coordinates.
 
-    `over` says where the values of each coordinate come from: a field of the config (all of which
-    are its `grid`, unless told otherwise; a whole number counts from 0), or the values themselves.
-    `run(config, **coordinates)` returns rows or columns, to which coordinates that they lack are
-    added. `runs` and `steps` name the fields that say how many runs a unit has and how many steps
-    each of them; units alike in the coordinate `bucket` share a compile.
+    Args:
+        name: of the study.
+        run: `run(config, **coordinates)` returns rows or columns, to which coordinates that they
+            lack are added.
+        over: where the values of each coordinate come from: a field of the config (a whole number
+            counts from 0), or the values themselves. Or a function that lists the units.
+        paper: the config of the full protocol.
+        quick: what the quick preset changes of it.
+        runs: the field that says how many runs a unit has, or a function of the config.
+        steps: the field with the steps of each run.
     """
+    axes = {} if callable(over) else over
 
     def values(config: Any, where: str | Sequence[Any]) -> Sequence[Any]:
         given = getattr(config, where) if isinstance(where, str) else where
@@ -199,20 +180,19 @@ def grid_experiment(
 
     def units(config: Any) -> list[Unit]:
         count = runs(config) if callable(runs) else len(values(config, runs)) if runs else 1
-        each = getattr(config, steps) if steps else 0
-        points = itertools.product(*(values(config, where) for where in over.values()))
-        found = [dict(zip(over, point, strict=True)) for point in points]
-        return [Unit(cell, count, count * each, str(cell.get(bucket, ""))) for cell in found]
+        every = count * getattr(config, steps) if steps else 0
+        points = itertools.product(*(values(config, where) for where in axes.values()))
+        return [Unit(dict(zip(axes, point, strict=True)), count, every) for point in points]
 
     def run_unit(config: Any, unit: Unit) -> pd.DataFrame:
         rows = pd.DataFrame(run(config, **unit.coordinates))
-        missing = {key: value for key, value in unit.coordinates.items() if key not in rows}
-        for place, (coordinate, value) in enumerate(missing.items()):
-            rows.insert(place, coordinate, value)
+        for place, coordinate in enumerate(key for key in axes if key not in rows):
+            rows.insert(place, coordinate, unit.coordinates[coordinate])
         return rows
 
-    fields = tuple(it for it in over.values() if isinstance(it, str)) if grid is None else grid
-    return Experiment(name, config, units, run_unit, fields, home=run.__module__)
+    listed = over if callable(over) else units
+    experiment = Experiment(name, type(paper), listed, run_unit, home=run.__module__)
+    return Study(name, experiment, paper, dataclasses.replace(paper, **quick))
 
 
 def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figure]:
@@ -235,7 +215,6 @@ class StudyResult:
 
     study: Study
     config: Any
-    folder: Path
     table: Table
     failures: tuple[str, ...]
     seconds: float
@@ -285,7 +264,7 @@ def reproduce(
 
     ```python
     from deeplin.papers.catalogue import FIGURES, reproduce
-    results = reproduce([FIGURES[0]], "results")  # each is computed when it is asked for
+    results = reproduce([FIGURES[0]], "results")  # an iterator: computes on demand
     ```
     """
     if preset not in PRESETS:
@@ -325,7 +304,7 @@ def _run(study: Study, results: Path, preset: str, seed: int, progress: Progress
     # the last of each unit, over all sessions that wrote into the folder
     lines = (line for line in outcome.store.journal() if line.get("outcome") == "finished")
     seconds = {line["unit"]: line["seconds"] for line in lines}
-    return StudyResult(study, config, folder, outcome.table(), failures, sum(seconds.values()))
+    return StudyResult(study, config, outcome.table(), failures, sum(seconds.values()))
 
 
 def _judge(

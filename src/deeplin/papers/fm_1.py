@@ -21,18 +21,7 @@ from scipy import stats
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, distance_to_optimum, risk_and_data
-from deeplin.papers import fm_2, trajectories
-from deeplin.papers.figures import (
-    Figure,
-    Panel,
-    Study,
-    Table,
-    define_figure,
-    define_panel,
-    grid_experiment,
-)
-from deeplin.papers.fm_2 import ScaleCritical
-from deeplin.papers.question import Answers, number
+from deeplin.papers.figures import Answers, Study, Table, define_study
 from deeplin.papers.setting import (
     DATA_SEEDS,
     FLOOR,
@@ -40,17 +29,18 @@ from deeplin.papers.setting import (
     RATES,
     SAME,
     SWEEPS,
+    Config,
+    InSetting,
     Setting,
     data_name,
     sweep_starts,
 )
-from deeplin.papers.statistics import curve
-from deeplin.papers.style import COLOURS, INK, QUARTILES, QUIET, band, reference_line, series
-from deeplin.papers.trajectories import Followed, Trajectories
+from deeplin.papers.statistics import curve, number
+from deeplin.plot_style import COLORS, INK, QUARTILES, QUIET, band, reference_line, series
 from deeplin.problems import Problem
-from deeplin.sweep import Experiment, Unit
+from deeplin.sweep import Unit
 
-PIECE = 400
+CHUNK = 400
 """Networks whose sharpness is computed at once: they fit the processor's cache."""
 
 
@@ -64,7 +54,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class ScaleSweep:
+class ScaleSweep(Config):
     """Every rate from every scale."""
 
     setting: Setting
@@ -72,25 +62,23 @@ class ScaleSweep:
     rates: tuple[Rate, ...]
     starts: str = ""
     """The authors' sweep (`marion_chizat_starts`) whose starts are taken at seed 0."""
-    seed: int = 0
 
 
 def units(config: ScaleSweep) -> list[Unit]:
     """One unit for each learning rate: all its scales and repetitions are one batch."""
     sizes = ((rate, rate.repetitions * len(config.scales)) for rate in config.rates)
-    return [
-        Unit({**asdict(rate), "scales": config.scales}, runs=runs, steps=rate.steps * runs)
-        for rate, runs in sizes
-    ]
+    return [Unit(asdict(rate), runs=runs, steps=rate.steps * runs) for rate, runs in sizes]
 
 
-def run_unit(config: ScaleSweep, unit: Unit) -> pd.DataFrame:
+def train_rate(
+    config: ScaleSweep, learning_rate: float, steps: int, repetitions: int
+) -> pd.DataFrame:
     """The rows of one learning rate, from the authors' starts or from draws of the seed."""
-    cell = unit.coordinates
     initial = None
     if config.starts and config.seed == 0:
-        initial = sweep_starts(config.starts, cell["learning_rate"], cell["repetitions"])
-    return train(config.setting, config.seed, **cell, initial=initial)
+        initial = sweep_starts(config.starts, learning_rate, repetitions)
+    batch = learning_rate, steps, repetitions, config.scales
+    return train(config.setting, config.seed, *batch, initial)
 
 
 def train(
@@ -140,7 +128,7 @@ def _sharpness(problem: Problem, networks: Network) -> np.ndarray:
     count = len(networks.weights[0])
     pieces = [
         sharpness(problem, jax.tree.map(lambda leaf, chosen=chosen: leaf[chosen], networks))
-        for chosen in np.array_split(np.arange(count), -(-count // PIECE))
+        for chosen in np.array_split(np.arange(count), -(-count // CHUNK))
     ]
     return np.concatenate([np.stack([piece.value, piece.error]) for piece in pieces], axis=1)
 
@@ -150,32 +138,22 @@ def _risk(problem: Problem, networks: Network) -> np.ndarray:
     return np.asarray(jax.vmap(partial(risk, data))(networks.with_batch()))
 
 
-SCALE_SWEEP = Experiment("scale-sweep", ScaleSweep, units, run_unit, grid=("scales", "rates"))
-
-
 def scale_study(name: str, setting: Setting, starts: str, quick: Any) -> Study:
     """The study of one of the authors' sweeps; `quick` has (η, steps, repetitions) of each rate."""
     protocol = SWEEPS[starts]
-    rates = (tuple(starmap(Rate, preset)) for preset in (protocol.rates, quick))
-    configs = (ScaleSweep(setting, protocol.scales, them, starts) for them in rates)
-    return Study(name, SCALE_SWEEP, *configs)
+    rates, fewer = (tuple(starmap(Rate, preset)) for preset in (protocol.rates, quick))
+    paper = ScaleSweep(setting, protocol.scales, rates, starts)
+    return define_study(name, train_rate, units, paper=paper, quick={"rates": fewer})
 
 
 @dataclass(frozen=True)
-class DataSets:
+class DataSets(InSetting):
     """Rates relative to the critical rate of each data set, from a few scales."""
 
-    setting: Setting
-    data_seeds: tuple[int, ...]
     scales: tuple[float, ...]
     relative_rates: tuple[float, ...]
     steps: int
     repetitions: int
-    seed: int = 0
-
-    def at(self, data_seed: int) -> Setting:
-        """The setting on one data set."""
-        return replace(self.setting, data_seed=data_seed)
 
 
 def train_on(config: DataSets, data_seed: int, relative_rate: float) -> pd.DataFrame:
@@ -189,14 +167,12 @@ def train_on(config: DataSets, data_seed: int, relative_rate: float) -> pd.DataF
     )
 
 
-DATA_SETS = grid_experiment(
-    "data-sets",
-    DataSets,
-    train_on,
-    {"data_seed": "data_seeds", "relative_rate": "relative_rates"},
+data_sets_study = partial(
+    define_study,
+    run=train_on,
+    over={"data_seed": "data_seeds", "relative_rate": "relative_rates"},
     runs=lambda config: len(config.scales) * config.repetitions,
     steps="steps",
-    grid=("data_seeds",),
 )
 
 
@@ -317,156 +293,51 @@ def divergence_answers(config: ScaleSweep, table: Table) -> Answers:
     return {"where it begins": {"first": first, "last": last}}
 
 
-STABLE, EDGE = {"learning_rate": 0.02}, {"learning_rate": 0.1}
-"""The trainings of panels c and d."""
 SHOWN_BELOW = 0.09
 """Panels b show the learning rates below this."""
+SLOWEST = 0.001
+"""The learning rate of FM-6b."""
 GAUSSIAN, RESIDUAL = Setting(initialization="gaussian"), Setting(initialization="residual")
+UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
+GELU = Setting(activation="gelu", noise=0.0)
 
-
-def studies(
-    name: str,
-    setting: Setting,
-    scale: float,
-    followed: tuple[Followed, ...],
-    critical: tuple[float, ...],
-    everywhere: tuple[tuple[float, ...], tuple[float, ...]],
-) -> tuple[Study, Study, Study]:
-    """What stands beside a sweep over scales, each with its scales of the start.
-
-    Single trainings, the critical rate, and other data sets at rates relative to the critical one
-    of each.
-    """
-    many, few = everywhere
-    rates, steps = (0.05, 0.2, 0.65, 0.9, 1.3), 10_000
-    figure = name.upper()
-    return (
-        Study(
-            f"{name}-training",
-            trajectories.TRAJECTORIES,
-            paper=Trajectories(setting, figure, scale, followed, 20),
-            quick=Trajectories(setting, figure, scale, followed, 4),
-        ),
-        Study(
-            f"{name}-critical",
-            fm_2.SCALE_CRITICAL,
-            paper=ScaleCritical(setting, critical, starts=12, steps=20_000),
-            quick=ScaleCritical(setting, critical, starts=4, steps=4_000),
-        ),
-        Study(
-            f"{name}-data-sets",
-            DATA_SETS,
-            paper=DataSets(setting, DATA_SEEDS, many, rates, steps, 10),
-            quick=DataSets(setting, DATA_SEEDS[:3], few, rates, steps, 3),
-        ),
-    )
-
-
-def scale_panels(
-    name: str,
-    sweep: Study,
-    training: Study,
-    critical: Study,
-    everywhere: Study,
-    *,
-    upper_bound: bool = False,
-) -> tuple[Panel, ...]:
-    """Panels a to d of a sweep over scales, and two of our own (FM-1, FM-4)."""
-    sharp = partial(plot_sharpness, below=SHOWN_BELOW, upper_bound=upper_bound)
-    along = partial(trajectories.plot_training, upper_bound=upper_bound)
-    stable, edge = trajectories.stable_answers, trajectories.edge_answers
-    return (
-        define_panel(f"{name}a", sweep, plot_distance),
-        define_panel(f"{name}b", sweep, sharp),
-        define_panel(f"{name}c", training, partial(along, **STABLE), partial(stable, **STABLE)),
-        define_panel(
-            f"{name}d", training, partial(along, **EDGE, subsample=5), partial(edge, **EDGE)
-        ),
-        define_panel(f"{name}a-critical", critical, fm_2.plot_critical, fm_2.critical_answers),
-        define_panel(f"{name}-data-sets", everywhere, plot_data_sets, data_set_answers),
-    )
-
-
-def divergence_figure(name: str, sweep: Study, everywhere: Study) -> Figure:
-    """The same sweep seen as how often runs diverge (FM-3, FM-5)."""
-    return define_figure(
-        name,
-        define_panel(name, sweep, plot_divergence, divergence_answers),
-        define_panel(f"{name}-data-sets", everywhere, plot_divergence_on_data_sets),
-    )
-
-
-SCALES = SWEEPS["FM-1"].scales
 SWEEP = scale_study(
     "fm-1-scales",
     GAUSSIAN,
     "FM-1",
-    quick=(
-        (0.005, 20_000, 8),
-        (0.02, 5_000, 8),
-        (0.07, 4_000, 8),
-        (0.1, 4_000, 8),
-        (0.2, 1_000, 16),
-    ),
+    [(0.005, 20_000, 8), (0.02, 5_000, 8), (0.07, 4_000, 8), (0.1, 4_000, 8), (0.2, 1_000, 16)],
 )
-# The slowest rate is not in the paper: beside the others it shows what vanishes with η (FM-L1).
-FOLLOWED = (Followed(0.002, 4_500, 10), Followed(0.02, 450), Followed(0.1, 450))
-TRAINING, CRITICAL, EVERYWHERE = studies(
-    "fm-1", GAUSSIAN, 0.35, FOLLOWED, SCALES[0:7:3], ((0.3, 0.4, 0.5), (0.3, 0.4))
-)
-FM_1 = define_figure(
-    "FM-1",
-    *scale_panels("FM-1", SWEEP, TRAINING, CRITICAL, EVERYWHERE, upper_bound=True),
-    define_panel(
-        "FM-1-conservation",
-        TRAINING,
-        partial(trajectories.plot_against_time, column="conservation"),
-        trajectories.conservation_answers,
-    ),
-    define_panel(
-        "FM-1-alignment",
-        TRAINING,
-        partial(trajectories.plot_against_time, column="alignment"),
-        trajectories.alignment_answers,
-    ),
-)
-FM_3 = divergence_figure("FM-3", SWEEP, EVERYWHERE)
-
-RESIDUAL_SCALES = SWEEPS["FM-4"].scales
-RESIDUAL_SWEEP = scale_study(
-    "fm-4-scales", RESIDUAL, "FM-4", quick=[(rate, 4_000, 8) for rate in RATES]
-)
-RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE = studies(
-    "fm-4",
-    RESIDUAL,
-    0.5,
-    (Followed(0.02, 400), Followed(0.1, 400)),
-    RESIDUAL_SCALES[1:8:3],
-    ((0.25, 0.5, 1.0), (0.25, 1.0)),
-)
-FM_4 = define_figure(
-    "FM-4",
-    *scale_panels(
-        "FM-4", RESIDUAL_SWEEP, RESIDUAL_TRAINING, RESIDUAL_CRITICAL, RESIDUAL_EVERYWHERE
-    ),
-)
-FM_5 = divergence_figure("FM-5", RESIDUAL_SWEEP, RESIDUAL_EVERYWHERE)
-
-
-UNDERDETERMINED = Setting(samples=15, dimension=20, depth=5)
-SLOWEST = 0.001
-"""The learning rate of FM-6b."""
+RESIDUAL_SWEEP = scale_study("fm-4-scales", RESIDUAL, "FM-4", [(rate, 4_000, 8) for rate in RATES])
 UNDERDETERMINED_SWEEP = scale_study(
     "fm-6-scales",
     UNDERDETERMINED,
     "FM-6",
-    quick=((SLOWEST, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)),
+    [(SLOWEST, 10_000, 6), (0.004, 2_500, 6), (0.01, 2_000, 6)],
 )
-UNDERDETERMINED_EVERYWHERE = Study(
+# Small scales leave their plateau only after a time ηt of some hundreds, so the quick preset keeps
+# the steps and leaves out the slowest rate, which needs most of them.
+QUICK_GELU = ((0.02, 40_000, 3), (0.07, 16_000, 3))
+NOISELESS = scale_study("fm-7-scales", GELU, "FM-7", QUICK_GELU)
+NOISY = scale_study("fm-7-noisy-scales", replace(GELU, noise=1.0), "FM-7", QUICK_GELU)
+
+RELATIVE = (0.05, 0.2, 0.65, 0.9, 1.3)
+FEWER = {"data_seeds": DATA_SEEDS[:3], "repetitions": 3}
+EVERYWHERE = data_sets_study(
+    "fm-1-data-sets",
+    paper=DataSets(GAUSSIAN, (0.3, 0.4, 0.5), RELATIVE, 10_000, 10, data_seeds=DATA_SEEDS),
+    quick={"scales": (0.3, 0.4), **FEWER},
+)
+RESIDUAL_EVERYWHERE = data_sets_study(
+    "fm-4-data-sets",
+    paper=DataSets(RESIDUAL, (0.25, 0.5, 1.0), RELATIVE, 10_000, 10, data_seeds=DATA_SEEDS),
+    quick={"scales": (0.25, 1.0), **FEWER},
+)
+UNDERDETERMINED_EVERYWHERE = data_sets_study(
     "fm-6-data-sets",
-    DATA_SETS,
-    paper=DataSets(UNDERDETERMINED, DATA_SEEDS, SWEEPS["FM-6"].scales, (0.05,), 20_000, 6),
-    quick=DataSets(UNDERDETERMINED, DATA_SEEDS[:3], SWEEPS["FM-6"].scales[::2], (0.05,), 10_000, 6),
+    paper=DataSets(
+        UNDERDETERMINED, SWEEPS["FM-6"].scales, (0.05,), 20_000, 6, data_seeds=DATA_SEEDS
+    ),
+    quick={"scales": SWEEPS["FM-6"].scales[::2], "steps": 10_000, **FEWER, "repetitions": 6},
 )
 
 PUBLISHED = {"slope": (0.42, 0.01), "intercept": (-0.96, 0.03)}
@@ -488,13 +359,13 @@ def slowest(table: Table) -> Table:
 def plot_generalization(config: ScaleSweep, table: Table, ax: Axes) -> None:
     """Each run one dot, and the regression line (FM-6b)."""
     points, line = fit(slowest(table))
-    ax.scatter(points["sharpness"], points["gap"], s=8, color=COLOURS[0], alpha=0.5, linewidth=0)
+    ax.scatter(points["sharpness"], points["gap"], s=8, color=COLORS[0], alpha=0.5, linewidth=0)
     ends = np.array([points["sharpness"].min(), points["sharpness"].max()])
     label = f"slope {line.slope:.2f} ± {line.stderr:.2f}, intercept {line.intercept:.2f}"
     ax.plot(ends, line.intercept + line.slope * ends, color=INK, label=label.replace("-", "−"))
     (slope, error), (intercept, _) = PUBLISHED.values()
     label = f"published: {slope} ± {error}, {intercept}".replace("-", "−")
-    ax.plot(ends, intercept + slope * ends, "--", color=COLOURS[1], label=label)
+    ax.plot(ends, intercept + slope * ends, "--", color=COLORS[1], label=label)
 
 
 def relation_answers(config: DataSets, table: Table) -> Answers:
@@ -532,19 +403,6 @@ def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
     ax.plot(grid, intercept + slope * grid, "--", color=INK, label=f"published: {slope}")
 
 
-FM_6 = define_figure(
-    "FM-6",
-    define_panel("FM-6a", UNDERDETERMINED_SWEEP, plot_sharpness),
-    define_panel("FM-6b", UNDERDETERMINED_SWEEP, plot_generalization),
-    define_panel("FM-6-data-sets", UNDERDETERMINED_EVERYWHERE, plot_relation, relation_answers),
-)
-
-GELU = Setting(activation="gelu", noise=0.0)
-# Small scales leave their plateau only after a time ηt of some hundreds, so the quick preset keeps
-# the steps and leaves out the slowest rate, which needs most of them.
-QUICK = ((0.02, 40_000, 3), (0.07, 16_000, 3))
-NOISELESS = scale_study("fm-7-scales", GELU, "FM-7", QUICK)
-NOISY = scale_study("fm-7-noisy-scales", replace(GELU, noise=1.0), "FM-7", QUICK)
 DEAD = 1e-3
 """Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
 
@@ -564,8 +422,3 @@ def dead_answers(config: ScaleSweep, table: Table) -> Answers:
             "most": height.max(),
         }
     }
-
-
-PLOT_GELU = partial(plot_sharpness, upper_bound=True, linear=False)
-FM_7 = define_figure("FM-7", define_panel("FM-7", NOISELESS, PLOT_GELU, dead_answers))
-FM_7_NOISY = define_figure("FM-7-noisy", define_panel("FM-7-noisy", NOISY, PLOT_GELU))

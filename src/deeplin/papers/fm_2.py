@@ -1,8 +1,11 @@
-"""FM-2: the critical learning rate of every depth; and of several scales (FM-1a, FM-4a)."""
+"""Critical learning rates: of every depth (FM-2), of several scales (FM-1a, FM-4a), and Talk-log.
+
+Talk-log: no critical learning rate for logistic regression on separable data.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
@@ -11,8 +14,7 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network, distance_to_optimum
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
+from deeplin.papers.figures import Answers, Study, Table, define_study
 from deeplin.papers.setting import (
     ALL_DATA,
     AUTHORS,
@@ -21,39 +23,35 @@ from deeplin.papers.setting import (
     FLOOR,
     FM_2_RATES,
     LEARNED,
+    SWEEPS,
+    Config,
+    InSetting,
+    OnDataSets,
     Setting,
     sweep_starts,
 )
 from deeplin.papers.statistics import curve, power_interval
-from deeplin.papers.style import INK, QUARTILES, QUIET, band, bars, series, ticks_at
+from deeplin.plot_style import INK, QUARTILES, QUIET, band, bars, series, ticks_at
+from deeplin.problems.synthetic import separable
 from deeplin.sweep import run_key
+from deeplin.theory.critical_rate import logistic_descent
 from deeplin.training import empirical_critical_rate
 
 
 @dataclass(frozen=True)
-class DepthSweep:
+class DepthSweep(InSetting):
     """Every learning rate at every depth, on several data sets."""
 
-    setting: Setting
-    """Its own depth and data set are not used."""
     depths: tuple[int, ...]
     learning_rates: tuple[float, ...]
     steps: int
     repetitions: int
     scale: float
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
-
-    def at(self, depth: int, data_seed: int | None = None) -> Setting:
-        """The setting with this depth on this data set, or the first one."""
-        chosen = self.data_seeds[0] if data_seed is None else data_seed
-        return replace(self.setting, depth=depth, data_seed=chosen)
 
     def critical(self, table: Table) -> Table:
         """The exact 2/S_min of each row's depth and data set."""
         exact = {
-            (depth, seed): self.at(depth, seed).flattest.critical_learning_rate()
+            (depth, seed): self.at(seed, depth=depth).flattest.critical_learning_rate()
             for depth, seed in product(self.depths, self.data_seeds)
         }
         rows = zip(table["depth"], table["data_seed"], strict=True)
@@ -62,7 +60,7 @@ class DepthSweep:
 
 def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFrame:
     """One row for each run: the authors' starts on their data, or one start for every rate."""
-    setting = config.at(depth, data_seed)
+    setting = config.at(data_seed, depth=depth)
     rates = np.repeat(config.learning_rates, config.repetitions)
     repetitions = [*range(config.repetitions)] * len(config.learning_rates)
     runs = [{"depth": depth, "repetition": repetition} for repetition in repetitions]
@@ -88,17 +86,17 @@ def run_depth_sweep(config: DepthSweep, depth: int, data_seed: int) -> pd.DataFr
     )
 
 
-DEPTH_SWEEP = grid_experiment(
-    "depth-sweep",
-    DepthSweep,
+RESIDUAL = Setting(initialization="residual")
+LEARNING_RATES = tuple(rate for rate, *_ in FM_2_RATES)
+SWEEP = define_study(
+    "fm-2-rates",
     run_depth_sweep,
     {"depth": "depths", "data_seed": "data_seeds"},
+    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, data_seeds=ALL_DATA),
+    quick={"repetitions": 8, "data_seeds": FEW_DATA},
     runs=lambda config: len(config.learning_rates) * config.repetitions,
     steps="steps",
-    bucket="depth",
 )
-
-
 STARTS = {
     "residual": "from residual initializations",
     "flattest": "from next to the flattest minimizer",
@@ -106,25 +104,26 @@ STARTS = {
 
 
 @dataclass(frozen=True)
-class CriticalRates:
+class CriticalRates(InSetting):
     """A search for the largest rate that settles, at every depth and from both kinds of start."""
 
-    setting: Setting
-    """Its own depth and data set are not used."""
     depths: tuple[int, ...]
     starts: int
     steps: tuple[int, ...]
     """From few to many: how far the search gets depends on them."""
-    data_seeds: tuple[int, ...] = (AUTHORS,)
-    """The first is drawn in full."""
-    seed: int = 0
+
+
+def _rates(setting: Setting) -> tuple[float, float]:
+    """The exact critical rate 2/S_min and its printed approximation."""
+    flattest = setting.flattest
+    return flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
 
 
 def run_depth(
     config: CriticalRates, depth: int, start: str, steps: int, data_seed: int
-) -> pd.DataFrame:
+) -> list[dict[str, float]]:
     """One row: the measured rate with its confidence interval, the exact and the printed one."""
-    setting = replace(config.setting, depth=depth, data_seed=data_seed)
+    setting = config.at(data_seed, depth=depth)
     measured = empirical_critical_rate(
         setting.data.problem,
         depth,
@@ -134,60 +133,30 @@ def run_depth(
         key=run_key(config.seed, depth=depth, start=start),
     )
     low, high = measured.interval
-    flattest = setting.flattest
-    row = {
-        "depth": depth,
-        "start": start,
-        "data_seed": data_seed,
-        "steps": steps,
-        "measured": measured.value,
-        "low": low,
-        "high": high,
-        "exact": flattest.critical_learning_rate(),
-        "printed": flattest.printed_critical_learning_rate,
-    }
-    return pd.DataFrame([row])
+    exact, printed = _rates(setting)
+    rates = {"measured": measured.value, "low": low, "high": high}
+    return [rates | {"exact": exact, "printed": printed}]
 
 
-CRITICAL_RATES = grid_experiment(
-    "critical-rates",
-    CriticalRates,
+THRESHOLDS = define_study(
+    "fm-2-thresholds",
     run_depth,
     {"depth": "depths", "start": tuple(STARTS), "steps": "steps", "data_seed": "data_seeds"},
-    runs="starts",
-    bucket="depth",
-    grid=("depths", "data_seeds"),
-)
-
-
-RESIDUAL = Setting(initialization="residual")
-LEARNING_RATES = tuple(rate for rate, *_ in FM_2_RATES)
-
-SWEEP = Study(
-    "fm-2-rates",
-    DEPTH_SWEEP,
-    paper=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 50, 0.25, ALL_DATA),
-    quick=DepthSweep(RESIDUAL, DEPTHS, LEARNING_RATES, 1_000, 8, 0.25, FEW_DATA),
-)
-THRESHOLDS = Study(
-    "fm-2-thresholds",
-    CRITICAL_RATES,
     paper=CriticalRates(RESIDUAL, DEPTHS, starts=50, steps=(5_000, 20_000), data_seeds=ALL_DATA),
-    quick=CriticalRates(RESIDUAL, DEPTHS, starts=8, steps=(1_000, 4_000), data_seeds=FEW_DATA),
+    quick={"starts": 8, "steps": (1_000, 4_000), "data_seeds": FEW_DATA},
+    runs="starts",
 )
 
 
 def plot_rates(config: DepthSweep, table: Table, ax: Axes) -> None:
     """Median squared distance against η, with the exact and the printed critical rate."""
-    table = table[table["data_seed"] == config.data_seeds[0]]
+    table, _ = config.split(table)
     for index, depth in enumerate(config.depths):
         points = curve(table[table["depth"] == depth], "learning_rate", "distance")
         style = series(index, label=f"depth {depth}")
         band(ax, points, "learning_rate", QUARTILES, FLOOR, **style)
-        flattest = config.at(depth).flattest
-        exact, printed = flattest.critical_learning_rate(), flattest.printed_critical_learning_rate
-        ax.axvline(exact, color=style["color"], linestyle="--", linewidth=1)
-        ax.axvline(printed, color=style["color"], linestyle=":", linewidth=1)
+        for rate, line in zip(_rates(config.at(depth=depth)), ("--", ":"), strict=True):
+            ax.axvline(rate, color=style["color"], linestyle=line, linewidth=1)
     ax.plot([], [], color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$, exact")
     ax.plot([], [], color=QUIET, linestyle=":", linewidth=1, label=r"$1/(La)$, printed")
 
@@ -219,8 +188,8 @@ def collapse_answers(config: DepthSweep, table: Table) -> Answers:
 def plot_thresholds(config: CriticalRates, table: Table, ax: Axes) -> None:
     """Measured and printed critical rates relative to the exact 2/S_min."""
     most = max(config.steps)
-    drawn = table["data_seed"] == config.data_seeds[0]
-    table, others = table[drawn], table[~drawn & (table["steps"] == most)]
+    table, others = config.split(table)
+    others = others[others["steps"] == most]
     light = {"linestyle": "", "alpha": 0.35, "markersize": 3}
     for index, (start, label) in enumerate(STARTS.items()):
         for steps in config.steps:
@@ -270,26 +239,17 @@ def threshold_answers(config: CriticalRates, table: Table) -> Answers:
     }
 
 
-FM_2 = define_figure(
-    "FM-2",
-    define_panel("FM-2", SWEEP, plot_rates),
-    define_panel("FM-2-data-sets", SWEEP, plot_collapse, collapse_answers),
-    define_panel("FM-2-thresholds", THRESHOLDS, plot_thresholds, threshold_answers),
-)
-
-
 @dataclass(frozen=True)
-class ScaleCritical:
+class ScaleCritical(Config):
     """A search for the largest rate that settles, from every scale."""
 
     setting: Setting
     scales: tuple[float, ...]
     starts: int
     steps: int
-    seed: int = 0
 
 
-def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
+def run_scale(config: ScaleCritical, scale: float) -> list[dict[str, float]]:
     """One row: the measured rate with its 95% interval over the starts, over the exact one."""
     setting = config.setting
     measured = empirical_critical_rate(
@@ -303,14 +263,21 @@ def run_scale(config: ScaleCritical, scale: float) -> pd.DataFrame:
     )
     exact = setting.flattest.critical_learning_rate()
     low, high = measured.interval
-    row = {"scale": scale, "ratio": measured.value / exact, "low": low / exact}
     settled = int(np.count_nonzero(np.isfinite(np.atleast_1d(measured.rates))))  # at some rate
-    return pd.DataFrame([row | {"high": high / exact, "settled": settled}])
+    ratios = {"ratio": measured.value / exact, "low": low / exact, "high": high / exact}
+    return [ratios | {"settled": settled}]
 
 
-SCALE_CRITICAL = grid_experiment(
-    "scale-critical", ScaleCritical, run_scale, {"scale": "scales"}, runs="starts"
-)
+def _study(figure: str, setting: Setting, scales: slice) -> Study:
+    """The critical rates from some scales of a figure's sweep."""
+    paper = ScaleCritical(setting, SWEEPS[figure].scales[scales], starts=12, steps=20_000)
+    name, fewer = f"{figure.lower()}-critical", {"starts": 4, "steps": 4_000}
+    over = {"scale": "scales"}
+    return define_study(name, run_scale, over, paper=paper, quick=fewer, runs="starts")
+
+
+CRITICAL = _study("FM-1", Setting(), slice(0, 7, 3))
+RESIDUAL_CRITICAL = _study("FM-4", RESIDUAL, slice(1, 8, 3))
 
 
 def critical_answers(config: ScaleCritical, table: Table) -> Answers:
@@ -323,3 +290,86 @@ def plot_critical(config: ScaleCritical, table: Table, ax: Axes) -> None:
     """Measured critical rate over the exact one, with its 95% interval over the starts."""
     bars(ax, table.rename(columns={"ratio": "mean"}), "scale", **series(0))
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"exact, $2/S_{\min}$")
+
+
+LABELS = {
+    "logistic": "logistic loss, separable data",
+    "linear": "squared loss, linear regression",
+    "deep": "squared loss, depth 10",
+}
+
+
+@dataclass(frozen=True)
+class Contrast(OnDataSets):
+    """Learning rates relative to the threshold of each problem, all with the same steps."""
+
+    relative_rates: tuple[float, ...]
+    steps: int
+    scale: float = 0.25
+
+
+def run_contrast(config: Contrast, problem: str, data_seed: int) -> dict[str, np.ndarray]:
+    """Final loss relative to its start; rates in units of 2/smoothness, or 2/S_min for depth 10."""
+    if problem == "logistic":
+        inputs, labels = separable(abs(data_seed)).problem.require_data("logistic regression")
+        loss = logistic_descent(inputs, labels[:, 0], config.relative_rates, config.steps)
+        final, status = loss / np.log(2), np.full(len(loss), "stopped")
+    else:
+        final, status = _regression(config, data_seed, 1 if problem == "linear" else 10)
+    return {"relative_rate": np.array(config.relative_rates), "status": status, "loss": final}
+
+
+def _regression(config: Contrast, seed: int, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gap R − R_min at the end over that of the zero map, NaN where descent diverged."""
+    setting = Setting("residual" if depth > 1 else "gaussian", depth=depth, data_seed=seed)
+    problem = setting.data.problem
+    rates = np.array(config.relative_rates) * 2 / setting.flattest.exact
+    if depth == 1:
+        network = Network([np.zeros((1, setting.dimension))])
+    else:
+        network = setting.networks(config.seed, [{"depth": depth}] * len(rates), config.scale)
+    trained = gradient_descent(problem, network, rates, config.steps)
+    status = np.asarray(trained.status)
+    gap = np.asarray(trained.evidence["gap"]) / problem.zero_gap
+    return np.where(status != "diverged", gap, np.nan), status
+
+
+def plot_contrast(config: Contrast, table: Table, ax: Axes) -> None:
+    """Final loss against the learning rate; crosses above the axes: diverged."""
+    table, _ = config.split(table)
+    for index, (name, label) in enumerate(LABELS.items()):
+        runs = table[table["problem"] == name]
+        style = series(index, label=label)
+        ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), **style)
+        gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
+        # in a strip of their own: a run that diverged has no final loss
+        strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+        ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
+    ax.axvline(1, color=INK, linestyle="--", linewidth=1)
+
+
+def contrast_answers(config: Contrast, table: Table) -> Answers:
+    """Logistic loss at every rate; squared loss below and above its threshold."""
+    table = table.assign(loss=table["loss"].fillna(np.inf))
+    kind, rate = table["problem"] == "logistic", table["relative_rate"]
+    above = table[~kind & (rate > 1)]
+    return {
+        "critical rate": {
+            "rate": max(config.relative_rates),
+            "best": table[kind & (rate > 1)].groupby("relative_rate")["loss"].max(),
+            "below": table[~kind & (rate < 0.9)]["loss"].max(),
+            "settled": (above["status"] == "converged").mean(),
+            "above": len(above),
+        }
+    }
+
+
+CONTRAST = define_study(
+    "talk-log",
+    run_contrast,
+    {"problem": tuple(LABELS), "data_seed": "data_seeds"},
+    paper=Contrast(tuple(np.logspace(-1, 3, 33).tolist()), 20_000, data_seeds=ALL_DATA),
+    quick={"steps": 2_000, "data_seeds": FEW_DATA},
+    runs="relative_rates",
+    steps="steps",
+)

@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, initialize
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
-from deeplin.papers.setting import ALL_DATA, FEW_DATA, Setting
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import ALL_DATA, FEW_DATA, Config, Setting
 from deeplin.papers.statistics import power_interval, share_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, series, ticks_at
+from deeplin.plot_style import COLORS, INK, QUIET, series, ticks_at
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import (
     certified_depth,
@@ -37,14 +36,13 @@ PRINTED_SCALES = (0.1, 0.25, 0.5, 1.0, 1.7)
 
 
 @dataclass(frozen=True)
-class Products:
-    """Products of random residual layers (θ = 0), for several s and L."""
+class Products(Config):
+    """Products of consecutive random residual layers (θ = 0), for several s and L."""
 
     scales: tuple[float, ...]
     depths: tuple[int, ...]
     draws: int
     width: int = 5
-    seed: int = 0
 
 
 def layers(words: tuple[int, ...], scale: float, depth: int, width: int, count: int):
@@ -68,14 +66,12 @@ def run_products(config: Products, scale: float, depth: int) -> pd.DataFrame:
     return pd.DataFrame({"scale": scale, "depth": depth, "needed": needed, "status": "converged"})
 
 
-RESIDUAL_PRODUCTS = grid_experiment(
-    "residual-products", Products, run_products, {"scale": "scales", "depth": "depths"}
-)
-PRODUCTS = Study(
+PRODUCTS = define_study(
     "fm-residual-products",
-    RESIDUAL_PRODUCTS,
+    run_products,
+    {"scale": "scales", "depth": "depths"},
     paper=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=2000),
-    quick=Products((0.05, 0.1, 0.25), (10, 100, 1000), draws=200),
+    quick={"draws": 200},
 )
 
 
@@ -112,7 +108,7 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
     """How often the bounds with this u fail: measured at the largest L, and the bound."""
     depth = max(config.depths)
     grid = np.linspace(-1, 4, 501)
-    for color, s in zip(COLOURS, config.scales, strict=False):
+    for color, s in zip(COLORS, config.scales, strict=False):
         runs = table[(table["scale"] == s) & (table["depth"] == depth)]
         share = np.mean(runs["needed"].to_numpy() > grid[:, None], axis=1)
         ax.plot(grid, np.where(share > 0, share, np.nan), color=color, label=f"measured, $s={s}$")
@@ -123,18 +119,7 @@ def plot_products(config: Products, table: Table, ax: Axes) -> None:
     ax.set(yscale="log", ylim=(0.02 / config.draws, 2), xlabel=f"$u$ (depth $L = {depth}$)")
 
 
-@dataclass(frozen=True)
-class SubProducts:
-    """Products W_k…W_j of consecutive residual layers, for every j ≤ k."""
-
-    scales: tuple[float, ...]
-    depths: tuple[int, ...]
-    draws: int
-    width: int = 5
-    seed: int = 0
-
-
-def run_subproducts(config: SubProducts, scale: float, depth: int) -> dict[str, np.ndarray]:
+def run_subproducts(config: Products, scale: float, depth: int) -> dict[str, np.ndarray]:
     """For each draw the largest norm of all products, and M and m of those with j = 1."""
     words = coordinate_words(config.seed, scale=scale, depth=depth, part="subproducts")
     weights = np.stack([*layers(words, scale, depth, config.width, config.draws)], axis=1)
@@ -149,19 +134,17 @@ def run_subproducts(config: SubProducts, scale: float, depth: int) -> dict[str, 
     return {"first": np.maximum(largest, 1), "least": np.minimum(least, 1), "any": longest}
 
 
-RESIDUAL_SUBPRODUCTS = grid_experiment(
-    "residual-subproducts", SubProducts, run_subproducts, {"scale": "scales", "depth": "depths"}
-)
-SUBPRODUCTS = Study(
+SUBPRODUCTS = define_study(
     "fm-residual-subproducts",
-    RESIDUAL_SUBPRODUCTS,
-    paper=SubProducts((0.25, 1.0), (5, 10, 20, 50, 100, 200), draws=400),
-    quick=SubProducts((0.25, 1.0), (5, 10, 20, 50), draws=100),
+    run_subproducts,
+    {"scale": "scales", "depth": "depths"},
+    paper=Products((0.25, 1.0), (5, 10, 20, 50, 100, 200), draws=400),
+    quick={"depths": (5, 10, 20, 50), "draws": 100},
 )
 ONE_IN_TWENTY = 0.95
 
 
-def subproduct_answers(config: SubProducts, table: Table) -> Answers:
+def subproduct_answers(config: Products, table: Table) -> Answers:
     """Eq. (9), and what the probability of a large product does with depth."""
     shallow, deep = min(config.depths), max(config.depths)
     shares = {}
@@ -183,7 +166,7 @@ def subproduct_answers(config: SubProducts, table: Table) -> Answers:
     }
 
 
-def plot_subproducts(config: SubProducts, table: Table, ax: Axes) -> None:
+def plot_subproducts(config: Products, table: Table, ax: Axes) -> None:
     """What one draw in twenty exceeds: the largest norms, and M/m of eq. (9)."""
     shown = table.assign(bound=table["first"] / table["least"])
     lines = {
@@ -191,7 +174,7 @@ def plot_subproducts(config: SubProducts, table: Table, ax: Axes) -> None:
         "any": ("--", r"$\max_{j \leq k} \|W_k \cdots W_j\|$"),
         "bound": (":", "$M/m$ of eq. (9)"),
     }
-    for color, (scale, runs) in zip(COLOURS, shown.groupby("scale"), strict=False):
+    for color, (scale, runs) in zip(COLORS, shown.groupby("scale"), strict=False):
         for column, (line, _) in lines.items():
             height = runs.groupby("depth")[column].quantile(ONE_IN_TWENTY)
             ax.plot(height, line, marker="o", color=color)
@@ -207,7 +190,7 @@ STEP = 0.01
 
 
 @dataclass(frozen=True)
-class Displacements:
+class Displacements(Config):
     """Training from residual starts of growing depth, on several data sets."""
 
     depths: tuple[int, ...]
@@ -215,7 +198,6 @@ class Displacements:
     repetitions: int
     scale: float = 0.25
     steps: int = 4000
-    seed: int = 0
 
 
 def run_displacement(config: Displacements, depth: int, data_seed: int) -> pd.DataFrame:
@@ -246,19 +228,14 @@ def run_displacement(config: Displacements, depth: int, data_seed: int) -> pd.Da
     )
 
 
-RESIDUAL_THETA = grid_experiment(
-    "residual-theta",
-    Displacements,
+DISPLACEMENTS = define_study(
+    "fm-residual-theta",
     run_displacement,
     {"depth": "depths", "data_seed": "data_seeds"},
+    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), ALL_DATA, 10),
+    quick={"depths": (5, 20, 100, 300), "data_seeds": FEW_DATA, "repetitions": 4},
     runs="repetitions",
     steps="steps",
-)
-DISPLACEMENTS = Study(
-    "fm-residual-theta",
-    RESIDUAL_THETA,
-    paper=Displacements((5, 10, 20, 50, 100, 200, 500, 1000), ALL_DATA, 10),
-    quick=Displacements((5, 20, 100, 300), FEW_DATA, 4),
 )
 
 
@@ -299,14 +276,6 @@ def plot_displacement(config: Displacements, table: Table, ax: Axes) -> None:
     ax.set_ylim(0, 1.15 * table["moved"].max())
 
 
-FM_RESIDUAL = define_figure(
-    "FM-residual",
-    define_panel("FM-residual-products", PRODUCTS, plot_products, product_answers),
-    define_panel("FM-residual-subproducts", SUBPRODUCTS, plot_subproducts, subproduct_answers),
-    define_panel("FM-residual-theta", DISPLACEMENTS, plot_displacement, displacement_answers),
-)
-
-
 MARGINS = (1.1, 1.5)
 """u over the smallest u that any depth admits."""
 CURVES = {
@@ -318,7 +287,7 @@ CURVES = {
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(Config):
     """Scales s and widths d of random residual networks."""
 
     scales: tuple[float, ...]
@@ -327,19 +296,19 @@ class Residual:
     deepest: int = 500
     """None are drawn where that is deeper."""
     widths: tuple[int, ...] = (5, 50)
-    seed: int = 0
 
 
 def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str, float]]:
     """The smallest depths, and how many draws at that of X-21 leave its bounds."""
     tight, wide = (certified_depth(scale, width, margin=margin) for margin in MARGINS)
     assert tight is not None  # the scales are below two
-    row = {
-        "printed": _number(smallest_admissible_depth(scale, width, printed=True)),
-        "corrected": _number(smallest_admissible_depth(scale, width)),
-        "tight": _number(tight),
-        "wide": _number(wide),
+    depths = {
+        "printed": smallest_admissible_depth(scale, width, printed=True),
+        "corrected": smallest_admissible_depth(scale, width),
+        "tight": tight,
+        "wide": wide,
     }
+    row = {name: float(depth or np.nan) for name, depth in depths.items()}
     if tight > config.deepest:
         return [row | {"drawn": 0, "outside": 0, "used": np.nan}]
     key = run_key(config.seed, width=width, scale=scale)
@@ -350,10 +319,6 @@ def run_admissible(config: Residual, width: int, scale: float) -> list[dict[str,
     return [
         row | {"drawn": config.draws, "outside": int(np.sum(used > 1)), "used": float(np.max(used))}
     ]
-
-
-def _number(depth: int | None) -> float:
-    return np.nan if depth is None else float(depth)
 
 
 def admissible_answers(config: Residual, table: Table) -> Answers:
@@ -378,7 +343,7 @@ def admissible_answers(config: Residual, table: Table) -> Answers:
 
 def plot_admissible(config: Residual, table: Table, ax: Axes) -> None:
     """Smallest depth against s; one color for each width; the networks of the paper."""
-    for color, width in zip(COLOURS, config.widths, strict=False):
+    for color, width in zip(COLORS, config.widths, strict=False):
         rows = table[table["width"] == width].sort_values("scale")
         for column, (label, line) in CURVES.items():
             label = f"{label}, $d = {width}$"
@@ -390,21 +355,13 @@ def plot_admissible(config: Residual, table: Table, ax: Axes) -> None:
     ax.xaxis.minorticks_off()
 
 
-ADMISSIBLE_DEPTHS = grid_experiment(
-    "admissible-depths",
-    Residual,
-    run_admissible,
-    {"width": "widths", "scale": "scales"},
-    runs="draws",
-)
 COARSE = (0.05, *PRINTED_SCALES)
 FINE = tuple(sorted({*COARSE, 0.07, 0.15, 0.2, 0.35, 0.7, 1.3}))
-ADMISSIBLE = Study(
+ADMISSIBLE = define_study(
     "x-residual",
-    ADMISSIBLE_DEPTHS,
+    run_admissible,
+    {"width": "widths", "scale": "scales"},
     paper=Residual(FINE, draws=400),
-    quick=Residual(COARSE, draws=40),
-)
-X_RESIDUAL = define_figure(
-    "X-residual", define_panel("X-residual", ADMISSIBLE, plot_admissible, admissible_answers)
+    quick={"scales": COARSE, "draws": 40},
+    runs="draws",
 )

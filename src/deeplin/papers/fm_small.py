@@ -11,17 +11,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Array
 from matplotlib.axes import Axes
 from scipy.spatial import KDTree
 
-from deeplin.dynamics import gradient_descent, gradient_flow
+from deeplin.dynamics import Run, gradient_descent, gradient_flow
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, initialize
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers, number
-from deeplin.papers.setting import ALL_DATA, FEW_DATA, Setting
-from deeplin.papers.statistics import mean_interval, slope_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, series
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import ALL_DATA, FEW_DATA, Config, Setting
+from deeplin.papers.statistics import mean_interval, number, slope_interval
+from deeplin.plot_style import COLORS, INK, QUIET, series
 from deeplin.problems import Problem
 from deeplin.problems.synthetic import flat_minima
 from deeplin.sweep import coordinate_words, run_key, run_keys
@@ -41,7 +41,7 @@ RECORDS = 2_000
 
 
 @dataclass(frozen=True)
-class Paths:
+class Paths(Config):
     """The flow and descents at several rates from the same small starts, of several scales."""
 
     scales: tuple[float, ...]
@@ -49,16 +49,13 @@ class Paths:
     """Learning rates in units of 2/S_bal."""
     repetitions: int
     depth: int = 3
-    seed: int = 0
 
 
 def run_paths(config: Paths, scale: float) -> pd.DataFrame:
     """How far each descent strays from the curve of the flow from its start."""
-    setting = Setting(depth=config.depth)
-    problem = setting.data.problem
-    widths = (setting.dimension,) * config.depth + (1,)
+    problem = Setting(depth=config.depth).data.problem
     keys = run_keys(config.seed, [{"path": k} for k in range(config.repetitions)])
-    starts = lowering(problem, initialize.gaussian(keys, widths, scale))
+    starts = small_start(problem, keys, config.depth, scale)
     ends = gradient_flow(problem, starts, gap=1e-6 * problem.zero_gap)
     time = float(np.max(ends.evidence["time"]))
     flow = gradient_flow(problem, starts, until=time, at=np.linspace(0, time, ON_CURVE)[1:])
@@ -81,11 +78,20 @@ def run_paths(config: Paths, scale: float) -> pd.DataFrame:
     return pd.DataFrame(rows).assign(status=np.asarray(run.status))
 
 
-def lowering(problem, start: Network) -> Network:
-    """The start with the sign of its last layer that lowers the risk (FM-A1)."""
+def small_start(
+    problem: Problem, keys: Array, depth: int, scale: float, width: int | None = None
+) -> Network:
+    """Gaussian layers, the last with the sign that lowers the risk (FM-A1)."""
+    hidden = problem.dimension if width is None else width
+    start = initialize.gaussian(keys, (problem.dimension, *[hidden] * (depth - 1), 1), scale)
     towards = np.asarray(start.product) @ np.asarray(problem.cross_moment).reshape(-1)
     *lower, last = start.weights
     return Network([*lower, np.copysign(1.0, towards)[..., None, None] * last])
+
+
+def flow_to_minimum(problem: Problem, start: Network) -> Run:
+    """Gradient flow until the gap is 1e-10 of that of the zero map."""
+    return gradient_flow(problem, start, gap=1e-10 * problem.zero_gap)
 
 
 def _flat(networks) -> np.ndarray:
@@ -111,46 +117,46 @@ def plot_paths(config: Paths, table: Table, ax: Axes) -> None:
     ax.axhline(0.05, color=INK, linestyle=":", linewidth=1)
 
 
-PATHS = grid_experiment("paths", Paths, run_paths, {"scale": "scales"}, runs="repetitions")
-FACTORS = (0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0)
-PATH_STUDY = Study(
+PATHS = define_study(
     "fm-flow",
-    PATHS,
-    paper=Paths((0.01, 0.03, 0.1, 0.2, 0.4), FACTORS, 10),
-    quick=Paths((0.03, 0.1, 0.4), (0.1, 0.5, 1.0), 3),
+    run_paths,
+    {"scale": "scales"},
+    paper=Paths(
+        scales=(0.01, 0.03, 0.1, 0.2, 0.4),
+        factors=(0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9, 1.0),
+        repetitions=10,
+    ),
+    quick={"scales": (0.03, 0.1, 0.4), "factors": (0.1, 0.5, 1.0), "repetitions": 3},
+    runs="repetitions",
 )
-FM_FLOW = define_figure("FM-flow", define_panel("FM-flow", PATH_STUDY, plot_paths, path_answers))
 
 
 @dataclass(frozen=True)
-class SmallStarts:
+class SmallStarts(Config):
     """Gaussian starts of several sizes, on several data sets."""
 
     depth: int
     scales: tuple[float, ...]
     data_seeds: tuple[int, ...]
-    seed: int = 0
 
 
-def run_start(config: SmallStarts, data_seed: int, scale: float) -> pd.DataFrame:
+def run_start(config: SmallStarts, data_seed: int, scale: float) -> list[dict[str, Any]]:
     """The flow to its end: structure of the layers and sharpness."""
-    setting = Setting(depth=config.depth, data_seed=data_seed)
-    problem = setting.data.problem
+    problem = Setting(data_seed=data_seed).data.problem
     key = run_key(config.seed, data_seed=data_seed, part="small")
-    widths = (setting.dimension,) * config.depth + (1,)
-    start = lowering(problem, initialize.gaussian(key, widths, scale))
-    run = gradient_flow(problem, start, gap=1e-10 * problem.zero_gap)
+    start = small_start(problem, key, config.depth, scale)
+    run = flow_to_minimum(problem, start)
     parts = [np.linalg.svd(np.asarray(weight)) for weight in run.network.weights]
     aligned = [float((up[2][0] @ low[0][:, 0]) ** 2) for low, up in pairwise(parts)]
+    end = float(sharpness(problem, run.network).value)
     row = {
         "status": str(run.status),
         "epsilon": initialization_scale(start),
         "excess": max(float(np.sum(values[1:] ** 2)) for _, values, _ in parts),
         "misaligned": 1 - min(aligned),
-        "sharpness": float(sharpness(problem, run.network).value)
-        / balanced_sharpness(problem, config.depth),
+        "sharpness": end / balanced_sharpness(problem, config.depth),
     }
-    return pd.DataFrame([row])
+    return [row]
 
 
 def start_answers(config: SmallStarts, table: Table) -> Answers:
@@ -186,21 +192,18 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
     ax.plot(grid, grid, color=INK, linestyle=":", linewidth=1, label=r"$\varepsilon$")
 
 
-SMALL_STARTS = grid_experiment(
-    "small-starts", SmallStarts, run_start, {"data_seed": "data_seeds", "scale": "scales"}
-)
-SCALES = (0.1, 0.05, 0.01, 5e-4, 1e-4)
-"""ε from about one to a millionth; the last two meet FM-A2."""
-STUDY = Study(
+SMALL_STARTS = define_study(
     "fm-small",
-    SMALL_STARTS,
-    paper=SmallStarts(3, SCALES, ALL_DATA),
-    quick=SmallStarts(3, SCALES, FEW_DATA),
+    run_start,
+    {"data_seed": "data_seeds", "scale": "scales"},
+    # ε from about one to a millionth; the last two meet FM-A2
+    paper=SmallStarts(3, (0.1, 0.05, 0.01, 5e-4, 1e-4), ALL_DATA),
+    quick={"data_seeds": FEW_DATA},
 )
 
 
 @dataclass(frozen=True)
-class Ratios:
+class Ratios(Config):
     """Where the flow from a vanishing start ends, over S_min, on random data."""
 
     depths: tuple[int, ...]
@@ -209,15 +212,13 @@ class Ratios:
     data_sets: int
     widths: tuple[int, ...] = (5, 10, 20)
     """Of the hidden layers, at depth 3 and from a small start."""
-    seed: int = 0
 
 
 def run_ratio(config: Ratios, condition: float) -> pd.DataFrame:
     """S_bal/S_min at every depth (X-2, X-3), and of flows at several widths."""
     rows = []
     for k in range(config.data_sets):
-        data = flat_minima(k + 1000 * config.seed, condition_number=condition)
-        problem = data.problem
+        problem = flat_minima(k + 1000 * config.seed, condition_number=condition).problem
         shape = {"data_set": k, "spread": problem.largest_eigenvalue / problem.alignment}
         shape["condition"] = problem.condition_number
         for depth in config.depths:
@@ -225,9 +226,7 @@ def run_ratio(config: Ratios, condition: float) -> pd.DataFrame:
             rows.append(shape | {"depth": depth, "width": 0, "ratio": ratio})
         for width in config.widths if k == 0 else ():
             key = run_key(config.seed, part="ratio", width=width)
-            widths = (problem.dimension, width, width, 1)
-            start = lowering(problem, initialize.gaussian(key, widths, 1e-3))
-            run = gradient_flow(problem, start, gap=1e-10 * problem.zero_gap)
+            run = flow_to_minimum(problem, small_start(problem, key, 3, 1e-3, width))
             ratio = float(sharpness(problem, run.network).value)
             ratio /= minimal_sharpness(problem, 3).exact
             rows.append(shape | {"depth": 3, "width": width, "ratio": ratio})
@@ -247,7 +246,7 @@ def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     """S_bal/S_min against Λ/a, with the exact worst ratio (X-18), and flows."""
     limits, flows = table[table["width"] == 0], table[table["width"] > 0]
     grid = np.geomspace(1.001, limits["spread"].max(), 200)
-    for color, (depth, rows) in zip(COLOURS, limits.groupby("depth"), strict=False):
+    for color, (depth, rows) in zip(COLORS, limits.groupby("depth"), strict=False):
         ax.plot(rows["spread"], rows["ratio"], ".", color=color, alpha=0.6)
         ax.plot(grid, worst_sharpness_ratio(depth, grid), color=color, label=f"depth {depth}")
     ax.plot(flows["spread"], flows["ratio"], "k+", label="flows, depth 3,\nseveral widths")
@@ -255,19 +254,13 @@ def plot_ratio(config: Ratios, table: Table, ax: Axes) -> None:
     ax.plot([], [], ".", color=INK, label=r"$S_{\mathrm{bal}}/S_{\min}$, data sets")
 
 
-RATIOS = grid_experiment(
-    "sharpness-ratios", Ratios, run_ratio, {"condition": "conditions"}, runs="data_sets"
-)
-RATIO_STUDY = Study(
+RATIOS = define_study(
     "fm-ratio",
-    RATIOS,
+    run_ratio,
+    {"condition": "conditions"},
     paper=Ratios((3, 5, 10, 40), (1.0, 10.0, 100.0, 1000.0), 50),
-    quick=Ratios((3, 5, 10, 40), (1.0, 10.0, 100.0), 10),
-)
-FM_SMALL = define_figure(
-    "FM-small",
-    define_panel("FM-small", STUDY, plot_structure, start_answers),
-    define_panel("FM-ratio", RATIO_STUDY, plot_ratio, ratio_answers),
+    quick={"conditions": (1.0, 10.0, 100.0), "data_sets": 10},
+    runs="data_sets",
 )
 
 
@@ -283,7 +276,7 @@ VANISHING = 1e-9
 
 
 @dataclass(frozen=True)
-class WorstRatios:
+class WorstRatios(Config):
     """Data sets with many values of Λ/a, at several depths."""
 
     depths: tuple[int, ...]
@@ -291,22 +284,18 @@ class WorstRatios:
     """Random data sets at each depth."""
     spreads: tuple[float, ...] = (1.5, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
     """Λ/a of the worst data."""
-    seed: int = 0
 
 
 def run_worst(config: WorstRatios, depth: int, kind: str) -> list[dict[str, float]]:
     """S_bal/S_min and Λ/a of each data set of this kind, with the bound of FM-C2."""
-    rows = []
-    for problem in _problems(config, depth, kind):
-        minimal = minimal_sharpness(problem, depth).exact
-        rows.append(
-            {
-                "spread": problem.largest_eigenvalue / problem.alignment,
-                "ratio": balanced_sharpness(problem, depth) / minimal,
-                "printed": 4 * problem.condition_number,
-            }
-        )
-    return rows
+    return [
+        {
+            "spread": problem.largest_eigenvalue / problem.alignment,
+            "ratio": balanced_sharpness(problem, depth) / minimal_sharpness(problem, depth).exact,
+            "printed": 4 * problem.condition_number,
+        }
+        for problem in _problems(config, depth, kind)
+    ]
 
 
 def _problems(config: WorstRatios, depth: int, kind: str) -> list[Problem]:
@@ -362,7 +351,7 @@ def plot_worst(config: WorstRatios, table: Table, ax: Axes) -> None:
     """Curves: the worst case of each depth; dots: random data; marks: the worst data; FM-C2."""
     c = np.geomspace(1, max(config.spreads), 200)
     table = table[table["spread"] <= c[-1]]
-    for color, L in zip(COLOURS, config.depths, strict=False):
+    for color, L in zip(COLORS, config.depths, strict=False):
         ax.plot(c, worst_sharpness_ratio(L, c), color=color, label=f"$L = {L}$")
         for kind, (marker, size, _) in KINDS.items():
             rows = table[(table["depth"] == L) & (table["kind"] == kind)]
@@ -378,13 +367,10 @@ def plot_worst(config: WorstRatios, table: Table, ax: Axes) -> None:
     ax.minorticks_off()
 
 
-WORST_RATIOS = grid_experiment(
-    "sharpness-ratios", WorstRatios, run_worst, {"depth": "depths", "kind": tuple(KINDS)}
-)
-WORST_STUDY = Study(
+WORST_RATIOS = define_study(
     "x-ratio",
-    WORST_RATIOS,
+    run_worst,
+    {"depth": "depths", "kind": tuple(KINDS)},
     paper=WorstRatios((2, 3, 10, 30, 100), draws=2_000),
-    quick=WorstRatios((2, 3, 10, 100), draws=100),
+    quick={"depths": (2, 3, 10, 100), "draws": 100},
 )
-X_RATIO = define_figure("X-ratio", define_panel("X-ratio", WORST_STUDY, plot_worst, worst_answers))

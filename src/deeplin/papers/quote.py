@@ -15,8 +15,7 @@ import numpy as np
 from deeplin.errors import InputError
 from deeplin.papers import recorded
 from deeplin.papers.figures import Study
-from deeplin.papers.question import number
-from deeplin.papers.statistics import mean_interval, share_interval
+from deeplin.papers.statistics import mean_interval, number, share_interval
 
 REPRODUCED, DIFFERS, UNDECIDED = recorded.VERDICTS
 ELISION = "[…]"
@@ -137,12 +136,8 @@ class Quote:
             found = UNDECIDED
         decided = [part.decided_by for part in parts if part.decided_by]
         return {
-            "name": self.name,
-            "paper": self.paper,
-            "place": self.place,
-            "text": self.text,
-            "reading": self.reading,
-            "panel": self.panel,
+            **{key: getattr(self, key) for key in ("name", "paper", "place")},
+            **{key: getattr(self, key) for key in ("text", "reading", "panel")},
             "verdict": found,
             "value": _value(parts, found),
             "parts": [part.text for part in parts],

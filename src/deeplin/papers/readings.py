@@ -22,10 +22,9 @@ from deeplin.papers.figures import Table
 from deeplin.papers.fm_1 import ScaleSweep
 from deeplin.papers.fm_2 import DepthSweep
 from deeplin.papers.fm_small import REASONABLE, Paths
-from deeplin.papers.question import number
 from deeplin.papers.quote import Part, exactly, mean_of, share_of
 from deeplin.papers.setting import LEARNED
-from deeplin.papers.statistics import mean_interval, slope_interval
+from deeplin.papers.statistics import mean_interval, number, slope_interval
 from deeplin.papers.trajectories import AUTHORS_RUN, Trajectories, own_starts
 
 AROUND = {"lower": 0.9, "upper": 1.1}
@@ -54,15 +53,24 @@ def kept(table: Table) -> Table:
     return runs.assign(height=runs["sharpness"] / edge, start=runs["initial_sharpness"] / edge)
 
 
+def shown(table: Table) -> Table:
+    """The runs that do not diverge at the rates of panel b."""
+    return kept(table[table["learning_rate"] < fm_1.SHOWN_BELOW])
+
+
 def cells(runs: Table, *by: str) -> Iterator[tuple[str, Any]]:
     """The groups of at least FEW runs, each with its name."""
-    letters = {"learning_rate": "η = {}", "scale": "scale {}", "depth": "depth {}"}
+    letters = {"learning_rate": "η = ", "scale": "scale ", "depth": "depth "}
     for key, group in runs.groupby(list(by)):
         if len(group) >= FEW:
-            words = (
-                letters[name].format(number(value)) for name, value in zip(by, key, strict=True)
-            )
-            yield ", ".join(words), group
+            named = zip(by, key, strict=True)
+            yield ", ".join(f"{letters[name]}{number(value)}" for name, value in named), group
+
+
+def means(runs: Table, column: str, *by: str, name: str = "", **limits: float) -> list[Part]:
+    """The mean of a column over each cell, with its limits."""
+    found = cells(runs, *by)
+    return [mean_of(name + cell, group[column], **limits) for cell, group in found]
 
 
 def largest(runs: Table) -> Table:
@@ -75,11 +83,6 @@ def largest(runs: Table) -> Table:
 def smallest(runs: Table) -> Table:
     """The runs of the smallest scale."""
     return runs[runs["scale"] == runs["scale"].min()]
-
-
-def shown(table: Table) -> Table:
-    """The rates of panel b."""
-    return table[table["learning_rate"] < fm_1.SHOWN_BELOW]
 
 
 def critical(config: ScaleSweep) -> float:
@@ -123,11 +126,11 @@ def one_threshold(config: ScaleSweep, table: Table) -> list[Part]:
 
 def starts_above(config: ScaleSweep, table: Table) -> list[Part]:
     """Where the largest scale starts, and from how high up a run still learns, over 2/η."""
-    runs = shown(table)
+    runs = table[table["learning_rate"] < fm_1.SHOWN_BELOW]
     top = runs[runs["scale"] == runs["scale"].max()]
     edge = 2 / top["learning_rate"]
     high = (top["initial_sharpness"] / edge).groupby(top["learning_rate"]).median()
-    learned = kept(runs)
+    learned = shown(table)
     learned = learned[learned["distance"] < LEARNED].groupby("learning_rate")["start"].max()
     return [
         *(exactly(f"median start, η = {number(r)}", v, lower=2.0) for r, v in high.items()),
@@ -140,24 +143,19 @@ def starts_above(config: ScaleSweep, table: Table) -> list[Part]:
 
 def near_minimum(config: ScaleSweep, table: Table) -> list[Part]:
     """From the smallest scale, S/S_min at each rate, and the difference between two rates."""
-    least = config.setting.flattest.exact
-    small = smallest(kept(shown(table)))
-    close = [
-        mean_of(f"S/S_min, {name}", group["sharpness"] / least, upper=2.0)
-        for name, group in cells(small, "learning_rate")
-    ]
+    small = smallest(shown(table))
+    small = small.assign(ratio=small["sharpness"] / config.setting.flattest.exact)
+    close = means(small, "ratio", "learning_rate", name="S/S_min, ", upper=2.0)
     return close + same_at_every_rate(config, table)
 
 
 def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
     """From the smallest scale, relative difference of the mean sharpness between two rates."""
-    small = smallest(kept(shown(table)))
-    groups = [(name, group["sharpness"]) for name, group in cells(small, "learning_rate")]
+    groups = cells(smallest(shown(table)), "learning_rate")
     found = []
     for (first, one), (second, other) in combinations(groups, 2):
-        apart = abs(one.mean() - other.mean())
-        halves = [mean_interval(values)[1] for values in (one, other)]
-        half, size = math.hypot(*halves), (one.mean() + other.mean()) / 2
+        (a, half_a), (b, half_b) = (mean_interval(runs["sharpness"]) for runs in (one, other))
+        apart, half, size = abs(a - b), math.hypot(half_a, half_b), (a + b) / 2
         bounds = (apart / size, max(apart - half, 0) / size, (apart + half) / size)
         found.append(Part(f"{first} and {second}", *bounds, upper=0.1, runs=len(one)))
     return found
@@ -170,31 +168,27 @@ def grows_with_scale(table: Table) -> list[Part]:
     and one such run would decide alone.
     """
     found = []
-    for name, group in cells(kept(shown(table)), "learning_rate"):
-        (low, a), (high, b) = (
-            mean_interval(end["sharpness"]) for end in (smallest(group), largest(group))
-        )
+    for name, group in cells(shown(table), "learning_rate"):
+        ends = smallest(group), largest(group)
+        (low, a), (high, b) = (mean_interval(end["sharpness"]) for end in ends)
         growth, half = high / low - 1, math.hypot(a, b) / low
         found.append(Part(f"growth, {name}", growth, growth - half, growth + half, 0.0))
     return found
 
 
-def plateau(table: Table) -> list[Part]:
+def plateau(config: ScaleSweep, table: Table) -> list[Part]:
     """Mean sharpness after training at the largest scale with surviving runs, over 2/η."""
-    return [
-        mean_of(f"plateau, {name}", group["height"], **AROUND)
-        for name, group in cells(largest(kept(shown(table))), "learning_rate")
-    ]
+    return means(largest(shown(table)), "height", "learning_rate", name="plateau, ", **AROUND)
 
 
 def grows_to_plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """Both of the above."""
-    return grows_with_scale(table) + plateau(table)
+    """`grows_with_scale` and `plateau`."""
+    return grows_with_scale(table) + plateau(config, table)
 
 
 def interplay(config: ScaleSweep, table: Table) -> list[Part]:
     """Grows with the scale at every rate, and at the largest scale falls with the rate."""
-    tops = largest(kept(shown(table))).groupby("learning_rate")["sharpness"].mean().sort_index()
+    tops = largest(shown(table)).groupby("learning_rate")["sharpness"].mean().sort_index()
     steps = np.diff(tops.to_numpy())
     order = exactly("sharpest at the slowest rate: largest step", steps.max(), upper=0.0)
     return [*grows_with_scale(table), order]
@@ -202,26 +196,24 @@ def interplay(config: ScaleSweep, table: Table) -> list[Part]:
 
 def same_picture(config: ScaleSweep, table: Table) -> list[Part]:
     """The order of Figure 1b: `interplay`, and never far above 2/η."""
-    means = [
-        mean_of(f"over 2/η, {name}", group["height"], upper=1.1)
-        for name, group in cells(kept(shown(table)), "learning_rate", "scale")
-    ]
-    return [*interplay(config, table), *means]
+    by = ("learning_rate", "scale")
+    return interplay(config, table) + means(
+        shown(table), "height", *by, name="over 2/η, ", upper=1.1
+    )
 
 
 def between_lines(config: ScaleSweep, table: Table) -> list[Part]:
     """From the smallest scale, share of the runs between 2La and 8LΛ."""
     low, high = config.setting.flattest.lower, config.setting.upper_bound
-    small = smallest(kept(shown(table)))
     return [
         share_of(name, group["sharpness"].between(low, high), lower=1.0)
-        for name, group in cells(small, "learning_rate")
+        for name, group in cells(smallest(shown(table)), "learning_rate")
     ]
 
 
 def sharpens(config: ScaleSweep, table: Table) -> list[Part]:
     """From the smallest scale, sharpness after training over that at initialization."""
-    small = smallest(kept(shown(table)))
+    small = smallest(shown(table))
     ratio = small["sharpness"] / small["initial_sharpness"]
     return [exactly("smallest ratio of a run", ratio.min(), lower=1.0)]
 
@@ -248,18 +240,14 @@ STEP_OF_GRID = 10 ** (1.7 / 24)
 """Between two of the 25 learning rates of FM-2."""
 
 
-def _authors_data(config: DepthSweep, table: Table) -> Table:
-    return table[table["data_seed"] == config.data_seeds[0]]
-
-
 def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
     """Largest rate of the grid that learns, over the printed prediction."""
     found = []
-    for depth, runs in _authors_data(config, table).groupby("depth"):
+    for depth, runs in config.split(table)[0].groupby("depth"):
         runs = runs[runs["status"] != "diverged"]
         median = runs.groupby("learning_rate")["distance"].median()
         best = median.index[median < LEARNED].max()
-        printed = config.at(int(depth)).flattest.printed_critical_learning_rate  # pyright: ignore
+        printed = config.at(depth=int(depth)).flattest.printed_critical_learning_rate  # pyright: ignore
         limits = STEP_OF_GRID**-2, STEP_OF_GRID
         found.append(exactly(f"depth {depth}", best / printed, *limits))
     return found
@@ -267,7 +255,7 @@ def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
 
 def succeeds_below(config: DepthSweep, table: Table) -> list[Part]:
     """Share of runs that learn a tenth below the dashed line, and that do not a tenth above."""
-    runs = _authors_data(config, table)
+    runs, _ = config.split(table)
     runs = runs.assign(relative=runs["learning_rate"] / config.critical(runs))
     alive = runs[runs["status"] != "diverged"]
     below, above = alive[alive["relative"] < 0.9], runs[runs["relative"] > 1.1]
@@ -328,52 +316,34 @@ def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
     return found
 
 
-def gelu_plateau(config: ScaleSweep, table: Table) -> list[Part]:
-    """As in the linear case, for every rate that was run."""
-    return plateau(table)
-
-
 def gelu_small(config: ScaleSweep, table: Table) -> list[Part]:
     """From the smallest scale: below 2/η, and within a factor of two of the linear bounds."""
-    low, high = config.setting.flattest.lower, config.setting.upper_bound
-    small = smallest(kept(shown(table)))
+    low, high = config.setting.flattest.lower / 2, 2 * config.setting.upper_bound
+    small = smallest(shown(table))
     return [
-        part
-        for name, group in cells(small, "learning_rate")
-        for part in (
-            mean_of(f"over 2/η, {name}", group["height"], upper=1.0),
-            mean_of(f"sharpness, {name}", group["sharpness"], low / 2, 2 * high),
-        )
+        *means(small, "height", "learning_rate", name="over 2/η, ", upper=1.0),
+        *means(small, "sharpness", "learning_rate", name="sharpness, ", lower=low, upper=high),
     ]
 
 
 def reaches_edge(config: ScaleSweep, table: Table) -> list[Part]:
     """Mean sharpness after training of every scale and rate, over 2/η."""
-    return [
-        mean_of(name, group["height"], lower=AROUND["lower"])
-        for name, group in cells(kept(shown(table)), "learning_rate", "scale")
-    ]
+    return means(shown(table), "height", "learning_rate", "scale", lower=AROUND["lower"])
 
 
 def bounded_after_training(config: ScaleSweep, table: Table) -> list[Part]:
     """Runs that settled: sharpness over 2La, and over 2/η."""
-    runs = table[table["status"] == "converged"]
-    height = runs["sharpness"] * runs["learning_rate"] / 2
+    runs = kept(table[table["status"] == "converged"])
+    least = (runs["sharpness"] / config.setting.flattest.lower).min()
     return [
-        exactly(
-            "smallest over 2La", (runs["sharpness"] / config.setting.flattest.lower).min(), 1.0
-        ),
-        exactly("largest over 2/η", height.max(), upper=LAST_ITERATE),
+        exactly("smallest over 2La", least, 1.0),
+        exactly("largest over 2/η", runs["height"].max(), upper=LAST_ITERATE),
     ]
 
 
 def not_saturated(config: ScaleSweep, table: Table) -> list[Part]:
     """From the smallest scale, mean sharpness after training over 2/η."""
-    small = smallest(kept(shown(table)))
-    return [
-        mean_of(name, group["height"], upper=AROUND["lower"])
-        for name, group in cells(small, "learning_rate")
-    ]
+    return means(smallest(shown(table)), "height", "learning_rate", upper=AROUND["lower"])
 
 
 def same_trajectory(config: Paths, table: Table) -> list[Part]:
@@ -386,8 +356,21 @@ def same_trajectory(config: Paths, table: Table) -> list[Part]:
 
 
 def descent(table: Table) -> Any:
-    """The runs as the authors made them."""
-    return table[table["dynamics"] == "descent"]
+    """The runs as the authors made them, with what they add to the interpolant of each draw.
+
+    `near` is the squared distance to Θ_min over ‖Θ_min‖², `extra` the added risk over its own.
+    """
+    runs = table[table["dynamics"] == "descent"]
+    return runs.assign(
+        near=runs["distance"] / runs["interpolant_norm"] ** 2,
+        extra=runs["risk"] / runs["interpolant_risk"] - 1,
+    )
+
+
+def swept(first: Table, last: Table) -> Iterator[tuple[str, str, Any]]:
+    """Letter, column and descents of the scale of the first layer and of that of the last."""
+    yield "α", "alpha", descent(first)
+    yield "β", "beta", descent(last)
 
 
 def grows(table: Table, scale: str) -> list[Part]:
@@ -420,43 +403,41 @@ def grows_with_either(config: WideSweep, first: Table, last: Table) -> list[Part
     return grows(first, "alpha") + grows(last, "beta")
 
 
-def zero_start(table: Table, scale: str) -> Any:
-    """Descent from the zero function, with distance over ‖Θ_min‖² and risk over that of Θ_min."""
-    runs = descent(table)
-    zero = runs[runs[scale] == 0]
-    return zero.assign(
-        near=zero["distance"] / zero["interpolant_norm"] ** 2,
-        extra=zero["risk"] / zero["interpolant_risk"] - 1,
-    )
-
-
 def approaches(config: WideSweep, first: Table, last: Table) -> list[Part]:
     """Squared distance to Θ_min at the zero function, over ‖Θ_min‖²."""
     return [
         mean_of(f"{letter} = 0, d = {d}", runs["near"], upper=0.01)
-        for letter, scale, table in (("α", "alpha", first), ("β", "beta", last))
-        for d, runs in zero_start(table, scale).groupby("dimension")
+        for letter, scale, table in swept(first, last)
+        for d, runs in table[table[scale] == 0].groupby("dimension")
+    ]
+
+
+def close(runs: Table, where: str) -> list[Part]:
+    """At each dimension: squared distance over ‖Θ_min‖², and added risk over that of Θ_min."""
+    return [
+        part
+        for d, cell in runs.groupby("dimension")
+        for part in (
+            mean_of(f"distance, {where}d = {d}", cell["near"], upper=CLOSE),
+            mean_of(f"added risk, {where}d = {d}", cell["extra"], upper=CLOSE),
+        )
     ]
 
 
 def close_at_zero(config: WideSweep, first: Table, last: Table) -> list[Part]:
-    """At the zero function: squared distance over ‖Θ_min‖², and added risk over that of Θ_min."""
+    """`close` at the zero function."""
+    both = swept(first, last)
     return [
         part
-        for letter, scale, table in (("α", "alpha", first), ("β", "beta", last))
-        for d, runs in zero_start(table, scale).groupby("dimension")
-        for part in (
-            mean_of(f"distance, {letter} = 0, d = {d}", runs["near"], upper=CLOSE),
-            mean_of(f"added risk, {letter} = 0, d = {d}", runs["extra"], upper=CLOSE),
-        )
+        for letter, scale, table in both
+        for part in close(table[table[scale] == 0], f"{letter} = 0, ")
     ]
 
 
 def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
     """At the largest variance: added risk, and the share of the distance outside the data."""
     found = []
-    for letter, scale, table in (("α", "alpha", first), ("β", "beta", last)):
-        runs = descent(table)
+    for letter, scale, runs in swept(first, last):
         runs = runs[runs[scale] == runs[scale].max()].dropna(subset=["risk"])
         for d, cell in runs.groupby("dimension"):
             added = cell["risk"] - cell["interpolant_risk"]
@@ -468,39 +449,26 @@ def larger_outside(config: WideSweep, first: Table, last: Table) -> list[Part]:
 
 def gets_closer(config: WideSweep, table: Table) -> list[Part]:
     """Squared distance to Θ_min at β = 0 over that at the largest β, on the same draws."""
-    runs = descent(table)
-    ends = [runs[runs["beta"] == end].set_index(["dimension", "repetition"])["distance"]
-            for end in (runs["beta"].min(), runs["beta"].max())]  # fmt: skip
-    ratio = (ends[0] / ends[1]).dropna()
-    return [mean_of(f"d = {d}", cell, upper=1.0) for d, cell in ratio.groupby("dimension")]
+    runs = descent(table).set_index(["dimension", "repetition"])
+    ends = runs["beta"].min(), runs["beta"].max()
+    zero, top = (runs.loc[runs["beta"] == end, "distance"] for end in ends)
+    ratio = (zero / top).dropna().groupby("dimension")
+    return [mean_of(f"d = {d}", cell, upper=1.0) for d, cell in ratio]
 
 
 def no_benefit(config: WideSweep, first: Table, last: Table) -> list[Part]:
     """Smallest mean added risk of a cell, relative to that of Θ_min."""
     found = []
-    for letter, table in (("α", first), ("β", last)):
-        runs = descent(table).dropna(subset=["risk"])
-        added = runs["risk"] / runs["interpolant_risk"] - 1
-        means = added.groupby([runs["dimension"], runs["alpha"], runs["beta"]]).mean()
-        found.append(exactly(f"{letter} swept", means.min(), lower=-0.01))
+    for letter, _, runs in swept(first, last):
+        added = runs.groupby(["dimension", "alpha", "beta"])["extra"].mean()
+        found.append(exactly(f"{letter} swept", added.min(), lower=-0.01))
     return found
 
 
 def small_scale_close(config: WideSweep, table: Table) -> list[Part]:
-    """At α = 1e-4: squared distance over ‖Θ_min‖², and added risk over that of Θ_min."""
+    """`close` at α = 1e-4."""
     small = min(alpha for alpha in config.alphas if alpha > 0)
-    runs = descent(table)
-    runs = runs[runs["alpha"] == small].dropna(subset=["risk"])
-    near = runs["distance"] / runs["interpolant_norm"] ** 2
-    extra = runs["risk"] / runs["interpolant_risk"] - 1
-    return [
-        part
-        for d, cell in runs.groupby("dimension")
-        for part in (
-            mean_of(f"distance, d = {d}", near[cell.index], upper=CLOSE),
-            mean_of(f"added risk, d = {d}", extra[cell.index], upper=CLOSE),
-        )
-    ]
+    return close(descent(table[table["alpha"] == small]).dropna(subset=["risk"]), "")
 
 
 def trained_to_target(config: WideSweep, table: Table) -> list[Part]:

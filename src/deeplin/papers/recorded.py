@@ -79,12 +79,12 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     """
     panels = Counter(found.get("panels", {}).values())
     different = sorted(name for name, v in found.get("panels", {}).items() if v == "differs")
-    told = f" (differs: {', '.join(different)})" if different else ""
+    exceptions = f" (differs: {', '.join(different)})" if different else ""
     quotes = Counter(entry["verdict"] for entry in found.get("quotes", {}).values())
     theorems = found.get("theorems", {})
     checked = theorem_count(theorems) if theorems else "none checked here"
     return (
-        f"Panels: {panels['reproduced']} of {panels.total()} reproduced{told}."
+        f"Panels: {panels['reproduced']} of {panels.total()} reproduced{exceptions}."
         if panels
         else "Panels: none of a paper here.",
         f"Quotes: {quotes['reproduced']} reproduced, {quotes['differs']} "

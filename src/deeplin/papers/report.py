@@ -20,15 +20,15 @@ from deeplin.papers import recorded
 from deeplin.papers.errata import ERRATA, NOTES
 from deeplin.papers.figures import FigureResult, PanelResult, StudyResult
 from deeplin.papers.quote import LeftOut
-from deeplin.papers.style import COLOURS, INK, PAPER, QUIET, draw, save
+from deeplin.plot_style import COLORS, INK, PAPER, QUIET, draw, save
 from deeplin.sources import SOURCES, reference
 from deeplin.sweep.experiment import to_plain
 
 OUTCOME = "outcome.json"
-RECOLOURED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
-    colour: f"var(--curve-{index})" for index, colour in enumerate(COLOURS)
+RECOLORED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | {
+    color: f"var(--curve-{index})" for index, color in enumerate(COLORS)
 }
-"""Colours of the pictures that follow the reader's choice of a light or dark screen."""
+"""Colors of the pictures that follow the reader's choice of a light or dark screen."""
 
 
 def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
@@ -77,10 +77,8 @@ def _write_panel(result: PanelResult, home: Path) -> dict[str, Any]:
     figure = draw(lambda ax: panel.plot(data.config, data.table, ax), panel.size, panel.name)
     save(figure, home, panel.name)
     return {
-        "name": panel.name,
-        "caption": panel.caption,
+        **{name: getattr(panel, name) for name in ("name", "caption", "ours")},
         "study": panel.study.name,
-        "ours": panel.ours,
         "files": {kind: f"{home.name}/{panel.name}.{kind}" for kind in ("svg", "png", "pdf")},
         "questions": [question._asdict() for question in result.questions],
     }
@@ -145,7 +143,7 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
         summary=recorded.summary(found),
         provenance=recorded.provenance(found["figures"]) if outcomes else "",
         changed=recorded.changes(outcomes),
-        curves=dict(enumerate(COLOURS)),
+        curves=dict(enumerate(COLORS)),
         sources={name: source for name, source in SOURCES.items() if "url" in source},
         broken=[outcome["name"] for outcome in outcomes if outcome["failures"]],
         environment=outcomes[-1]["environment"] if outcomes else None,
@@ -156,14 +154,14 @@ def render(outcomes: Sequence[dict[str, Any]], left_out: Sequence[LeftOut] = ())
 
 
 def inline_svg(svg: str, name: str, description: str) -> str:
-    """A picture to stand inside a page: own ids, the page's colours, as wide as it may be."""
+    """A picture to stand inside a page: own ids, the page's colors, as wide as it may be."""
     body = svg[svg.index("<svg") :]
     body = re.sub(r"<metadata>.*?</metadata>", "", body, flags=re.DOTALL)
     # Several pictures share the page, so every id needs the picture's name in front.
     body = re.sub(r'\bid="', f'id="{name}.', body)
     body = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}.", body)
-    for colour, variable in RECOLOURED.items():
-        body = re.sub(re.escape(colour), variable, body, flags=re.IGNORECASE)
+    for color, variable in RECOLORED.items():
+        body = re.sub(re.escape(color), variable, body, flags=re.IGNORECASE)
     for size in ("width", "height"):
         body = re.sub(rf'<svg([^>]*?) {size}="[^"]*"', r"<svg\1", body, count=1)
     label = html.escape(description)
@@ -190,16 +188,17 @@ def duration(seconds: float) -> str:
 
 def figure_lines(outcome: Mapping[str, Any], width: int) -> str:
     """One line for a figure; below it each quote that differs, and why, in a sentence or two."""
-    verdicts = [quote["verdict"] for quote in outcome["quotes"]]
-    counts = {verdict: verdicts.count(verdict) for verdict in recorded.VERDICTS}
-    text = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+
+    def counted(verdicts: list[str]) -> str:
+        counts = {verdict: verdicts.count(verdict) for verdict in recorded.VERDICTS}
+        return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+
+    text = counted([quote["verdict"] for quote in outcome["quotes"]])
     answers = sum(len(panel["questions"]) for panel in outcome["panels"])
     theorems = outcome["theorems"]
     full = [quote["full"] for quote in outcome["quotes"] if quote["verdict"] == "undecided"]
     if outcome["preset"] == "quick" and any(full):
-        decided = {verdict: full.count(verdict) for verdict in recorded.VERDICTS}
-        told = ", ".join(f"{count} {verdict}" for verdict, count in decided.items() if count)
-        text += f" (of these the full protocol has {told})"
+        text += f" (of these the full protocol has {counted(full)})"
     parts = [
         f"quotes: {text}" if text else "",
         recorded.theorem_count(theorems) if theorems else "",

@@ -7,7 +7,7 @@ generator; the places are those of `next` in the order in which it draws (see `m
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
@@ -42,6 +42,25 @@ SAME = 0.97
 """Lower bound over S_min from which both are drawn as one line."""
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """What the config of every study has."""
+
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnDataSets(Config):
+    """A config that is run on several data sets, of which the first is drawn in full."""
+
+    data_seeds: tuple[int, ...] = (AUTHORS,)
+
+    def split(self, table: Any) -> tuple[Any, Any]:
+        """The rows of the first data set, and those of the others."""
+        first = table["data_seed"] == self.data_seeds[0]
+        return table[first], table[~first]
 
 
 def data_name(seed: int) -> str:
@@ -113,6 +132,19 @@ def data_seed(seed: int, **coordinates: Any) -> int:
     return (high << 32) | low
 
 
+@dataclass(frozen=True)
+class InSetting(OnDataSets):
+    """A config with one setting on several data sets."""
+
+    setting: Setting
+    """Its own data set is not used."""
+
+    def at(self, data_seed: int | None = None, **changes: Any) -> Setting:
+        """The setting on this data set, or the first one, with some changes."""
+        chosen = self.data_seeds[0] if data_seed is None else data_seed
+        return replace(self.setting, data_seed=chosen, **changes)
+
+
 class Protocol(NamedTuple):
     """A sweep as the authors ran it: the keys are split by these numbers."""
 
@@ -140,24 +172,13 @@ GAUSSIAN_RATES = tuple(
     zip(RATES, (40_000, 10_000, 4_000, 4_000, 2_000), (20, 20, 20, 20, 80), strict=True)
 )
 RESIDUAL_RATES = tuple((rate, 4_000, 20) for rate in RATES)
+UNDERDETERMINED_RATES = ((0.001, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20))
+GELU_RATES = ((0.005, 160_000, 20), (0.02, 40_000, 20), (0.07, 16_000, 20))
 SWEEPS = {
     "FM-1": Protocol(2, 10, 5, _grid(0.25, 0.6, 10), GAUSSIAN_RATES),
     "FM-4": Protocol(6, 10, 5, _grid(0.0, 1.7, 10), RESIDUAL_RATES, readout=5),
-    "FM-6": Protocol(
-        22,
-        5,
-        20,
-        _grid(0.1, 0.36, 9),
-        ((0.001, 40_000, 100), (0.004, 10_000, 20), (0.01, 4_000, 20)),
-    ),
-    "FM-7": Protocol(
-        2,
-        10,
-        5,
-        _grid(0.428, 0.7, 8),
-        ((0.005, 160_000, 20), (0.02, 40_000, 20), (0.07, 16_000, 20)),
-        activation="gelu",
-    ),
+    "FM-6": Protocol(22, 5, 20, _grid(0.1, 0.36, 9), UNDERDETERMINED_RATES),
+    "FM-7": Protocol(2, 10, 5, _grid(0.428, 0.7, 8), GELU_RATES, activation="gelu"),
 } | {
     f"FM-2-{depth}": Protocol(10 + 3 * k, depth, 5, (0.25,), FM_2_RATES, readout=9 + 3 * k)
     for k, depth in enumerate(DEPTHS)
@@ -192,7 +213,7 @@ def training_start(name: str) -> Network:
 
 @cache
 def readout(name: str) -> np.ndarray | None:
-    """The authors' fixed read-out p: normal, normalised in float32; None for Gaussian networks."""
+    """The authors' fixed read-out p: normal, normalized in float32; None for Gaussian networks."""
     protocol = SWEEPS[name]
     if protocol.readout is None:
         return None

@@ -1,14 +1,14 @@
-"""Means, slopes, exponents and shares with 95% intervals; curves over the runs that settled."""
+"""Means, slopes, exponents and shares with 95% intervals, and how numbers are written."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
-
-from deeplin.papers.figures import Table
 
 LEVEL = 0.95
 
@@ -32,7 +32,7 @@ def slope_interval(x: Any, y: Any) -> tuple[float, float]:
     return float(line.slope), float(stats.t.ppf((1 + LEVEL) / 2, len(y) - 2) * line.stderr)
 
 
-def power_interval(table: Table, x: str, y: str, by: str) -> tuple[float, float]:
+def power_interval(table: Any, x: str, y: str, by: str) -> tuple[float, float]:
     """The exponent p of y ∝ x^p: its mean over the groups of `by`, and half-width of the interval.
 
     Each group has a regression line of its own, on logarithms.
@@ -47,7 +47,7 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
     return float(interval.low), float(interval.high)
 
 
-def curve(table: Table, by: str, column: str) -> Table:
+def curve(table: Any, by: str, column: str) -> pd.DataFrame:
     """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
 
     The interval's lower end is not drawn below the smallest value seen, which keeps it positive
@@ -70,3 +70,47 @@ def curve(table: Table, by: str, column: str) -> Table:
             | {"diverged_low": low, "diverged_high": high}
         )
     return pd.DataFrame(rows)
+
+
+def number(value: Any) -> str:
+    """Write a number for people: four significant digits, powers of ten as ×10ⁿ."""
+    if not math.isfinite(value):
+        return "none" if math.isnan(value) else ("∞" if value > 0 else "−∞")
+    if value == 0:
+        return "0"  # also for −0
+    if 1e-3 <= abs(value) < 1e6:
+        return f"{value:.4g}".replace("-", "−") if abs(value) < 1e4 else f"{value:.0f}"
+    mantissa, exponent = f"{value:.2e}".split("e")
+    raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"{mantissa}×10{raised}".replace("-", "−")
+
+
+def extent(values: Iterable[Any]) -> str:
+    """Write the smallest and the largest of some numbers: `0.97 to 1.03`."""
+    found = [float(value) for value in values if not math.isnan(value)]
+    if not found:
+        return "none"
+    low, high = number(min(found)), number(max(found))
+    return low if low == high else f"{low} to {high}"
+
+
+def each(text: str, values: Mapping[Any, float] | Any) -> str:
+    """Write a number for each key: `each("depth {}", means)` is `0.97 (depth 5), …`."""
+
+    def name(key: Any) -> str:
+        words = key if isinstance(key, tuple) else (key,)
+        return text.format(*(word if isinstance(word, str) else number(word) for word in words))
+
+    return ", ".join(f"{number(value)} ({name(key)})" for key, value in values.items())
+
+
+def percent(share: float) -> str:
+    """Write a share as a percentage, with more digits close to none and to all."""
+    digits = 0 if share in (0, 1) or 0.1 <= share <= 0.9 else 1
+    text = f"{share:.{digits}%}"
+    return {"100.0%": "almost all", "0.0%": "almost none"}.get(text, text)
+
+
+def interval(value: tuple[float, float]) -> str:
+    """Write a number and the half-width of its interval: `0.97 ± 0.02`."""
+    return " ± ".join(map(number, value))

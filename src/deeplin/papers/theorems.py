@@ -5,7 +5,6 @@ A bound is a bound: how loose it is on a run is a measured number, not a failure
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +14,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from deeplin.certificates.certificate import HOLDS, VIOLATED, certify
-from deeplin.dynamics import gradient_descent, gradient_flow, simulate_wide
+from deeplin.dynamics import Run, gradient_descent, simulate_wide
 from deeplin.networks import Network, initialize
 from deeplin.papers.bo_1 import population_of
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.fm_small import lowering
-from deeplin.papers.question import Answers
-from deeplin.papers.setting import AUTHORS, Setting, training_start
-from deeplin.papers.style import INK, series
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.fm_small import flow_to_minimum, small_start
+from deeplin.papers.setting import AUTHORS, Config, Setting, training_start
+from deeplin.plot_style import INK, series
 from deeplin.problems.synthetic import spiked
 from deeplin.sweep import run_key
 from deeplin.theory import minimal_sharpness
@@ -32,55 +30,37 @@ LOOSE = 1e6
 
 
 @dataclass(frozen=True)
-class Certified:
+class Certified(Config):
     """The kinds of runs, each certified on several data sets."""
 
     data_seeds: tuple[int, ...]
-    seed: int = 0
 
 
-def _flow(problem: Any, start: Network) -> Any:
-    return gradient_flow(problem, start, gap=1e-10 * problem.zero_gap)
+RUNS = (
+    *("flow, small start", "flow, residual start", "descent, FM-1c", "flattest minimizer"),
+    "flow, wide network",
+)
 
 
-def small_flow(config: Certified, setting: Setting) -> Any:
-    """The flow from a start so small that FM-A1 and FM-A2 are met, depth 3."""
-    problem = setting.data.problem
-    key = run_key(config.seed, theorem="small", data_seed=setting.data_seed)
-    return _flow(problem, lowering(problem, initialize.gaussian(key, (5, 5, 5, 1), 1e-4)))
-
-
-def residual_flow(config: Certified, setting: Setting) -> Any:
-    """The flow from a residual start, depth 10."""
-    key = run_key(config.seed, theorem="residual", data_seed=setting.data_seed)
-    residual = Setting(initialization="residual").readout(config.seed)
-    return _flow(setting.data.problem, initialize.residual(key, 5, 10, 0.25, residual))
-
-
-def authors_descent(config: Certified, setting: Setting) -> Any:
-    """The training of FM-1c: descent with η = 0.02."""
-    return gradient_descent(
-        setting.data.problem, training_start("FM-1"), 0.02, 4_500, record_every=50, record=("gap",)
-    )
-
-
-def flattest(config: Certified, setting: Setting) -> Network:
-    """A flattest minimizer, depth 10."""
-    return minimal_sharpness(setting.data.problem, 10).minimizer
-
-
-RUNS: dict[str, Callable[[Certified, Setting], Any]] = {
-    "flow, small start": small_flow,
-    "flow, residual start": residual_flow,
-    "descent, FM-1c": authors_descent,
-    "flattest minimizer": flattest,
-}
-WIDE = "flow, wide network"
+def certified_run(config: Certified, run: str, setting: Setting) -> Run | Network:
+    """A run on the data of the FM authors, or a network that is certified by itself."""
+    problem, data_seed = setting.data.problem, setting.data_seed
+    if run == "flow, small start":  # so small that FM-A1 and FM-A2 are met
+        key = run_key(config.seed, theorem="small", data_seed=data_seed)
+        return flow_to_minimum(problem, small_start(problem, key, 3, 1e-4))
+    if run == "flow, residual start":
+        key = run_key(config.seed, theorem="residual", data_seed=data_seed)
+        readout = Setting(initialization="residual").readout(config.seed)
+        return flow_to_minimum(problem, initialize.residual(key, 5, 10, 0.25, readout))
+    if run == "descent, FM-1c":
+        recorded: Any = {"record_every": 50, "record": ("gap",)}
+        return gradient_descent(problem, training_start("FM-1"), 0.02, 4_500, **recorded)
+    return minimal_sharpness(problem, 10).minimizer
 
 
 def run_certificate(config: Certified, run: str, data_seed: int) -> pd.DataFrame:
     """One row for each claim of each statement about a run."""
-    if run == WIDE:
+    if run == RUNS[-1]:
         data = spiked(data_seed + 100, 60, samples=20, outputs=2, spikes=2)
         key = jax.random.fold_in(run_key(config.seed, theorem="wide"), data_seed + 100)
         wide = simulate_wide(
@@ -89,7 +69,8 @@ def run_certificate(config: Certified, run: str, data_seed: int) -> pd.DataFrame
         table = certify(data.problem, wide.as_run(), population=population_of(data), parts=True)
     else:
         setting = Setting(data_seed=data_seed)
-        table = certify(setting.data.problem, RUNS[run](config, setting), parts=True)
+        found = certified_run(config, run, setting)
+        table = certify(setting.data.problem, found, parts=True)
     kept: Any = table.table[["id", "title", "kind", "part", "verdict", "left", "right"]]
     return kept.astype({"left": float, "right": float, "part": str})
 
@@ -143,10 +124,10 @@ def plot(config: Certified, table: Table, ax: Axes) -> None:
     ax.invert_yaxis()
 
 
-CERTIFIED = grid_experiment(
-    "theorems", Certified, run_certificate, {"run": (*RUNS, WIDE), "data_seed": "data_seeds"}
+STUDY = define_study(
+    "theorems",
+    run_certificate,
+    {"run": RUNS, "data_seed": "data_seeds"},
+    paper=Certified((AUTHORS, 10, 11, 12)),
+    quick={"data_seeds": (AUTHORS,)},
 )
-STUDY = Study(
-    "theorems", CERTIFIED, paper=Certified((AUTHORS, 10, 11, 12)), quick=Certified((AUTHORS,))
-)
-THEOREMS = define_figure("Theorems", define_panel("Theorems", STUDY, plot, answers, theorems=count))

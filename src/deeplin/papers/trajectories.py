@@ -14,13 +14,12 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Table
-from deeplin.papers.question import Answers
-from deeplin.papers.setting import FLOOR, SAME, Setting, training_start
+from deeplin.papers.figures import Answers, Study, Table, define_study
+from deeplin.papers.setting import FLOOR, SAME, Config, Setting, training_start
 from deeplin.papers.statistics import mean_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, legend_below, plain_numbers, series
+from deeplin.plot_style import COLORS, INK, QUIET, place_legend, plain_numbers, series
 from deeplin.problems import Problem
-from deeplin.sweep import Experiment, Unit
+from deeplin.sweep import Unit
 
 RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
 AUTHORS_RUN, AS_RUN = 0, -1
@@ -37,7 +36,7 @@ class Followed:
 
 
 @dataclass(frozen=True)
-class Trajectories:
+class Trajectories(Config):
     """The same initial networks trained with each of the rates.
 
     The first of the `repetitions` starts where the authors' run of `start` does; the others are
@@ -49,7 +48,6 @@ class Trajectories:
     scale: float
     rates: tuple[Followed, ...]
     repetitions: int
-    seed: int = 0
 
 
 def units(config: Trajectories) -> list[Unit]:
@@ -58,7 +56,9 @@ def units(config: Trajectories) -> list[Unit]:
     return [Unit(asdict(rate), runs=runs, steps=rate.steps * runs) for rate in config.rates]
 
 
-def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
+def follow(
+    config: Trajectories, learning_rate: float, steps: int, record_every: int
+) -> pd.DataFrame:
     """One row for each record and repetition; alignment as its mean over the layers."""
     runs = [{"scale": config.scale, "repetition": k} for k in range(1, config.repetitions)]
     own = config.setting.networks(config.seed, runs, config.scale)
@@ -66,9 +66,8 @@ def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
     pairs = zip(first.weights, own.weights, strict=True)
     starts = Network([np.concatenate([w[None], v]) for w, v in pairs], first.readout)
     problem = config.setting.data.problem
-    trained = gradient_descent(
-        problem, starts, **unit.coordinates, record=RECORDED, keep_weights=False
-    )
+    recording: Any = {"record_every": record_every, "record": RECORDED, "keep_weights": False}
+    trained = gradient_descent(problem, starts, learning_rate, steps, **recording)
     records = trained.records
     count = len(records["step"])
     rows = pd.DataFrame(
@@ -80,12 +79,8 @@ def run_unit(config: Trajectories, unit: Unit) -> pd.DataFrame:
             **{name: records[name].ravel() for name in RECORDED if name != "alignment"},
         }
     )
-    rate, steps = (unit.coordinates[name] for name in ("learning_rate", "steps"))
-    rows = pd.concat([rows, as_run(problem, first, rate, steps)], ignore_index=True)
-    return rows.assign(learning_rate=rate)
-
-
-TRAJECTORIES = Experiment("trajectories", Trajectories, units, run_unit, grid=("rates",))
+    rows = pd.concat([rows, as_run(problem, first, learning_rate, steps)], ignore_index=True)
+    return rows.assign(learning_rate=learning_rate)
 
 
 def as_run(problem: Problem, start: Network, learning_rate: float, steps: int) -> pd.DataFrame:
@@ -156,13 +151,13 @@ def plot_training(
     light: dict[str, Any] = {"alpha": 0.35, "linewidth": 3.5, "zorder": 0.5}
     exact = _run(table, learning_rate).iloc[::subsample]
     for run, style in ((exact, {}), (_run(table, learning_rate, AS_RUN), light)):
-        ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=COLOURS[0], **style)
-        right.plot(run["step"], run["sharpness"], color=COLOURS[1], **style)
+        ax.plot(run["step"], run["distance"].clip(lower=FLOOR), color=COLORS[0], **style)
+        right.plot(run["step"], run["sharpness"], color=COLORS[1], **style)
     ax.margins(y=0.12)  # at its floor it would hide the line of S_min
     flattest = config.setting.flattest
     together = flattest.lower >= SAME * flattest.exact
     levels = [
-        (2 / learning_rate, COLOURS[1], "--", r"$2/\eta$"),
+        (2 / learning_rate, COLORS[1], "--", r"$2/\eta$"),
         (flattest.exact, INK, ":", r"$S_{\min} \approx 2La$" if together else r"$S_{\min}$"),
     ]
     if not together:
@@ -173,11 +168,11 @@ def plot_training(
         right.axhline(height, color=color, linestyle=line, label=label, linewidth=1, zorder=1)
     right.plot([], [], color=QUIET, label="as run, float32", **light)
     named, _ = right.get_legend_handles_labels()
-    legend_below(ax, handles=named, ncols=len(named))
+    place_legend(ax, "below", handles=named, ncols=len(named))
     right.set_yscale("log")
     plain_numbers(right.yaxis)
-    ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=COLOURS[0])
-    right.set_ylabel("Sharpness", color=COLOURS[1])
+    ax.set_ylabel(r"$\|w - w^\star\|_2^2$", color=COLORS[0])
+    right.set_ylabel("Sharpness", color=COLORS[1])
 
 
 def plot_against_time(config: Trajectories, table: Table, ax: Axes, *, column: str) -> None:
@@ -255,3 +250,18 @@ def alignment_answers(config: Trajectories, table: Table) -> Answers:
     first, last = (runs.loc[runs["step"] == s, "alignment"] for s in (0, runs["step"].max()))
     growth = mean_interval((last - first).to_numpy())
     return {"alignment": {"growth": growth, "slow": slow, "starts": len(first)}}
+
+
+def _study(figure: str, scale: float, *rates: Followed, **setting: Any) -> Study:
+    """The trainings of panels c and d of a figure."""
+    paper = Trajectories(Setting(**setting), figure, scale, rates, 20)
+    fewer = {"repetitions": 4}
+    name = f"{figure.lower()}-training"
+    return define_study(name, follow, units, paper=paper, quick=fewer)
+
+
+# The slowest rate is not in the paper: beside the others it shows what vanishes with η (FM-L1).
+TRAINING = _study("FM-1", 0.35, Followed(0.002, 4_500, 10), Followed(0.02, 450), Followed(0.1, 450))
+RESIDUAL_TRAINING = _study(
+    "FM-4", 0.5, Followed(0.02, 400), Followed(0.1, 400), initialization="residual"
+)

@@ -12,11 +12,10 @@ from matplotlib.axes import Axes
 
 from deeplin.dynamics import gradient_descent
 from deeplin.networks import Network
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
-from deeplin.papers.setting import DATA_SEEDS, Setting
-from deeplin.papers.style import INK, series
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import DATA_SEEDS, OnDataSets, Setting
 from deeplin.papers.x_rates import LIGHT, gaps, measured_rate, other_minimizers, plot_other_data
+from deeplin.plot_style import INK, series
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stochastic_sharpness
@@ -27,14 +26,14 @@ CLOSE = 1e-6
 DATA_SETS = DATA_SEEDS
 """Of fewer samples and dimensions than the authors', so none is theirs."""
 SEARCHED = (0.05, 1.0)
-HEATING = 12
-"""Steps in which the cloud forgets its start."""
+BURN_IN = 12
+"""Steps in which the networks forget their start; their growth does not count."""
 SINGLE = 300
 """Steps of the single runs, which are not selected."""
 
 
 @dataclass(frozen=True)
-class BatchSizes:
+class BatchSizes(OnDataSets):
     """Batch sizes, noiseless data sets, and how much is simulated."""
 
     sizes: tuple[int, ...]
@@ -47,9 +46,6 @@ class BatchSizes:
     depth: int = 3
     samples: int = 20
     dimension: int = 4
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def _data(config: BatchSizes, data_seed: int) -> Problem:
@@ -62,14 +58,14 @@ def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[s
     problem = _data(config, data_seed)
     full = minimal_sharpness(problem, config.depth)
     exact = minimal_stochastic_sharpness(problem, config.depth, batch_size)
-    cloud = Cloud(problem, exact.minimizer, data_seed, batch_size, config)
+    ensemble = Ensemble(problem, exact.minimizer, data_seed, batch_size, config)
     spreads = np.linspace(0.02, 1.0, config.minimizers)
     row = {
         "exact": 2 / exact.exact,
         "highest": 2 / exact.lower,
         "full": full.critical_learning_rate(),
-        "mean_square": measured_rate(lambda rates: cloud.growth(rates) <= 0, SEARCHED),
-        "median": measured_rate(lambda rates: cloud.median_growth(rates) <= 0, SEARCHED),
+        "mean_square": measured_rate(lambda rates: ensemble.growth(rates) <= 0, SEARCHED),
+        "median": measured_rate(lambda rates: ensemble.median_growth(rates) <= 0, SEARCHED),
         "others": max(
             stochastic_sharpness(problem, other, batch_size).critical_learning_rate
             for other in other_minimizers(full.minimizer, config.seed, spreads)
@@ -79,7 +75,7 @@ def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[s
 
 
 @dataclass(frozen=True)
-class Cloud:
+class Ensemble:
     """Networks beside one minimizer, trained on batches by the library's own descent.
 
     The second moment of the error is carried by rare excursions, which a plain average over runs
@@ -113,11 +109,11 @@ class Cloud:
         for step in range(self.config.steps):
             networks = self._train(networks, np.repeat(rates, runs), 1, step)
             grown = gaps(self.problem, networks).reshape(-1, runs)
-            total += np.log(np.mean(grown, axis=1) / self._first_gap) * (step >= HEATING)
+            total += np.log(np.mean(grown, axis=1) / self._first_gap) * (step >= BURN_IN)
             places = (rng.random() + np.arange(runs)) / runs
             chosen = np.concatenate([k * runs + _selected(p, places) for k, p in enumerate(grown)])
-            networks = self._brought_back(networks, chosen, grown.ravel()[chosen])
-        return total / (self.config.steps - HEATING)
+            networks = self._rescaled(networks, chosen, grown.ravel()[chosen])
+        return total / (self.config.steps - BURN_IN)
 
     def median_growth(self, rates: np.ndarray) -> np.ndarray:
         """The same for the median run, without selection: what one sees of a single run."""
@@ -135,7 +131,7 @@ class Cloud:
             self.problem, networks, rates, steps, batch_size=self.size, key=keys
         ).network
 
-    def _brought_back(self, networks: Network, chosen: np.ndarray, squares: np.ndarray) -> Network:
+    def _rescaled(self, networks: Network, chosen: np.ndarray, squares: np.ndarray) -> Network:
         """The chosen networks with their deviations scaled to the first size."""
         shrink = np.sqrt(self._first_gap / squares)[:, None, None]
         pairs = zip(self.minimizer.weights, networks.weights, strict=True)
@@ -191,12 +187,13 @@ def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
     ax.set_ylim(bottom=0)
 
 
-AXES = {"data_seed": "data_seeds", "batch_size": "sizes"}
-BATCH_SIZES = grid_experiment("batch-sizes", BatchSizes, run_cell, AXES)
-STUDY = Study(
+STUDY = define_study(
     "x-batch",
-    BATCH_SIZES,
-    paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100),
-    quick=BatchSizes((1, 4, 20), 100, 44, 30, data_seeds=DATA_SETS[:3]),
-)
-X_BATCH = define_figure("X-batch", define_panel("X-batch", STUDY, plot, answers))
+    run_cell,
+    {"data_seed": "data_seeds", "batch_size": "sizes"},
+    paper=BatchSizes((1, 2, 4, 7, 12, 20), 200, 72, 100, data_seeds=DATA_SETS),
+    quick={
+        "sizes": (1, 4, 20), "networks": 100, "steps": 44, "minimizers": 30,
+        "data_seeds": DATA_SETS[:3],
+    },
+)  # fmt: skip

@@ -20,11 +20,10 @@ from matplotlib.axes import Axes
 from deeplin.dynamics import gradient_descent
 from deeplin.hessian import sharpness
 from deeplin.networks import Network
-from deeplin.papers.figures import Study, Table, define_figure, define_panel, grid_experiment
-from deeplin.papers.question import Answers
-from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Setting
+from deeplin.papers.figures import Answers, Table, define_study
+from deeplin.papers.setting import AUTHORS, DATA_SEEDS, Config, OnDataSets, Setting
 from deeplin.papers.statistics import power_interval
-from deeplin.papers.style import COLOURS, INK, QUIET, bars, series, ticks_at
+from deeplin.plot_style import COLORS, INK, QUIET, bars, series, ticks_at
 from deeplin.problems import Problem
 from deeplin.sweep import coordinate_words, run_key
 from deeplin.theory import (
@@ -125,16 +124,13 @@ ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
-class Decays:
+class Decays(OnDataSets):
     """Weight decays relative to the critical one of each depth."""
 
     depths: tuple[int, ...]
     shares: tuple[float, ...]
     """λ/λ_c; two of them close to 1 on both sides show the jump."""
     steps: int
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_decay(config: Decays, depth: int, data_seed: int, share: float) -> list[dict[str, float]]:
@@ -233,46 +229,30 @@ def _exact_rates(problem: Problem, depth: int, shares: np.ndarray) -> np.ndarray
     return rates * balanced_sharpness(problem, depth) / 2
 
 
-DECAYS = grid_experiment(
-    "decays",
-    Decays,
+DECAYS = define_study(
+    "x-decay",
     run_decay,
     {"depth": "depths", "data_seed": "data_seeds", "share": "shares"},
-    bucket="depth",
+    paper=Decays(
+        (2, 3, 4, 10),
+        (*(1e-3, 0.01, 0.03, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.93, 0.98), 1.02, 1.1, 1.4, 2.0, 4.0),
+        steps=10_000,
+        data_seeds=DATA_SETS,
+    ),
+    quick={
+        "depths": (2, 3, 4),
+        "shares": (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0),
+        "steps": 2_000,
+        "data_seeds": DATA_SETS[:3],
+    },
 )
-FEW_SHARES = (1e-3, 0.1, 0.5, 0.98, 1.02, 2.0)
-MANY_SHARES = (
-    1e-3,
-    0.01,
-    0.03,
-    0.1,
-    0.2,
-    0.35,
-    0.5,
-    0.7,
-    0.85,
-    0.93,
-    0.98,
-    1.02,
-    1.1,
-    1.4,
-    2.0,
-    4.0,
-)
-DECAY_STUDY = Study(
-    "x-decay",
-    DECAYS,
-    paper=Decays((2, 3, 4, 10), MANY_SHARES, steps=10_000),
-    quick=Decays((2, 3, 4), FEW_SHARES, steps=2_000, data_seeds=DATA_SETS[:3]),
-)
-X_DECAY = define_figure("X-decay", define_panel("X-decay", DECAY_STUDY, plot_decay, decay_answers))
 
 WIDTH = 10
 """Of the hidden layers: as many as there are digits, the largest rank of Θ*."""
 
 
 @dataclass(frozen=True)
-class Outputs:
+class Outputs(Config):
     """How many of the ten digits are told apart."""
 
     outputs: tuple[int, ...]
@@ -280,7 +260,6 @@ class Outputs:
     minimizers: int
     """Random minimizers that are compared with the flattest one."""
     depth: int = 3
-    seed: int = 0
 
 
 @cache
@@ -345,15 +324,12 @@ def plot_outputs(config: Outputs, table: Table, ax: Axes) -> None:
     ax.set_ylim(bottom=0)
 
 
-OUTPUTS = grid_experiment("outputs", Outputs, run_outputs, {"outputs": "outputs"})
-OUTPUT_STUDY = Study(
+OUTPUTS = define_study(
     "x-outputs",
-    OUTPUTS,
+    run_outputs,
+    {"outputs": "outputs"},
     paper=Outputs(tuple(range(1, 11)), steps=5_000, minimizers=20),
-    quick=Outputs((1, 3, 10), steps=1_000, minimizers=2),
-)
-X_OUTPUTS = define_figure(
-    "X-outputs", define_panel("X-outputs", OUTPUT_STUDY, plot_outputs, output_answers)
+    quick={"outputs": (1, 3, 10), "steps": 1_000, "minimizers": 2},
 )
 
 WIDEST = 3.0
@@ -362,19 +338,12 @@ MARGIN = 1.02
 
 
 @dataclass(frozen=True)
-class RatePairs:
+class RatePairs(OnDataSets):
     """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
 
     points: int
     """On each side, from 2^{-WIDEST} to 2^{WIDEST}."""
     steps: int
-    data_seeds: tuple[int, ...] = DATA_SETS
-    seed: int = 0
-
-    @property
-    def pairs(self) -> int:
-        """All of them are one batch."""
-        return self.points**2
 
 
 def run_pairs(config: RatePairs, data_seed: int) -> dict[str, np.ndarray]:
@@ -425,7 +394,7 @@ def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
         (share == 0, "on none", {"marker": "s", "s": 6}),
         ((share > 0) & (share < 1), "on some", {"marker": "^", "s": 14}),
     )
-    for color, (which, label, style) in zip(COLOURS, kinds, strict=False):
+    for color, (which, label, style) in zip(COLORS, kinds, strict=False):
         rows = pairs[which]
         if len(rows):
             style = style | {"color": color, "linewidths": 0, "label": label}
@@ -437,7 +406,7 @@ def plot_pairs(config: RatePairs, table: Table, ax: Axes) -> None:
 
 
 @dataclass(frozen=True)
-class RateSpreads:
+class RateSpreads(OnDataSets):
     """Random rates of the layers, from equal ones to very different ones."""
 
     spreads: tuple[float, ...]
@@ -445,9 +414,6 @@ class RateSpreads:
     draws: int
     steps: int
     depth: int = 4
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_spread(config: RateSpreads, **cell: float) -> list[dict[str, float]]:
@@ -481,41 +447,34 @@ def plot_spread(config: RateSpreads, table: Table, ax: Axes) -> None:
     labels = {
         "largest": "largest rate", "arithmetic": "arithmetic mean", "geometric": "geometric mean"
     }  # fmt: skip
-    first = table["data_seed"] == config.data_seeds[0]
+    first, others = config.split(table)
     for index, (column, label) in enumerate(labels.items()):
         style = series(2 - index, linestyle="")
-        ax.plot(1.12 * table["spread"][~first], table[column][~first], **(style | LIGHT))
-        ax.plot(table["spread"][first], table[column][first], label=label, **style)
+        ax.plot(1.12 * others["spread"], others[column], **(style | LIGHT))
+        ax.plot(first["spread"], first[column], label=label, **style)
     plot_other_data(ax, config, ", beside", marker="o", linestyle="")
     ax.axhline(1, color=INK, linestyle="--", linewidth=1, label=r"$2/S_{\min}$ (X-11)")
 
 
-RATE_PAIRS = grid_experiment(
-    "rate-pairs", RatePairs, run_pairs, {"data_seed": "data_seeds"}, runs="pairs"
+RATE_PAIRS = define_study(
+    "x-layers",
+    run_pairs,
+    {"data_seed": "data_seeds"},
+    paper=RatePairs(61, steps=20_000, data_seeds=DATA_SETS),
+    quick={"points": 25, "steps": 2_000, "data_seeds": DATA_SETS[:3]},
+    runs=lambda config: config.points**2,
 )
-RATE_SPREADS = grid_experiment(
-    "rate-spreads",
-    RateSpreads,
+RATE_SPREADS = define_study(
+    "x-layers-spread",
     run_spread,
     {"data_seed": "data_seeds", "spread": "spreads", "draw": "draws"},
-)
-PAIR_STUDY = Study(
-    "x-layers",
-    RATE_PAIRS,
-    paper=RatePairs(61, steps=20_000),
-    quick=RatePairs(25, steps=2_000, data_seeds=DATA_SETS[:3]),
-)
-SPREAD_STUDY = Study(
-    "x-layers-spread",
-    RATE_SPREADS,
-    paper=RateSpreads((1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000),
-    quick=RateSpreads((1.0, 10.0, 100.0), 4, steps=2_000, data_seeds=DATA_SETS[:3]),
-)
-X_LAYERS = define_figure(
-    "X-layers",
-    define_panel("X-layers", PAIR_STUDY, plot_pairs, pair_answers),
-    define_panel("X-layers-spread", SPREAD_STUDY, plot_spread, spread_answers),
-)
+    paper=RateSpreads(
+        (1.0, 3.0, 10.0, 30.0, 100.0, 1000.0), 20, steps=10_000, data_seeds=DATA_SETS
+    ),
+    quick={
+        "spreads": (1.0, 10.0, 100.0), "draws": 4, "steps": 2_000, "data_seeds": DATA_SETS[:3]
+    },
+)  # fmt: skip
 
 AWAY: dict[str, Any] = {
     "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "none"
@@ -524,16 +483,13 @@ AWAY: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Losses:
+class Losses(OnDataSets):
     """Depths at which networks with either loss are trained on the same inputs."""
 
     depths: tuple[int, ...]
     steps: int
     starts: int
     """Residual starts of each search."""
-    data_seeds: tuple[int, ...] = DATA_SETS
-    """The first is drawn in full."""
-    seed: int = 0
 
 
 def run_losses(config: Losses, depth: int, loss: str, data_seed: int) -> list[dict[str, float]]:
@@ -582,12 +538,10 @@ def loss_answers(config: Losses, table: Table) -> Answers:
 def plot_losses(config: Losses, table: Table, ax: Axes) -> None:
     """Predicted rates as lines, measured ones as marks, one color for each loss."""
     for index, loss in enumerate(LOSS_NAMES):
-        mine = table[table["loss"] == loss].sort_values("depth")
-        color = COLOURS[index]
-        for data_seed in config.data_seeds[1:]:
-            rows = mine[mine["data_seed"] == data_seed]
-            ax.plot(rows["depth"], rows["predicted"], color=color, **LIGHT)
-        rows = mine[mine["data_seed"] == config.data_seeds[0]]
+        color = COLORS[index]
+        rows, others = config.split(table[table["loss"] == loss].sort_values("depth"))
+        for _, other in others.groupby("data_seed"):
+            ax.plot(other["depth"], other["predicted"], color=color, **LIGHT)
         ax.plot(rows["depth"], rows["predicted"], color=color, label=f"{loss} loss, predicted")
         ax.plot(rows["depth"], rows["measured"], **series(index, linestyle=""))
         bars(ax, rows.rename(columns={"residual": "mean"}), "depth", color=color, **AWAY)
@@ -598,20 +552,11 @@ def plot_losses(config: Losses, table: Table, ax: Axes) -> None:
 
 
 LOSS_NAMES = ("logistic", "squared")
-LOSSES = grid_experiment(
-    "losses",
-    Losses,
+LOSSES = define_study(
+    "x-losses",
     run_losses,
     {"depth": "depths", "loss": LOSS_NAMES, "data_seed": "data_seeds"},
+    paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6, data_seeds=DATA_SETS),
+    quick={"depths": (2, 5, 20), "steps": 1_000, "starts": 3, "data_seeds": DATA_SETS[:2]},
     runs="starts",
-    bucket="depth",
-)
-LOSS_STUDY = Study(
-    "x-losses",
-    LOSSES,
-    paper=Losses((2, 3, 5, 10, 20, 40), steps=4_000, starts=6),
-    quick=Losses((2, 5, 20), steps=1_000, starts=3, data_seeds=DATA_SETS[:2]),
-)
-X_LOSSES = define_figure(
-    "X-losses", define_panel("X-losses", LOSS_STUDY, plot_losses, loss_answers)
 )

@@ -1,4 +1,4 @@
-// Random numbers from a seed, the same in the browser and in `deeplin.explorer.draws`.
+// Random numbers from a seed, the same in the browser and in `deeplin.explorer.answers`.
 //
 // A small chaotic generator with three words and a counter (32 bits each); seed and stream are
 // the first words, and the first numbers are thrown away until they have mixed.

@@ -3,11 +3,9 @@
 from dataclasses import dataclass, replace
 
 import pandas as pd
-import pytest
 
 from deeplin.papers import bo_bounds
-from deeplin.papers.catalogue import FIGURES
-from deeplin.papers.figures import grid_experiment
+from deeplin.papers.figures import define_study
 
 
 @dataclass(frozen=True)
@@ -24,10 +22,13 @@ def run_cell(config, kind, depth, draw):
 
 
 GRID = {"kind": ("a", "b"), "depth": "depths", "draw": "draws"}
-EXPERIMENT = grid_experiment(
-    "cells", Config, run_cell, GRID, runs="rates", steps="steps", bucket="depth"
+STUDY = define_study(
+    "cells", run_cell, GRID, paper=Config(), quick={"draws": 1}, runs="rates", steps="steps"
 )
-PLAIN = grid_experiment("plain", Config, lambda config: [{"value": 1}], {})
+EXPERIMENT = STUDY.experiment
+PLAIN = define_study(
+    "plain", lambda config: [{"value": 1}], {}, paper=Config(), quick={}
+).experiment
 
 
 def test_every_combination_is_a_unit_and_its_coordinates_are_columns():
@@ -35,45 +36,28 @@ def test_every_combination_is_a_unit_and_its_coordinates_are_columns():
     assert len(units) == 2 * 2 * 2
     assert units[1].coordinates == {"kind": "a", "depth": 2, "draw": 1}
     assert {(unit.runs, unit.steps) for unit in units} == {(3, 30)}
-    assert {unit.bucket for unit in units} == {"2", "3"}
     table = pd.DataFrame(EXPERIMENT.run_unit(Config(), units[-1]))
     assert list(table) == ["kind", "depth", "draw", "rate", "value"]
     assert table["value"].tolist() == [3 * rate for rate in Config().rates]
     assert set(table["kind"]) == {"b"}
-    assert EXPERIMENT.reference == f"{__name__}:EXPERIMENT"
 
 
-def test_a_sweep_grows_in_the_fields_of_its_axes_alone():
-    assert EXPERIMENT.grid == ("depths", "draws")
-    ids = [
-        set(EXPERIMENT.identify(config, EXPERIMENT.units(config), "float64"))
-        for config in (Config(), Config(depths=(2, 3, 4), draws=3), Config(steps=11))
-    ]
-    assert ids[0] < ids[1]
-    assert not ids[0] & ids[2]
+def test_the_quick_preset_is_the_full_protocol_with_some_changes():
+    assert (STUDY.paper, STUDY.quick) == (Config(), replace(Config(), draws=1))
+
+
+def test_a_change_of_any_field_makes_every_unit_a_new_one():
+    """A field that changes rows but no coordinates would let old rows pass for new ones."""
+    changes = ({}, {"depths": (2, 3, 4)}, {"draws": 3}, {"steps": 11}, {"seed": 1})
+    configs = [replace(Config(), **change) for change in changes]
+    ids = [EXPERIMENT.identify(config, EXPERIMENT.units(config), "float64") for config in configs]
+    assert len(set().union(*ids)) == sum(map(len, ids))
 
 
 def test_without_axes_there_is_one_unit():
     (unit,) = PLAIN.units(Config())
     assert (unit.coordinates, unit.runs, unit.steps) == ({}, 1, 0)
     assert PLAIN.run_unit(Config(), unit)["value"].tolist() == [1]
-
-
-STUDIES = {study.name: study for figure in FIGURES for study in figure.studies}
-
-
-@pytest.mark.parametrize("name", STUDIES)
-def test_what_a_sweep_may_grow_in_decides_which_units_there_are(name):
-    """A field that changes rows but no coordinates would let old rows pass for new ones."""
-    experiment, config = STUDIES[name].experiment, STUDIES[name].paper
-
-    def coordinates(config):
-        return [unit.coordinates for unit in experiment.units(config)]
-
-    for field in experiment.grid:
-        value = getattr(config, field)
-        fewer = value[:-1] if isinstance(value, tuple) else int(value == 0)
-        assert coordinates(replace(config, **{field: fewer})) != coordinates(config), field
 
 
 def test_a_network_of_one_depth_is_trained_alike_whatever_other_depths_there_are():
