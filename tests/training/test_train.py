@@ -213,6 +213,8 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, comma
     assert pd.read_csv(io.StringIO(text))["row"].tolist() == [k for k in range(1, 61) if k != 5]
     code, _, err = command("predict", out, lacking, "--missing", "refuse", "--out", target)
     assert (code, target.read_text()) == (2, "precious")
+    code, text, _ = command("predict", out, lacking, "--missing", "refuse")
+    assert (code, text) == (2, "")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import csv
 import json
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from io import TextIOWrapper
 from itertools import chain
@@ -199,32 +199,33 @@ def predict(
             f"{str(run)!r} does not know the table it was trained on; pass a run saved by "
             "`deeplin train`."
         )
-    model = np.asarray(outcome.network.product)
-    found = TablePredictions(source, outcome.preparation, model)
-    chunks = iter(found)
-    first = next(chunks)
+    found = TablePredictions(source, outcome.preparation, np.asarray(outcome.network.product))
     numbered = row_numbers or missing == "drop"
+    chunks = iter(found)
+    first = next(chunks)  # what is wrong with the columns is said before a file is opened
 
-    def write_rows(file: TextIO) -> None:
-        writer = csv.writer(file, lineterminator="\n")
-        prepared = found.preparation
-        chances = [f"P({prepared.targets[0]}={label})" for label in prepared.classes]
-        names = [*prepared.targets, *chances]
-        writer.writerow([*(["row"] if numbered else []), *names])
-        row = 0
-        for values in chain([first], chunks):
+    def lines() -> Iterator[list[Any]]:
+        prepared, row = found.preparation, 0
+        names = [*prepared.targets]
+        names += [f"P({names[0]}={label})" for label in prepared.classes]
+        for number, values in enumerate(chain([first], chunks)):
             if missing == "refuse" and found.notes:
                 raise InputError(f"{found.notes[0]} Pass --missing empty or drop.")
-            lines = values.tolist()
+            if number == 0:
+                yield ["row", *names] if numbered else names
+            cells = values.tolist()
             if prepared.classes:
                 labels = prepared.predictions(values).tolist()
                 chances = prepared.probabilities(values).tolist()
-                lines = [[label, *each] for label, each in zip(labels, chances, strict=True)]
-            for line, lacking in zip(lines, map(np.any, np.isnan(values)), strict=True):
+                cells = [[label, *each] for label, each in zip(labels, chances, strict=True)]
+            for line, lacking in zip(cells, np.isnan(values).any(axis=1), strict=True):
                 row += 1
                 if not (lacking and missing == "drop"):
-                    cells = [""] * len(names) if lacking else line
-                    writer.writerow([row, *cells] if numbered else cells)
+                    line = [""] * len(names) if lacking else line
+                    yield [row, *line] if numbered else line
+
+    def write_rows(file: TextIO) -> None:
+        csv.writer(file, lineterminator="\n").writerows(lines())
 
     def write(path: Path) -> None:
         # Whole or not at all: a bad row far down must not cost an older file.

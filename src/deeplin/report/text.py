@@ -193,6 +193,8 @@ def _comparison(it: Diagnosis) -> list[tuple[str, ...]]:
         f"best {over.selected_inputs} inputs": over.selected_error,
         "fitting every row exactly": over.leave_one_out,
     }
+    if over.unstandardized_error is not None:
+        errors["the same, not standardized"] = over.unstandardized_error
     rows = [(name, f"{1 - error / over.zero_error:.2f}") for name, error in errors.items()]
     return [("R² on rows left out", ""), *rows]
 
@@ -203,10 +205,15 @@ def _interpolation(it: Diagnosis) -> list[str]:
     if over is None:
         return []
     more = "There are more inputs than rows, so networks fit every row exactly"
+    worse = [
+        "Standardizing made it worse: the table as it is predicts rows left out better. Leave "
+        "--standardize out."
+    ] * over.standardizing_hurts
     if not over.beats_zero:
         return [
             f"{more}. On rows left out that is no better than predicting the mean: interpolation "
-            "is harmful here."
+            "is harmful here.",
+            *worse,
         ]
     advice = {
         "benign": "interpolation is benign here",
@@ -214,7 +221,7 @@ def _interpolation(it: Diagnosis) -> list[str]:
         "harmful": "interpolation is harmful here: regularize, stop early, or choose inputs",
     }[over.verdict]
     cost = f"that loses {max(over.lost, 0):.0%} of what the best alternative explains"
-    return [f"{more}. On rows left out {cost}; {advice}."]
+    return [f"{more}. On rows left out {cost}; {advice}.", *worse]
 
 
 def _conditioning(it: Diagnosis) -> list[str]:

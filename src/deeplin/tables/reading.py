@@ -257,15 +257,15 @@ def identifiers(
 ) -> tuple[list[int], list[str]]:
     """Places of columns that are identifiers, to be left out, and sentences about those and others.
 
-    Different whole numbers in every row in no order, over a range far wider than the number of
-    rows: an identifier if the name says so, else worth a remark.
+    Different whole numbers in every row: an identifier if the name says so, else worth a remark
+    where their range is far wider than the number of rows.
     """
     left, notes, suspects = [], [], []
     if len(rows) < FEWEST:
         return left, notes
     for place in whole:
         values, name = rows[:, place], columns[place].label
-        if len(np.unique(values)) < len(values) or np.ptp(values) < 10 * len(values):
+        if len(np.unique(values)) < len(values):
             continue
         if IDENTIFIER.fullmatch(name):
             left.append(place)
@@ -273,7 +273,7 @@ def identifiers(
                 f"{name!r} is a different whole number in every row, so it was left out as an "
                 f"identifier; to use it: --keep {name}."
             )
-        else:
+        elif np.ptp(values) >= 10 * len(values):
             suspects.append(name)
     if suspects:
         names = ", ".join(map(repr, suspects[:5]))

@@ -291,7 +291,7 @@ def diagnose(
         scale_obstacle=obstacle,
         standardized=better,
         dependent=dependent,
-        overfitting=_overfitting(problem, centered) if interpolates and squared else None,
+        overfitting=_overfitting(reading, centered) if interpolates and squared else None,
         notes=(*reading.notes, *notes),
     )
 
@@ -420,10 +420,16 @@ def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
     return None
 
 
-def _overfitting(problem: Problem, centered: bool) -> Overfitting | None:
+def _overfitting(reading: Reading, centered: bool) -> Overfitting | None:
     """None where rows depend on one another or are one, so that leaving one out means nothing."""
-    dependent = problem.rank < max(problem.samples - 1, 2)
-    return None if dependent else estimate_overfitting(problem, centered=centered)
+    problem, prepared = reading.problem, reading.preparation
+    if problem.rank < max(problem.samples - 1, 2):
+        return None
+    before = None
+    if prepared.standardized:
+        X, Y = problem.require_data("the left-out error")
+        before = Problem.from_data(X * prepared.scale[: problem.dimension], Y)
+    return estimate_overfitting(problem, centered=centered, unstandardized=before)
 
 
 def plain_values(value: Any) -> Any:

@@ -68,6 +68,10 @@ class Overfitting:
     selected_inputs: int
     beats_zero: bool = True
     """On samples left out the interpolant is better than predicting zero: paired test, 5 %."""
+    unstandardized_error: float | None = None
+    """`leave_one_out` of the table before it was standardized, if it was."""
+    standardizing_hurts: bool = False
+    """On samples left out its R² is larger by more than 0.1: paired test, 5 %."""
 
     @property
     def best_error(self) -> float:
@@ -97,11 +101,17 @@ class Overfitting:
 
 @validated
 def estimate_overfitting(
-    problem: Problem, *, b: float = 1.0, delta: float = 0.1, centered: bool = False
+    problem: Problem,
+    *,
+    b: float = 1.0,
+    delta: float = 0.1,
+    centered: bool = False,
+    unstandardized: Problem | None = None,
 ) -> Overfitting:
     """Effective ranks, left-out errors and the bounds of BO-T3.1 for d > n, from the data.
 
     `centered` says that the means were subtracted: then each sample left out shifts them.
+    `unstandardized` is the same data before the inputs were divided by their deviations.
 
     ```python
     import deeplin as dl, numpy as np
@@ -131,6 +141,10 @@ def estimate_overfitting(
     penalty, ridge = ridge_left_out(problem, centered=centered)
     inputs, selected = selected_left_out(problem)
     noise = min(error, zero)
+    before, error_before = errors, None
+    if unstandardized is not None:
+        before = leave_one_out_errors(unstandardized)
+        error_before = float(np.sum(before**2) / n)
     return Overfitting(
         tail=tail,
         total_rank=tail_sum(problem, 0) / top,
@@ -144,17 +158,21 @@ def estimate_overfitting(
         ridge_penalty=penalty,
         selected_error=float(np.sum(selected**2) / n),
         selected_inputs=inputs,
-        beats_zero=_beats_zero(errors, problem.require_data("the left-out error")[1]),
+        beats_zero=_smaller(errors, problem.require_data("the left-out error")[1]),
+        unstandardized_error=error_before,
+        standardizing_hurts=error_before is not None
+        and error - error_before > BENIGN * zero
+        and _smaller(before, errors),
     )
 
 
-def _beats_zero(errors: np.ndarray, targets: np.ndarray) -> bool:
-    """Whether the squared errors are smaller than the targets' squares: paired t-test at 5 %."""
+def _smaller(errors: np.ndarray, others: np.ndarray) -> bool:
+    """Whether the first squared errors are smaller: paired t-test at 5 %."""
     from scipy.special import stdtrit
 
-    gains = np.sum(targets**2 - errors**2, axis=1)
+    gains = np.sum(others**2 - errors**2, axis=1)
     n, deviation = len(gains), float(np.std(gains, ddof=1)) if len(gains) > 1 else math.inf
-    return n > 1 and float(gains.mean()) > stdtrit(n - 1, 0.95) * deviation / math.sqrt(n)
+    return bool(n > 1 and gains.mean() > stdtrit(n - 1, 0.95) * deviation / math.sqrt(n))
 
 
 def tail_sum(problem: Problem, removed: int) -> float:
