@@ -76,7 +76,7 @@ def train(
     from deeplin.dynamics.saved import check_run_path, save_run
     from deeplin.report.text import training_text
     from deeplin.training import TrainingSpec
-    from deeplin.training.table_training import train_on_table
+    from deeplin.training.recipe import train_on_table
 
     if check_run_path(out).exists() and not overwrite:
         raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
@@ -95,7 +95,7 @@ def train(
             reading = table.read(source, test_share=HELD_OUT, seed=seed)
         folds = known and reading.held_out is None
         with LiveTraining(whole_number("steps", steps)) as live:
-            run, report = train_on_table(
+            report = train_on_table(
                 reading,
                 spec,
                 start=start,
@@ -109,7 +109,7 @@ def train(
     settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(spec)}
     settings |= {name: getattr(table, name) for name in ("standardize", "intercept", "missing")}
     values = report.as_json()
-    kept = save_run(out, reading.problem, run, notes={"settings": settings, **values})
+    kept = save_run(out, reading.problem, report.run, notes={"settings": settings, **values})
     if as_json:
         values["run"] = str(kept)
         typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
@@ -218,7 +218,7 @@ def predict(
                 labels = prepared.predictions(values).tolist()
                 chances = prepared.probabilities(values).tolist()
                 cells = [[label, *each] for label, each in zip(labels, chances, strict=True)]
-            for line, lacking in zip(cells, np.isnan(values).any(axis=1), strict=True):
+            for line, lacking in zip(cells, map(np.any, np.isnan(values)), strict=True):
                 row += 1
                 if not (lacking and missing == "drop"):
                     line = [""] * len(names) if lacking else line

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from deeplin.certificates.certificate import Certificate
+    from deeplin.training.advice import Trials
     from deeplin.training.diagnosis import Diagnosis
     from deeplin.training.evaluation import Score
-    from deeplin.training.table_training import TrainingReport
-    from deeplin.training.trials import Trials
+    from deeplin.training.recipe import TrainingReport
 
 STARTS = {
     "torch": "PyTorch's default start",
@@ -353,7 +353,7 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
             for rate, step in report.halvings
         ),
         *report.remarks,
-        *report.notes,
+        *report.reading.notes,
         f"Prediction: {report.prediction}.",
     ]
     if not report.prediction.passing and report.prediction.critical_learning_rate > 0:  # not NaN
@@ -363,7 +363,7 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
     return "\n\n".join(
         [
             textwrap.fill(_headline(report), width),
-            *([_aligned(rows, width)] if report.status != "diverged" else []),
+            *([_aligned(rows, width)] if report.run.status != "diverged" else []),
             *(textwrap.fill(it, width, subsequent_indent="    ") for it in _equations(report)),
             _bullets(notes, width),
             f"Kept in {run}\nPredict new rows:   deeplin predict {run} TABLE\n"
@@ -373,7 +373,7 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
 
 
 def _headline(report: TrainingReport) -> str:
-    status = report.status
+    status = str(report.run.status)
     if status == "stopped" and report.done:
         status = "on batches"
     settled = "every row is classified right" if report.separable else "the network settled"
@@ -383,10 +383,10 @@ def _headline(report: TrainingReport) -> str:
         "stopped": "Not finished: the network was still moving",
         "diverged": "Not trained: the network diverged",
     }[status]
-    targets = len(report.targets)
+    targets = len(report.reading.targets)
     summed = f" (summed over the {targets} targets)" if targets > 1 else ""
     text = (
-        f"{did} after {report.steps} steps of {report.optimizer}{summed}, at learning rate "
+        f"{did} after {report.run.steps} steps of {report.optimizer}{summed}, at learning rate "
         f"{report.learning_rate:.3g}."
     )
     if status == "diverged":
@@ -430,17 +430,17 @@ def score_rows(
 
 def _equations(report: TrainingReport) -> Iterable[str]:
     """Each output as a formula of the table's columns, the largest coefficients only."""
-    names = report.inputs
-    rows = zip(report.outputs, report.coefficients, report.intercepts, strict=True)
-    for output, weights, intercept in rows:
+    formulas, prepared = report.formulas, report.reading.preparation
+    names = [column.label for column in prepared.inputs]
+    for output, weights, intercept in formulas:
         largest = np.argsort(-np.abs(weights), kind="stable")[:SHOWN]
         terms = [f"{intercept:.4g}"] if intercept else []
         terms += [f"{weights[j]:.4g}·{names[j]}" for j in sorted(largest)]
         formula = " + ".join(terms).replace("+ -", "− ")
         more = len(names) - len(largest)
         left = output
-        if report.classes:
-            left = f"log-odds of {output}" if len(report.outputs) == 1 else f"score of {output}"
+        if prepared.classes:
+            left = f"log-odds of {output}" if len(formulas) == 1 else f"score of {output}"
         yield f"{left} = {formula}" + (f" + {more} smaller terms" if more else "")
 
 

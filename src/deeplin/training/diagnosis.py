@@ -19,19 +19,18 @@ from deeplin.tables.formats import Column
 from deeplin.tables.preparation import Preparation
 from deeplin.tables.reading import Reading, read_data
 from deeplin.theory.small_initialization import scale_of_layers
-from deeplin.training.advice import Advice, advise
+from deeplin.training.advice import TRIED_STARTS, Advice, TrainingSpec, Trials, advise, try_starts
 from deeplin.training.evaluation import (
+    Overfitting,
     Score,
     best_map,
     class_places,
     cross_validate,
+    estimate_overfitting,
     r_squared,
     r_squared_left_out,
     scores_on_training,
 )
-from deeplin.training.overfitting import Overfitting, estimate_overfitting
-from deeplin.training.spec import TrainingSpec
-from deeplin.training.trials import TRIED_STARTS, Trials, try_starts
 from deeplin.validation import validated
 
 if TYPE_CHECKING:
