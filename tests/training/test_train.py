@@ -12,7 +12,7 @@ from rich.console import Console
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.cli.train import LiveTraining, bars
+from deeplin.cli.tables import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.hessian import sharpness
 from deeplin.training import TrainingSpec, advise, descend, judge, predict, starting_network

@@ -40,6 +40,9 @@ def _options(
     pass
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
 def seed_option(help: str) -> Any:
     """The option `--seed` of any command."""
     return typer.Option(

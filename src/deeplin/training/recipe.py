@@ -168,22 +168,25 @@ def descend(
     key: Any = None,
     announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
     tolerance: float = TOLERANCE,
+    first_rate: float | None = None,
     **options: Any,
 ) -> Run:
     """Descent with a given rate, or with "auto": the advised one, halved while it diverges.
 
-    Rates are in the units of the optimizer's loss. `run.evidence["halvings"]` says how often an
-    automatic rate was halved, because the start was far sharper than where training ends.
-    `announce` is called with every rate that is tried, and the run that diverged at the one before.
-    Without a `gap` or `loss_target` of its own in
+    Rates are in the units of the optimizer's loss; `first_rate` takes the place of the advised one.
+    `run.evidence["halvings"]` says how often an automatic rate was halved, because the start was
+    far sharper than where training ends. `announce` is called with every rate that is tried, and
+    the run that diverged at the one before. Without a `gap` or `loss_target` of its own in
     `options` a run ends when R is as good as at the minimum (`goal`), to this `tolerance`; with
     weight decay it takes all steps where the map is not that of the minimum then.
     """
     chosen = optimizer or TrainingSpec()
     rates = [learning_rate]
     if isinstance(learning_rate, str) and learning_rate == "auto":
-        first = advise(problem, network.depth, chosen, readout=network.readout).learning_rate
-        rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
+        if first_rate is None:
+            advice = advise(problem, network.depth, chosen, readout=network.readout)
+            first_rate = advice.learning_rate
+        rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
     minimum = _minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
     if not own_goal and minimum is None and not problem.has_minimizer:
