@@ -393,6 +393,12 @@ def _headline(report: TrainingReport) -> str:
         critical = report.prediction.critical_learning_rate
         limit = "" if math.isnan(critical) else f" (above {critical:.3g} nothing can settle)"
         return f"{text} Use a smaller learning rate{limit}."
+    problem = report.reading.problem
+    if status == "stopped" and problem.has_minimizer and not report.spec.weight_decay:
+        learned = 1 - float(report.run.evidence["gap"]) / problem.zero_gap
+        best = "logistic regression" if problem.classes is not None else "least squares"
+        if learned > 0:  # never 100 %: it is not finished
+            text += f" It has learned {min(learned, 0.9999):.2%} of what {best} explains."
     return text
 
 

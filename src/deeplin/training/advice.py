@@ -549,8 +549,7 @@ def try_starts(
         rates = np.full(count * RATES, rate * factor)
         run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
         status = np.asarray(run.status)
-        enough = np.all(status == "converged") if spec.adaptive else np.all(status != "diverged")
-        if enough:
+        if np.all(status == "converged") if spec.adaptive else np.all(status != "diverged"):
             break
         rate *= LOWERED
     assert run is not None

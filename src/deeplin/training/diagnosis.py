@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -105,8 +106,8 @@ class Diagnosis:
     eigenvalues: np.ndarray
     optimum: dict[str, float | list[float]]
     """w* by the name of the input; for several outputs a list of one number each."""
-    scales: tuple[float | None, ...]
-    """For each depth the largest scale of a Gaussian initialization that meets FM-A2, if any."""
+    seed: int
+    """Seed of the simulated starts."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
     standardized: Standardized | None
@@ -124,6 +125,14 @@ class Diagnosis:
         import pandas as pd  # a third of a second that the answer need not wait for
 
         return pd.DataFrame(self._rows)
+
+    @cached_property
+    def scales(self) -> tuple[float | None, ...]:
+        """For each depth the largest scale of a Gaussian initialization that meets FM-A2."""
+        if self.scale_obstacle is not None:
+            return (None,) * len(self.advice)
+        shape = self.width, self.seed
+        return tuple(admissible_scale(self.dimension, it.depth, *shape) for it in self.advice)
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
@@ -165,7 +174,6 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """Plain values only; infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        del values["scales"]
         over = self.overfitting
         over = over and asdict(over) | {"verdict": over.verdict}
         values |= {"depths": self._rows, "overfitting": over}
@@ -235,7 +243,6 @@ def diagnose(
         return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
 
     advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
-    obstacle = _scale_obstacle(problem, readout)
     classes = () if problem.classes is None else tuple(problem.classes.tolist())
     squared = problem.loss == "squared"
     w = best_map(problem)
@@ -283,11 +290,8 @@ def diagnose(
         alone={} if not squared else _alone(problem, columns, levels, spec),
         eigenvalues=eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
-        scales=tuple(
-            admissible_scale(problem.dimension, L, hidden, seed) if obstacle is None else None
-            for L in levels
-        ),
-        scale_obstacle=obstacle,
+        seed=seed_number(seed),
+        scale_obstacle=_scale_obstacle(problem, readout),
         standardized=better,
         dependent=dependent,
         overfitting=_overfitting(reading, centered) if interpolates and squared else None,
@@ -350,8 +354,7 @@ def _standardized(
     moments = problem.second_moments
     if problem.inputs is not None and problem.targets is not None:
         rows = np.hstack([problem.inputs, problem.targets])
-        rows = rows - rows.mean(axis=0)
-        moments = rows.T @ rows / len(rows)
+        moments = np.cov(rows, rowvar=False, bias=True)
     assert moments is not None
     size = np.sqrt(np.diag(moments)[:d])
     varies = size > 0
