@@ -9,7 +9,6 @@ from __future__ import annotations
 import warnings
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -462,29 +461,22 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
 
     def _train(self, problem: Any, key: Any) -> dl.Network:
+        import jax
+
         from deeplin.theory.minimizers import balanced_factors
 
-        d, q = problem.dimension, problem.outputs
-        width = max(q, min(32, d)) if self.width is None else self.width
-        if self.weight_decay:
-            found = self._decayed(problem, width)
-            if found is not None:
-                return found
-        elif problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0 and q == 1:
+        q = problem.outputs
+        width = max(q, min(32, problem.dimension)) if self.width is None else self.width
+        found = self._decayed(problem, width) if self.weight_decay else None
+        if found is not None:
+            return found
+        solvable = problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0
+        if solvable and q == 1 and not self.weight_decay:
             self.critical_learning_rate_ = dl.theory.critical_learning_rate(
                 problem, self.depth, momentum=self.momentum
             )
-        if self.solver == "descent":
-            return self._descended(problem, width, key)
-        found = problem.last_iterate  # on separable data it separates them
-        if np.any(found):
-            return balanced_factors(found, self.depth, width)
-        sizes = [d, *[width] * (self.depth - 1), q]
-        return dl.Network([np.zeros((b, a)) for a, b in pairwise(sizes)])
-
-    def _descended(self, problem: Any, width: int, key: Any) -> dl.Network:
-        import jax
-
+        if self.solver == "closed_form":  # on separable data the last iterate separates them
+            return balanced_factors(problem.last_iterate, self.depth, width)
         automatic = self.initialization == "auto"
         name = "orthogonal" if automatic else self.initialization
         start = self._start(problem, key, width, name)
@@ -492,8 +484,8 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
             start = dl.Network([0 * start.weights[0], *start.weights[1:]])
         options: dict[str, Any] = {"gap": None} if self.weight_decay else {}
         if self.learning_rate == "auto":
-            # The rate that this start bears: the regressor's, from S_bal, takes two to five times
-            # the steps where the classes can be separated.
+            # Twice this rate is stable at the start. The regressor's, from S_bal, would take two to
+            # five times the steps where the classes can be separated.
             sharp = float(dl.sharpness(problem, start).value)
             limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / sharp if sharp > 0 else 1]
             options["first_rate"] = (1 - self.momentum) * min(limits)

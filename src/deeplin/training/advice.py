@@ -276,10 +276,11 @@ def advise(
 
     Small initializations end near the balanced minimizer, stable up to (2+2β)/S_bal (X-3); with
     weight decay at the one global minimizer, S_λ (X-9, X-15); on batches the second moment decides,
-    S_B (X-10); SAM has S(1 + ρS) in the place of S (X-23). Half of the rate that plain descent
-    bears there is advised, and with momentum β the part 1 − β of it: a push then moves the weights
-    η/(1 − β) in all, and on the way to the solution the pace decides, not the stability at its end.
-    `trials.try_starts` measures the rate for starts that are not small, and for Adam (X-24).
+    S_B (X-10); SAM has S(1 + ρS) in the place of S (X-23). Advised is half of the largest rate at
+    which plain descent is stable there, and with momentum β the part 1 − β of it: one gradient then
+    moves the weights by η/(1 − β) in all, and on the way to the solution the speed decides, not the
+    stability at its end. `try_starts` measures the rate for starts that are not small, and for Adam
+    (X-24).
 
     ```python
     import deeplin as dl, numpy as np

@@ -340,7 +340,7 @@ def _is_centered(problem: Problem) -> bool:
 def _standardized(
     problem: Problem, labels: Sequence[str], eigenvalues: np.ndarray
 ) -> tuple[tuple[str, ...], Problem | None]:
-    """Nearly dependent inputs, and the standardized problem where the given one crawls.
+    """Nearly dependent inputs, and the standardized problem where training on this one is slow.
 
     Both from the second moments, which a change of units of each column leaves accurate.
     """
@@ -356,18 +356,16 @@ def _standardized(
         rows = np.hstack([problem.inputs, problem.targets])
         moments = np.cov(rows, rowvar=False, bias=True)
     assert moments is not None
-    size = np.sqrt(np.diag(moments)[:d])
-    varies = size > 0
-    scale = np.append(np.where(varies, size, 1.0), np.sqrt(np.diag(moments)[d:]))
-    scale[scale == 0] = 1.0
+    variance = np.diag(moments)
+    varies = variance[:d] > 0
+    scale = np.where(variance > 0, np.sqrt(variance), 1.0)
     table = moments / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(table[:d, :d][np.ix_(varies, varies)])
-    involved = (vectors[:, 0] ** 2 >= INVOLVED) if values[0] < DEPENDENT else np.zeros(0, bool)
-    names = [label for label, used in zip(labels, varies, strict=True) if used]
-    dependent = tuple(n for n, used in zip(names, involved, strict=False) if used)
-    if np.allclose(np.diag(moments)[:d][varies], 1.0, rtol=1e-6) and (
-        problem.classes is not None or np.allclose(np.diag(moments)[d:], 1.0, rtol=1e-6)
-    ):
+    correlations = table[:d, :d][np.ix_(varies, varies)]
+    values, vectors = np.linalg.eigh(correlations)
+    involved = (vectors[:, 0] ** 2 >= INVOLVED) & (values[0] < DEPENDENT)
+    dependent = tuple(np.array(labels)[varies][involved].tolist())
+    targets = variance[d:] if problem.classes is None else []
+    if np.allclose([*variance[:d][varies], *targets], 1.0, rtol=1e-6):
         return dependent, None  # it is standardized already
     if problem.classes is not None:
         X, _ = problem.require_data("standardizing")
@@ -375,8 +373,7 @@ def _standardized(
         return dependent, Problem.from_data(X, problem.classes[class_places(problem)], problem.loss)
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
-    inputs = table[:d, :d][np.ix_(varies, varies)]
-    other = Problem.from_moments(inputs, cross, table[d:, d:], problem.samples)
+    other = Problem.from_moments(correlations, cross, table[d:, d:], problem.samples)
     return dependent, other if other.optimum_norm > 0 else None
 
 

@@ -239,26 +239,26 @@ def constant_outputs(problem: Problem) -> np.ndarray:
     return 2 * np.arctanh(mean) if problem.outputs == 1 else np.log(mean)
 
 
+def outputs(problem: Problem, rows: np.ndarray, product: Any = None) -> dict[str, np.ndarray]:
+    """What the best linear map and constant of a problem, and a network, answer to rows (n×q)."""
+    constant = np.broadcast_to(constant_outputs(problem), (len(rows), problem.outputs))
+    found = {"linear": rows @ best_map(problem), "constant": constant}
+    return found if product is None else found | {"network": rows @ _columns(problem, product)}
+
+
 def scores(
-    problem: Problem,
-    targets: Sequence[str],
-    Y: np.ndarray,
-    linear: np.ndarray,
-    constant: np.ndarray,
-    network: np.ndarray | None = None,
+    problem: Problem, targets: Sequence[str], Y: np.ndarray, answers: dict[str, np.ndarray]
 ) -> tuple[Score, ...]:
-    """Score outputs (n×q) on rows with targets Y (n×q): R² of each target, or those of classes."""
-    outputs = {"linear": linear, "constant": np.broadcast_to(constant, Y.shape)}
-    outputs |= {} if network is None else {"network": network}
+    """Score `outputs` on rows with targets Y (n×q): R² of each target, or those of classes."""
     if problem.classes is None:
-        apart = np.mean((Y - outputs["constant"]) ** 2, axis=0)
-        found = {k: _ratio(np.mean((Y - z) ** 2, axis=0), apart) for k, z in outputs.items()}
+        apart = np.mean((Y - answers["constant"]) ** 2, axis=0)
+        found = {k: _ratio(np.mean((Y - z) ** 2, axis=0), apart) for k, z in answers.items()}
         return tuple(
             Score("R²", name, **{kind: float(values[j]) for kind, values in found.items()})
             for j, name in enumerate(targets)
         )
     right, loss = {}, {}
-    for kind, z in outputs.items():
+    for kind, z in answers.items():
         chosen = z * Y > 0 if Y.shape[1] == 1 else z.argmax(axis=1) == Y.argmax(axis=1)
         right[kind] = float(np.mean(chosen))
         loss[kind] = float(np.mean(problem.convex_loss.value(z, Y)))
@@ -277,9 +277,7 @@ def scores_on_training(
             for j, name in enumerate(targets)
         )
     X, Y = problem.require_data("the accuracy")
-    network = None if product is None else X @ _columns(problem, product)
-    outputs = X @ best_map(problem), constant_outputs(problem), network
-    return scores(problem, targets, Y, *outputs)
+    return scores(problem, targets, Y, outputs(problem, X, product))
 
 
 def cross_validate(
@@ -308,7 +306,7 @@ def cross_validate(
         return None
     Y, labels = problem.targets, class_places(problem)
     centered = preparation.centered
-    outputs = {name: np.full(Y.shape, np.nan) for name in ("linear", "constant", "network")}
+    answers: dict[str, np.ndarray] = {}
     for train, test in folds(problem.samples, seed, labels):
         X = problem.inputs[train]
         mean, scale = np.zeros(problem.dimension), np.ones(problem.dimension)
@@ -319,34 +317,28 @@ def cross_validate(
             deviation = X[:, inputs].std(axis=0)
             scale[inputs] = np.where(deviation > 0, deviation, 1.0)
         offset = Y[train].mean(axis=0) if centered and labels is None else np.zeros(problem.outputs)
-        part = _part(problem, (X - mean) / scale, Y[train] - offset, labels, train)
+        part = Problem.from_data(
+            (X - mean) / scale,
+            Y[train] - offset if labels is None else np.asarray(problem.classes)[labels[train]],
+            problem.loss,
+        )
         if labels is None and (part.rank == 0 or not part.optimum_norm > 0):
             return None
         rows = (problem.inputs[test] - mean) / scale
-        outputs["linear"][test] = offset + rows @ best_map(part)
-        outputs["constant"][test] = offset + constant_outputs(part)
-        if fit is not None:
-            outputs["network"][test] = offset + rows @ _columns(part, fit(part))
-    used = np.isfinite(outputs["constant"]).all(axis=1)
-    network = outputs["network"][used] if fit is not None else None
-    linear, constant = (outputs[name][used] for name in ("linear", "constant"))
-    found = scores(problem, preparation.targets, Y[used], linear, constant, network)
+        for kind, found in outputs(part, rows, fit and fit(part)).items():
+            answers.setdefault(kind, np.full(Y.shape, np.nan))[test] = offset + found
+    used = np.isfinite(answers["constant"]).all(axis=1)
+    answers = {kind: values[used] for kind, values in answers.items()}
+    found = scores(problem, preparation.targets, Y[used], answers)
     return LeftOut(f"{FOLDS}-fold cross-validation", found)
-
-
-def _part(problem: Problem, X, Y, labels: np.ndarray | None, train: np.ndarray) -> Problem:
-    """The problem of some of the rows."""
-    if labels is None:
-        return Problem.from_data(X, Y)
-    return Problem.from_data(X, np.asarray(problem.classes)[labels[train]], problem.loss)
 
 
 def score_rows(
     problem: Problem, targets: Sequence[str], product: Any, rows: np.ndarray, Y: np.ndarray
 ) -> LeftOut:
     """Score this network on rows that were held out of its training."""
-    outputs = rows @ best_map(problem), constant_outputs(problem), rows @ _columns(problem, product)
-    return LeftOut(f"{len(rows)} rows held out of training", scores(problem, targets, Y, *outputs))
+    found = scores(problem, targets, Y, outputs(problem, rows, product))
+    return LeftOut(f"{len(rows)} rows held out of training", found)
 
 
 def _columns(problem: Problem, product: Any) -> np.ndarray:
