@@ -31,16 +31,17 @@ from deeplin.dynamics.update import Method, Numbers, Update
 from deeplin.interrupt import check_interrupt
 from deeplin.parallel import compiled_in_place, map_in_threads, thread_count
 
-NARROW = 16
+NARROW = 12
 """Widest layer for which the batch axis comes last.
 
 The choice depends on the shape of the networks alone: were it to depend on the size of the batch,
 results would change in their last digits with the way runs are grouped.
 """
-CHUNK_BYTES = 13_000
-"""Size of the largest layer of a chunk, batch last: all layers together stay in the cache of a
-core. Above some 40 kB XLA starts threads of its own inside every small operation, and the same
-program is ten times slower."""
+CHUNK_BYTES = 28_000
+"""Size of the largest layer of a chunk, batch last. Smaller chunks pay more for starting each small
+operation; above some 32 kB XLA starts threads of its own inside every one of them, and the same
+program is several times slower. At width `NARROW` this is 24 networks: compiled loops over 8 or 16
+of them take twice as long for each."""
 VECTOR = 8
 """Chunks are padded to a multiple of this, so that no operation has a remainder loop."""
 PIECE_SECONDS = 0.2
@@ -178,6 +179,8 @@ class _Kind(NamedTuple):
     gradient: Gradient
     method: Method
     batch_last: bool
+    scaled: bool = False
+    """Whether one learning rate of all layers multiplies ∇R(Θ) rather than each gradient."""
 
 
 class _Shared(NamedTuple):
@@ -205,12 +208,16 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
     def step(clock, member: _Chunk) -> State:
         state, fixed = member.state, member.fixed
         rows = None if member.rows is None else member.rows[clock - shared.origin]
-        value, gradient = kind.gradient(shared.data, state.weights, fixed, rows)
-        status = member.criteria.check(value, state.status)
-        moving = (status == Status.RUNNING) & (clock < member.limit)
-        rates = member.rates
+        rates: Any = member.rates
         if shared.numbers.schedule is not None:
             rates = rates * shared.numbers.schedule[clock]
+        if kind.scaled:
+            value, gradient = kind.gradient(shared.data, state.weights, fixed, rows, rates[0])
+            rates = None
+        else:
+            value, gradient = kind.gradient(shared.data, state.weights, fixed, rows)
+        status = member.criteria.check(value, state.status)
+        moving = (status == Status.RUNNING) & (clock < member.limit)
 
         def risk(weights) -> Array:
             """R − floor, for optimizers that evaluate it themselves."""
@@ -272,7 +279,8 @@ class Descent(Stepper):
         narrow = objective.batch_last is not None and ensemble.widest <= NARROW
         narrow = narrow and update.method.optimizer is None
         gradient = objective.batch_last if narrow else objective.gradient
-        self.kind = _Kind(gradient, update.method, narrow)  # pyright: ignore
+        scaled = narrow and update.has_one_rate and not update.weight_decay
+        self.kind = _Kind(gradient, update.method, narrow, scaled)  # pyright: ignore
         self.numbers = update.numbers(ensemble.weights[0].dtype)
         most = None if update.batches is None else update.batches.ahead
         self.pace = Pace(ensemble.numbers * objective.work, most)

@@ -158,8 +158,19 @@ class LinearGradient:
 class BatchLastGradient:
     """The same for many networks with the batch axis last."""
 
-    def __call__(self, data: LinearData, weights: Weights, fixed: tuple, rows: RowsOfMany = None):
-        """Return gaps and gradients; `rows` (size, b) holds a mini-batch for each network."""
+    def __call__(
+        self,
+        data: LinearData,
+        weights: Weights,
+        fixed: tuple,
+        rows: RowsOfMany = None,
+        scale: Float[Array, " b"] | None = None,
+    ):
+        """Return gaps and gradients, the latter times `scale` if that is given.
+
+        `rows` (size, b) holds a mini-batch for each network. Scaling ∇R(Θ) scales all layers, at
+        the cost of one product with a vector instead of one with each matrix.
+        """
         backward = batch_last.backward_rows(weights, *fixed or (None,))
 
         def on_rows(theta: Array, rows: Rows) -> tuple[Array, Array]:
@@ -167,6 +178,7 @@ class BatchLastGradient:
 
         axes = (2, None if rows is None else 1)
         gaps, slopes = jax.vmap(on_rows, axes, (0, 2))(backward[0].swapaxes(0, 1), rows)
+        slopes = slopes if scale is None else slopes * scale
         forward = batch_last.forward_columns(weights, slopes.swapaxes(0, 1))
         return gaps, batch_last.layer_gradients(backward, forward)
 

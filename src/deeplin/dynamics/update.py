@@ -187,20 +187,21 @@ class Method:
     def __call__(self, numbers: Numbers, rates, moving, weights, memory, descent):
         """Return weights and memory after one step; runs that are not `moving` stay as they are.
 
-        `descent` holds the value of R, its gradient and R as a function of the weights.
+        `descent` holds the value of R, its gradient and R as a function of the weights. Without
+        `rates` the gradient is that of ηR.
         """
         value, gradient, risk = descent
         if numbers.weight_decay is not None:
             twice = 2 * numbers.weight_decay
             gradient = tuple(g + twice * w for g, w in zip(gradient, weights, strict=True))
-        if not memory and self.optimizer is None:
-            moves = zip(weights, rates, gradient, strict=True)
-            return tuple(jnp.where(moving, w - rate * g, w) for w, rate, g in moves), memory
         if self.optimizer is not None:
             steps, after = self._transform(rates[0], weights, memory, (value, gradient, risk))
         else:
-            push = tuple(-rate * g for rate, g in zip(rates, gradient, strict=True))
-            steps = after = _accelerated(numbers.momentum, memory, push)
+            if rates is not None:
+                gradient = tuple(rate * g for rate, g in zip(rates, gradient, strict=True))
+            push = tuple(-g for g in gradient)
+            after = _accelerated(numbers.momentum, memory, push) if memory else ()
+            steps = after or push
             if self.nesterov:
                 steps = _accelerated(numbers.momentum, after, push)
         memory = jax.tree.map(partial(jnp.where, moving), after, memory)
@@ -347,9 +348,14 @@ class Update:
             "optimizer": self.method.optimizer is not None,
             "nesterov": self.method.nesterov,
             "schedule": self.schedule is not None,
-            "layers": bool(np.any(self.learning_rate != self.learning_rate[:, :1])),
+            "layers": not self.has_one_rate,
         }
         return " ".join(name for name, there in named.items() if there) or "plain"
+
+    @cached_property
+    def has_one_rate(self) -> bool:
+        """Whether the layers of each run have the same learning rate."""
+        return bool(np.all(self.learning_rate == self.learning_rate[:, :1]))
 
     def numbers(self, dtype: Any) -> Numbers:
         """The coefficients in the precision of the weights."""
