@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,8 @@ def test_an_ill_conditioned_table_leads_with_standardizing_and_names_dependent_i
     assert better.trials[0].learned == better.trials[0].starts
     assert found.dependent == ("area", "feet")
     assert "as it is  standardized" in str(found)
+    some = replace(found.trials[0], learned=3, steps=7, most_steps=900)
+    assert re.search(r"steps +> 900", str(replace(found, trials=(some,))))  # not those of three
     scaled = read_problem(frame, "price", standardize=True, scale_targets=True).problem
     assert better.condition_number == pytest.approx(scaled.condition_number, rel=1e-4)
     critical = dl.theory.critical_learning_rate(scaled, 2)

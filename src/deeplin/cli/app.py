@@ -78,7 +78,8 @@ def prepare_computing() -> None:
     """Switch on float64 and a folder for compiled programs.
 
     Every command that computes calls this before its first computation; the others never wait for
-    JAX. The library itself never changes global settings.
+    JAX. The library itself never switches float64 on; `diagnose`, `train` and the estimators also
+    use the folder.
     """
     import jax
 

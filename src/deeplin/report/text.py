@@ -158,7 +158,8 @@ def _runs(trials: Trials) -> str:
 
 
 def _steps(trials: Trials) -> str:
-    return f"{trials.steps}" if trials.steps is not None else f"> {trials.most_steps}"
+    """Steps after which all simulated starts have learned."""
+    return f"{trials.steps}" if trials.learned == trials.starts else f"> {trials.most_steps}"
 
 
 def _explained(it: Diagnosis) -> list[str]:
