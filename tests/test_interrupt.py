@@ -348,13 +348,13 @@ def test_of_many_real_interrupts_none_is_lost():
 TRAIN = """
 import sys
 from deeplin.cli import main
-from deeplin.training import table_training
+from deeplin.training import recipe
 sys.path.append({folder!r})
 from toy_experiment import wait_for_ever_in_compiled_code
 def block(*_, **__):
     print("training", flush=True)
     wait_for_ever_in_compiled_code()
-table_training.train_on_table = block
+recipe.train_on_table = block
 main(["train", "table.csv", "--target", "y"])
 """
 

@@ -15,7 +15,7 @@ MOVED = {
         "certificates.statements": "STATEMENTS",
         "training.critical_rate": "CriticalRate empirical_critical_rate",
     },
-    "deeplin.training": {"training.spec": "Optimizer=TrainingSpec"},
+    "deeplin.training": {"training.advice": "Optimizer=TrainingSpec"},
 }
 """For each package: the module where each of its former names is now; `old=new` where renamed."""
 

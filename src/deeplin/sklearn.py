@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,6 @@ from deeplin.errors import InputError, positive_number, whole_number
 COLLAPSED = "With weight_decay={:g} the best network is the zero network; pass a smaller one."
 FORMER = {"max_steps": "max_iter", "tolerance": "tol"}
 """Names of parameters in version 0.2, and what they are called now."""
-LATER = ("weights_", "readout_", "critical_learning_rate_")
-"""What is computed after the closed form only when it is asked for."""
-RETRIES = 20
-"""How often an automatic learning rate that diverged is halved."""
 
 
 class _DeepLinearModel(BaseEstimator):
@@ -165,17 +161,9 @@ class _DeepLinearModel(BaseEstimator):
             problem, key, depth=self.depth, width=width, initialization=name, scale=self.scale
         )
 
-    def _descend(self, problem: Any, start: dl.Network, rate: Any, key: Any, **goal: Any) -> Any:
-        return dl.training.descend(
-            problem,
-            start,
-            rate,
-            self._max_iter,
-            optimizer=self._spec(),
-            key=key,
-            tolerance=self._tol,
-            **goal,
-        )
+    def _descend(self, problem: Any, start: dl.Network, key: Any, **options: Any) -> Any:
+        options |= {"optimizer": self._spec(), "tolerance": self._tol, "key": key}
+        return dl.training.descend(problem, start, self.learning_rate, self._max_iter, **options)
 
     def _decayed(self, problem: dl.Problem, width: int) -> dl.Network | None:
         """With weight decay: the minimum (X-9, X-15), where it is asked for or the zero network."""
@@ -312,22 +300,31 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         left, singular, right = np.linalg.svd(X, full_matrices=False)
         keep = singular > np.finfo(np.float64).eps * max(X.shape) * singular[0]
         coordinates = left[:, keep].T @ Y / singular[keep, None]
-        for name in LATER:
-            vars(self).pop(name, None)  # of an earlier fit
+        for name in ("weights_", "critical_learning_rate_"):  # of an earlier fit
+            vars(self).pop(name, None)
         self._report("converged", 1, 0.0, None)
+        self.readout_ = None
         self._spectrum = (singular[keep] ** 2 / len(X), coordinates)
         theta = right[keep].T @ coordinates
         if self.width is not None and self.width < min(Y.shape[1], X.shape[1]):
             self._factors(theta)  # raises where it is too narrow
         return theta
 
-    def __getattr__(self, name: str) -> Any:
-        """The layers of the closed form and its critical rate, when they are first asked for."""
-        if name not in LATER or not {"_spectrum", "coef_"} <= vars(self).keys():
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        self.weights_, self.readout_ = self._factors(np.atleast_2d(self.coef_).T), None
-        self.critical_learning_rate_ = self._critical_rate()
-        return vars(self)[name]
+    @cached_property
+    def weights_(self) -> tuple[np.ndarray, ...]:
+        """The layers; those of the closed form are made when they are first asked for."""
+        return self._factors(np.atleast_2d(self.coef_).T)
+
+    @cached_property
+    def critical_learning_rate_(self) -> float | None:
+        """The critical rate; that of the closed form is computed when it is first asked for."""
+        eigenvalues, coordinates = self._spectrum
+        if not np.any(coordinates):
+            return None
+        cross = eigenvalues[:, None] * coordinates
+        power = coordinates.T @ cross
+        problem = dl.Problem.from_moments(np.diag(eigenvalues), cross, power, len(eigenvalues))
+        return dl.theory.critical_learning_rate(problem, self.depth)
 
     def _factors(self, theta: np.ndarray) -> tuple[np.ndarray, ...]:
         import jax
@@ -339,15 +336,6 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
         with jax.enable_x64(True):
             return tuple(map(np.asarray, balanced_factors(theta, self.depth, width).weights))
 
-    def _critical_rate(self) -> float | None:
-        eigenvalues, coordinates = self._spectrum
-        if not np.any(coordinates):
-            return None
-        cross = eigenvalues[:, None] * coordinates
-        power = coordinates.T @ cross
-        problem = dl.Problem.from_moments(np.diag(eigenvalues), cross, power, len(eigenvalues))
-        return dl.theory.critical_learning_rate(problem, self.depth)
-
     # --- training --------------------------------------------------------------------------------
 
     def _train(self, problem: dl.Problem, key: Any) -> dl.Network:
@@ -355,7 +343,6 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
 
         from deeplin.theory.minimizers import balanced_network
 
-        vars(self).pop("_spectrum", None)  # of an earlier closed form
         width = dl.training.default_width(problem) if self.width is None else self.width
         if problem.rank == 0 or problem.optimum_norm == 0:
             return balanced_network(problem, self.depth, width)
@@ -376,7 +363,7 @@ class DeepLinearRegressor(MultiOutputMixin, RegressorMixin, _DeepLinearModel):
             gap = self._tol * problem.zero_gap
             run = dl.gradient_flow(*reduced, gap=gap, max_steps=self._max_iter)
         else:
-            run = self._descend(*reduced, self.learning_rate, jax.random.fold_in(key, 1))
+            run = self._descend(*reduced, jax.random.fold_in(key, 1))
         self._judge(run)
         return run.network if reduction is None else reduction.lift(run.network)
 
@@ -474,49 +461,35 @@ class DeepLinearClassifier(ClassifierMixin, _DeepLinearModel):
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(1)]
 
     def _train(self, problem: Any, key: Any) -> dl.Network:
+        import jax
+
         from deeplin.theory.minimizers import balanced_factors
 
-        d, q = problem.dimension, problem.outputs
-        width = max(q, min(32, d)) if self.width is None else self.width
-        if self.weight_decay:
-            found = self._decayed(problem, width)
-            if found is not None:
-                return found
-        elif problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0 and q == 1:
+        q = problem.outputs
+        width = max(q, min(32, problem.dimension)) if self.width is None else self.width
+        found = self._decayed(problem, width) if self.weight_decay else None
+        if found is not None:
+            return found
+        solvable = problem.has_minimizer and problem.rank > 0 and problem.optimum_norm > 0
+        if solvable and q == 1 and not self.weight_decay:
             self.critical_learning_rate_ = dl.theory.critical_learning_rate(
                 problem, self.depth, momentum=self.momentum
             )
-        if self.solver == "descent":
-            return self._descended(problem, width, key)
-        found = problem.last_iterate  # on separable data it separates them
-        if np.any(found):
-            return balanced_factors(found, self.depth, width)
-        sizes = [d, *[width] * (self.depth - 1), q]
-        return dl.Network([np.zeros((b, a)) for a, b in pairwise(sizes)])
-
-    def _descended(self, problem: Any, width: int, key: Any) -> dl.Network:
-        import jax
-
+        if self.solver == "closed_form":  # on separable data the last iterate separates them
+            return balanced_factors(problem.last_iterate, self.depth, width)
         automatic = self.initialization == "auto"
         name = "orthogonal" if automatic else self.initialization
         start = self._start(problem, key, width, name)
         if automatic:
             start = dl.Network([0 * start.weights[0], *start.weights[1:]])
-        goal: dict[str, Any] = {}
-        if self.weight_decay:
-            goal = {"gap": None}
-        elif not problem.has_minimizer:  # below it every sample is classified right
-            goal = {"loss_target": np.log(2) / problem.samples}
-        rates = [self.learning_rate]
+        options: dict[str, Any] = {"gap": None} if self.weight_decay else {}
         if self.learning_rate == "auto":
-            first = float(dl.sharpness(problem, start).value)
-            limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / first if first > 0 else 1]
-            first_rate = (1 - self.momentum) * min(limits)
-            rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
-        for rate in rates:
-            run = self._descend(problem, start, rate, jax.random.fold_in(key, 1), **goal)
-            if run.status != "diverged":
-                break
+            # Twice this rate is stable at the start. The regressor's, from S_bal, would take two to
+            # five times the steps where the classes can be separated.
+            sharp = float(dl.sharpness(problem, start).value)
+            limits = [(self.critical_learning_rate_ or np.inf) / 2, 1 / sharp if sharp > 0 else 1]
+            options["first_rate"] = (1 - self.momentum) * min(limits)
+        run = self._descend(problem, start, jax.random.fold_in(key, 1), **options)
         self._judge(run, may_stop=self.weight_decay > 0)
         return run.network
 

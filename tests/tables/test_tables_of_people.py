@@ -63,10 +63,12 @@ def test_identifiers_are_left_out_or_named(tmp_path, rng):
     n = 60
     frame = pd.DataFrame({"a": rng.normal(size=n), "customer_id": rng.permutation(10**6)[:n]})
     frame["humid"] = rng.permutation(10**6)[:n]
+    frame["orderId"] = rng.permutation(n)  # a narrow range: the name alone says it
     frame["y"] = rng.normal(size=n)
     reading = read_problem(frame, "y")
     assert reading.inputs == ("a", "humid")
     assert says(reading, "'customer_id'", "identifier", "--keep")
+    assert says(reading, "'orderId'", "identifier", "--keep")
     assert says(reading, "'humid'", "--ignore")
     assert read_problem(frame, "y", keep=["customer_id"]).inputs == ("a", "customer_id", "humid")
 

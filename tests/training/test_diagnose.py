@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -110,6 +111,8 @@ def test_an_ill_conditioned_table_leads_with_standardizing_and_names_dependent_i
     assert better.trials[0].learned == better.trials[0].starts
     assert found.dependent == ("area", "feet")
     assert "as it is  standardized" in str(found)
+    some = replace(found.trials[0], learned=3, steps=7, most_steps=900)
+    assert re.search(r"steps +> 900", str(replace(found, trials=(some,))))  # not those of three
     scaled = read_problem(frame, "price", standardize=True, scale_targets=True).problem
     assert better.condition_number == pytest.approx(scaled.condition_number, rel=1e-4)
     critical = dl.theory.critical_learning_rate(scaled, 2)
@@ -269,6 +272,29 @@ def test_few_true_inputs_among_many_make_interpolation_harmful(rng):
     assert over.leave_one_out > 0.5 * over.zero_error
     text = diagnosis_text(found)
     assert all(name in text for name in ("predicting the mean", "ridge", "fitting every row"))
+
+
+def test_it_is_said_when_standardizing_made_interpolation_worse(rng):
+    """Three strong inputs carry the signal; standardized they are lost among 400 others."""
+    X = rng.normal(size=(50, 403)) * np.r_[5.0, 5.0, 5.0, np.full(400, 0.1)]
+    frame = pd.DataFrame(X).add_prefix("x").assign(y=X[:, :3].sum(axis=1) + rng.normal(size=50))
+    standardized = {"standardize": True, "scale_targets": True}
+    found = diagnose(read_problem(frame, "y", **standardized), [2], initialization=None)
+    over, said = found.overfitting, diagnosis_text(found, width=10_000)
+    before = diagnose(read_problem(frame, "y", intercept=True), [2], initialization=None)
+    plain = before.overfitting
+    assert over.unstandardized_error == pytest.approx(
+        plain.leave_one_out / plain.zero_error, rel=1e-8
+    )
+    assert over.unstandardized_error < 0.2 * over.leave_one_out
+    assert "Standardizing made it worse" in said
+    assert "not standardized" in said
+    assert "Standardizing made it worse" not in diagnosis_text(before)
+    # inputs of equal size lose nothing
+    frame = pd.DataFrame(rng.normal(size=(50, 100))).add_prefix("x")
+    frame["y"] = frame.sum(axis=1)
+    found = diagnose(read_problem(frame, "y", **standardized), [2], initialization=None)
+    assert "Standardizing made it worse" not in diagnosis_text(found)
 
 
 def test_the_tuned_ridge_is_that_of_scikit_learn(rng):

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from dataclasses import replace
 
 import jax
@@ -12,7 +13,7 @@ from rich.console import Console
 from sklearn.linear_model import LinearRegression
 
 import deeplin as dl
-from deeplin.cli.train import LiveTraining, bars
+from deeplin.cli.tables import LiveTraining, bars
 from deeplin.dynamics.saved import load_run
 from deeplin.hessian import sharpness
 from deeplin.training import TrainingSpec, advise, descend, judge, predict, starting_network
@@ -52,6 +53,16 @@ def test_training_settles_as_predicted_and_is_kept(csv, command, tmp_path):
         "FM-crit": "holds",
         "X-2": "holds",
     }
+
+
+def test_a_run_that_is_not_finished_says_how_much_it_has_learned(csv, command, tmp_path):
+    arguments = ["--depth", 3, "--standardize", "--steps", 4, "--out", tmp_path / "run.npz"]
+    code, text, _ = command("train", csv, "--target", "y", *arguments)
+    assert code == 1
+    problem, run = load_run(tmp_path / "run.npz")
+    share = 1 - float(run.evidence["gap"]) / problem.zero_gap
+    said = f"Not finished: .* It has learned {share:.2%} of what least squares explains."
+    assert re.match(said, " ".join(text.split()))
 
 
 def test_a_rate_above_the_critical_one_does_not_settle(csv, command, tmp_path):
@@ -213,6 +224,8 @@ def test_what_cannot_be_predicted_gets_one_sentence_and_costs_no_file(csv, comma
     assert pd.read_csv(io.StringIO(text))["row"].tolist() == [k for k in range(1, 61) if k != 5]
     code, _, err = command("predict", out, lacking, "--missing", "refuse", "--out", target)
     assert (code, target.read_text()) == (2, "precious")
+    code, text, _ = command("predict", out, lacking, "--missing", "refuse")
+    assert (code, text) == (2, "")
 
 
 @pytest.mark.parametrize(

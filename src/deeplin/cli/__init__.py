@@ -1,6 +1,6 @@
 """The command line. Importing a command's module registers it on the application."""
 
-from deeplin.cli import bench, certify, diagnose, reproduce, sweep, train
+from deeplin.cli import bench, certify, reproduce, sweep, tables
 from deeplin.cli.app import app, main
 
-__all__ = ["app", "bench", "certify", "diagnose", "main", "reproduce", "sweep", "train"]
+__all__ = ["app", "bench", "certify", "main", "reproduce", "sweep", "tables"]

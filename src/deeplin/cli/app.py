@@ -40,6 +40,9 @@ def _options(
     pass
 
 
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+
 def seed_option(help: str) -> Any:
     """The option `--seed` of any command."""
     return typer.Option(
@@ -75,7 +78,8 @@ def prepare_computing() -> None:
     """Switch on float64 and a folder for compiled programs.
 
     Every command that computes calls this before its first computation; the others never wait for
-    JAX. The library itself never changes global settings.
+    JAX. The library itself never switches float64 on; `diagnose`, `train` and the estimators also
+    use the folder.
     """
     import jax
 

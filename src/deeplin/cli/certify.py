@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from deeplin.cli.app import app, prepare_computing, seed_option, text_width
-from deeplin.cli.options import AsJson
+from deeplin.cli.app import AsJson, app, prepare_computing, seed_option, text_width
 from deeplin.errors import InputError, positive_number, whole_number
 from deeplin.sources import bibtex, source_of
 

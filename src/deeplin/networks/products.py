@@ -112,9 +112,28 @@ def singular_values(matrices: np.ndarray) -> np.ndarray:
     return _decomposed(lambda part: (np.linalg.svd(part, compute_uv=False),), matrices)[0]
 
 
+def extreme_values(matrices: np.ndarray) -> np.ndarray:
+    """Return the largest and smallest singular value of each matrix of a stack, as (…, 2)."""
+    return _decomposed(lambda part: (_extremes_by_gram(part),), matrices)[0]
+
+
+def _extremes_by_gram(matrices: np.ndarray) -> np.ndarray:
+    """As roots of eigenvalues of WᵀW, which take half the time of singular values.
+
+    The square costs the digits of a small σ_min: those matrices are decomposed themselves.
+    """
+    size = np.max(np.abs(matrices), axis=(1, 2), keepdims=True)
+    scaled = matrices / np.where(size > 0, size, 1)  # squares of large entries would overflow
+    wide = matrices.shape[2] > matrices.shape[1]
+    squares = np.linalg.eigvalsh(scaled @ scaled.mT if wide else scaled.mT @ scaled)[:, [-1, 0]]
+    values, poor = np.sqrt(np.maximum(squares, 0)), squares[:, 1] < 1e-3 * squares[:, 0]
+    values[poor] = np.linalg.svd(scaled[poor], compute_uv=False)[:, [0, -1]]
+    return values * size[:, 0]
+
+
 def values_of_layers(layers: Sequence[np.ndarray]) -> np.ndarray:
     """Return the largest and smallest singular value of each of L layers, as (…, L, 2)."""
-    return np.stack([singular_values(layer)[..., [0, -1]] for layer in layers], axis=-2)
+    return np.stack([extreme_values(layer) for layer in layers], axis=-2)
 
 
 def _decomposed(function: Callable, matrices: np.ndarray) -> list[np.ndarray]:

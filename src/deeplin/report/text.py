@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from deeplin.certificates.certificate import Certificate
+    from deeplin.training.advice import Trials
     from deeplin.training.diagnosis import Diagnosis
     from deeplin.training.evaluation import Score
-    from deeplin.training.table_training import TrainingReport
-    from deeplin.training.trials import Trials
+    from deeplin.training.recipe import TrainingReport
 
 STARTS = {
     "torch": "PyTorch's default start",
@@ -159,7 +159,8 @@ def _runs(trials: Trials) -> str:
 
 
 def _steps(trials: Trials) -> str:
-    return f"{trials.steps}" if trials.steps is not None else f"> {trials.most_steps}"
+    """Steps after which all simulated starts have learned."""
+    return f"{trials.steps}" if trials.learned == trials.starts else f"> {trials.most_steps}"
 
 
 def _explained(it: Diagnosis) -> list[str]:
@@ -194,6 +195,8 @@ def _comparison(it: Diagnosis) -> list[tuple[str, ...]]:
         f"best {over.selected_inputs} inputs": over.selected_error,
         "fitting every row exactly": over.leave_one_out,
     }
+    if over.unstandardized_error is not None:
+        errors["the same, not standardized"] = over.unstandardized_error
     rows = [(name, f"{1 - error / over.zero_error:.2f}") for name, error in errors.items()]
     return [("R² on rows left out", ""), *rows]
 
@@ -204,10 +207,15 @@ def _interpolation(it: Diagnosis) -> list[str]:
     if over is None:
         return []
     more = "There are more inputs than rows, so networks fit every row exactly"
+    worse = [
+        "Standardizing made it worse: the table as it is predicts rows left out better. Leave "
+        "--standardize out."
+    ] * over.standardizing_hurts
     if not over.beats_zero:
         return [
             f"{more}. On rows left out that is no better than predicting the mean: interpolation "
-            "is harmful here."
+            "is harmful here.",
+            *worse,
         ]
     advice = {
         "benign": "interpolation is benign here",
@@ -215,7 +223,7 @@ def _interpolation(it: Diagnosis) -> list[str]:
         "harmful": "interpolation is harmful here: regularize, stop early, or choose inputs",
     }[over.verdict]
     cost = f"that loses {max(over.lost, 0):.0%} of what the best alternative explains"
-    return [f"{more}. On rows left out {cost}; {advice}."]
+    return [f"{more}. On rows left out {cost}; {advice}.", *worse]
 
 
 def _conditioning(it: Diagnosis) -> list[str]:
@@ -346,7 +354,7 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
             for rate, step in report.halvings
         ),
         *report.remarks,
-        *report.notes,
+        *report.reading.notes,
         f"Prediction: {report.prediction}.",
     ]
     if not report.prediction.passing and report.prediction.critical_learning_rate > 0:  # not NaN
@@ -356,7 +364,7 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
     return "\n\n".join(
         [
             textwrap.fill(_headline(report), width),
-            *([_aligned(rows, width)] if report.status != "diverged" else []),
+            *([_aligned(rows, width)] if report.run.status != "diverged" else []),
             *(textwrap.fill(it, width, subsequent_indent="    ") for it in _equations(report)),
             _bullets(notes, width),
             f"Kept in {run}\nPredict new rows:   deeplin predict {run} TABLE\n"
@@ -366,7 +374,7 @@ def training_text(report: TrainingReport, run: str, width: int = 80) -> str:
 
 
 def _headline(report: TrainingReport) -> str:
-    status = report.status
+    status = str(report.run.status)
     if status == "stopped" and report.done:
         status = "on batches"
     settled = "every row is classified right" if report.separable else "the network settled"
@@ -376,16 +384,22 @@ def _headline(report: TrainingReport) -> str:
         "stopped": "Not finished: the network was still moving",
         "diverged": "Not trained: the network diverged",
     }[status]
-    targets = len(report.targets)
+    targets = len(report.reading.targets)
     summed = f" (summed over the {targets} targets)" if targets > 1 else ""
     text = (
-        f"{did} after {report.steps} steps of {report.optimizer}{summed}, at learning rate "
+        f"{did} after {report.run.steps} steps of {report.optimizer}{summed}, at learning rate "
         f"{report.learning_rate:.3g}."
     )
     if status == "diverged":
         critical = report.prediction.critical_learning_rate
         limit = "" if math.isnan(critical) else f" (above {critical:.3g} nothing can settle)"
         return f"{text} Use a smaller learning rate{limit}."
+    problem = report.reading.problem
+    if status == "stopped" and problem.has_minimizer and not report.spec.weight_decay:
+        learned = 1 - float(report.run.evidence["gap"]) / problem.zero_gap
+        best = "logistic regression" if problem.classes is not None else "least squares"
+        if learned > 0:  # never 100 %: it is not finished
+            text += f" It has learned {min(learned, 0.9999):.2%} of what {best} explains."
     return text
 
 
@@ -423,17 +437,17 @@ def score_rows(
 
 def _equations(report: TrainingReport) -> Iterable[str]:
     """Each output as a formula of the table's columns, the largest coefficients only."""
-    names = report.inputs
-    rows = zip(report.outputs, report.coefficients, report.intercepts, strict=True)
-    for output, weights, intercept in rows:
+    formulas, prepared = report.formulas, report.reading.preparation
+    names = [column.label for column in prepared.inputs]
+    for output, weights, intercept in formulas:
         largest = np.argsort(-np.abs(weights), kind="stable")[:SHOWN]
         terms = [f"{intercept:.4g}"] if intercept else []
         terms += [f"{weights[j]:.4g}·{names[j]}" for j in sorted(largest)]
         formula = " + ".join(terms).replace("+ -", "− ")
         more = len(names) - len(largest)
         left = output
-        if report.classes:
-            left = f"log-odds of {output}" if len(report.outputs) == 1 else f"score of {output}"
+        if prepared.classes:
+            left = f"log-odds of {output}" if len(formulas) == 1 else f"score of {output}"
         yield f"{left} = {formula}" + (f" + {more} smaller terms" if more else "")
 
 

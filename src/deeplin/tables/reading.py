@@ -236,13 +236,38 @@ def whole_number_notes(
 ) -> tuple[list[int], list[str]]:
     """Places of columns to leave out as identifiers, and sentences about columns of whole numbers.
 
-    Different whole numbers in every row in no order, over a range far wider than the number of
-    rows, are an identifier if the name says so, else worth a remark; few may be codes of classes.
+    Different whole numbers in every row: an identifier if the name says so, else worth a remark
+    where their range is far wider than the number of rows.
     """
-    left: list[str] = []
-    suspects: list[str] = []
-    codes: list[str] = []
-    about_targets: list[str] = []
+    left, notes, suspects = [], [], []
+    if len(rows) < FEWEST:
+        return left, notes
+    for place in whole:
+        values, name = rows[:, place], columns[place].label
+        if len(np.unique(values)) < len(values):
+            continue
+        if IDENTIFIER.fullmatch(name):
+            left.append(place)
+            notes.append(
+                f"{name!r} is a different whole number in every row, so it was left out as an "
+                f"identifier; to use it: --keep {name}."
+            )
+        elif np.ptp(values) >= 10 * len(values):
+            suspects.append(name)
+    if suspects:
+        names = ", ".join(map(repr, suspects[:5]))
+        notes.append(
+            f"Different whole numbers in every row: {names}. If they are identifiers, leave them "
+            "out (--ignore)."
+        )
+    return left, notes
+
+
+def class_codes(
+    rows: np.ndarray, columns: Sequence[Column], whole: Sequence[int], targets: int
+) -> list[str]:
+    """A sentence for columns of few different whole numbers, which may be codes of classes."""
+    notes, inputs = [], []
     low, high = CLASSES
     for place in whole:
         values, column = np.unique(rows[:, place]), columns[place]

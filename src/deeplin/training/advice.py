@@ -1,16 +1,29 @@
-"""Which learning rate to use, for the optimizer and the loss that the user has, in closed form."""
+"""How a network is trained, and which learning rate to use: in closed form, and from trials.
+
+`TrainingSpec` is the optimizer and the loss that the user has, `advise` has the exact rates for it,
+and `try_starts` finds by simulation the rate for the user's own kind of start.
+"""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
 
+import jax
 import numpy as np
+from jaxtyping import Array
 from numpy.typing import ArrayLike
 
-from deeplin.errors import whole_number
+from deeplin.dynamics import gradient_descent
+from deeplin.errors import InputError, positive_number, seed_number, whole_number
+from deeplin.execution import share_compiled_code
+from deeplin.networks import Network
+from deeplin.networks.initialize import FRAMEWORK_STARTS, default_width, framework_layers
 from deeplin.problems import Problem
+from deeplin.problems.losses import Loss
 from deeplin.theory import (
     balanced_sharpness,
     critical_learning_rate,
@@ -23,16 +36,203 @@ from deeplin.theory import (
 from deeplin.theory.critical_rate import effective_sharpness
 from deeplin.theory.minimizers import balanced_factors, balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
-from deeplin.training.spec import TrainingSpec
 
-Optimizer = TrainingSpec
-"""The name under which estimators pickled by version 0.2 find it."""
+REDUCTIONS = ("mean", "sum")
+OPTIMIZER_NAMES = {
+    "descent": "gradient descent",
+    "sam": "SAM (ρ = {:g})",
+    "adam": "Adam",
+    "rmsprop": "RMSProp",
+}
+LOSS_NAMES = {
+    "squared": "squared error",
+    "logistic": "log-loss",
+    "softmax": "log-loss",
+    "poisson": "Poisson loss",
+    "huber": "Huber loss",
+}
+
 CAUTION = 0.5
 """Part of the largest stable rate that is advised: the way to the solution may be sharper."""
 CUSTOMARY = 1e-3
 """The rate that most people begin with for Adam."""
 INTERPOLATED = 1e-16
 """R_min/R_0 up to which the data count as interpolated (residuals of 1e-8 of the targets)."""
+
+TRIED_STARTS = (*FRAMEWORK_STARTS, "small")
+RATES = 8
+"""Rates tried at once, from each start."""
+MOST_STARTS, FEWEST_STARTS = 16, 4
+MOST_STEPS, FEWEST_STEPS = 300, 60
+"""Steps after which a rate that is too large has shown itself."""
+LONGEST = 20_000
+"""Steps of the run that counts how many are needed."""
+LONGEST_ON_BATCHES = 3_000
+"""The same on batches that leave noise: what is not learned by then is lost in it."""
+BUDGET = 1e9
+"""Weights times networks times steps of one call, which limits starts and steps: about a second."""
+LOWERED, LOWERINGS = 0.85, 18
+"""By how much the rate is lowered because one of the new starts diverged, and how often."""
+LADDERS = 4
+"""Calls that look for a rate, each from where the last one ended: down to 2^-32 of the critical."""
+HIGHEST_ADAPTIVE = 0.2
+"""The largest rate of Adam and RMSProp that is tried; it is lowered until all starts learn."""
+LEARNED = 0.01
+"""A network has learned when 1 % of what a linear map explains is left to learn, …"""
+LEARNED_SEPARABLE = 0.1
+"""… and 10 % of the log-loss where it has no minimum and tends to 0."""
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """Optimizer and loss: what decides which learning rates are stable.
+
+    The loss is ‖Y − XΘᵀ‖² summed over the targets (of classes the log-loss), and over the samples
+    (of a batch) their mean or their sum (`reduction`), with or without a factor ½, plus
+    `weight_decay` · Σ_k‖W_k‖_F².
+
+    `optimizer` is "descent", "sam" (θ ← θ − η∇F(θ + ρ∇F(θ)), X-23), "adam" or "rmsprop" (`beta1`
+    and `epsilon`, which stands outside the root; X-24).
+
+    ```python
+    from deeplin.training import TrainingSpec
+    assert "momentum 0.9" in str(TrainingSpec(momentum=0.9))
+    ```
+    """
+
+    momentum: float = 0.0
+    nesterov: bool = False
+    batch_size: int | None = None
+    weight_decay: float = 0.0
+    reduction: str = "mean"
+    half: bool = False
+    optimizer: str = "descent"
+    rho: float = 0.05
+    beta1: float = 0.9
+    epsilon: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.reduction not in REDUCTIONS:
+            raise InputError(f"reduction is {self.reduction!r}; pass 'mean' or 'sum'.")
+        if self.optimizer not in OPTIMIZER_NAMES:
+            names = ", ".join(OPTIMIZER_NAMES)
+            raise InputError(f"optimizer is {self.optimizer!r}; pass one of {names}.")
+        positive_number("weight_decay", self.weight_decay, zero_allowed=True)
+        positive_number("rho", self.rho, zero_allowed=True)
+        positive_number("epsilon", self.epsilon)
+        if not 0 <= positive_number("beta1", self.beta1, zero_allowed=True) < 1:
+            raise InputError(f"beta1 is {self.beta1:g}; pass a number from 0 to below 1.")
+        if self.nesterov and not self.momentum:
+            raise InputError("nesterov needs momentum; pass momentum between 0 and 1 with it.")
+        if self.momentum and self.adaptive:
+            raise InputError(f"{self.optimizer} takes no momentum; pass momentum=0.")
+        if self.batch_size is not None:
+            whole_number("batch_size", self.batch_size)
+            if self.optimizer == "sam":
+                raise InputError("SAM on batches is not covered; pass batch_size=None.")
+
+    @property
+    def adaptive(self) -> bool:
+        """Whether it is Adam or RMSProp, which divide by the root of a mean of squares."""
+        return self.optimizer in ("adam", "rmsprop")
+
+    def loss_factor(self, problem: Problem) -> float:
+        """The loss (of a batch) without weight decay is this many times R, the mean without ½."""
+        if self.half and problem.classes is not None:
+            raise InputError("half is for squared errors; the log-loss has no factor ½.")
+        samples = self.batches(problem) or problem.samples
+        return (samples if self.reduction == "sum" else 1) * (0.5 if self.half else 1.0)
+
+    def rate_factor(self, problem: Problem) -> float:
+        """A rate for the loss is this many times smaller than on R; Adam's do not depend on it."""
+        return 1.0 if self.adaptive else self.loss_factor(problem)
+
+    def decay(self, problem: Problem) -> float:
+        """λ of the objective R + λΣ‖W_k‖² that the loss is a multiple of."""
+        return self.weight_decay / self.loss_factor(problem)
+
+    def radius(self, problem: Problem) -> float:
+        """ρ of SAM on R, 0 for other optimizers."""
+        return self.rho * self.loss_factor(problem) if self.optimizer == "sam" else 0.0
+
+    def epsilon_on_risk(self, problem: Problem) -> float:
+        """ε of Adam on R."""
+        return self.epsilon / self.loss_factor(problem)
+
+    def batches(self, problem: Problem) -> int | None:
+        """The batch size, or None where a batch is all samples."""
+        full = self.batch_size is None or self.batch_size >= problem.samples
+        return None if full else self.batch_size
+
+    def settings(self, problem: Problem, seed: int | Array = 0) -> dict[str, Any]:
+        """The keywords of `gradient_descent` on R that train as this loss and optimizer do.
+
+        `seed` draws the mini-batches: a number or a key.
+        """
+        decay = self.decay(problem)
+        settings: dict[str, Any] = {"weight_decay": decay}
+        if self.optimizer == "descent":
+            settings |= {"momentum": self.momentum, "nesterov": self.nesterov}
+        elif self.optimizer == "sam":
+            made = _sam(self.radius(problem), decay, self.momentum, self.nesterov)
+            settings |= {"optimizer": made}
+        else:
+            beta1 = self.beta1 if self.optimizer == "adam" else None
+            settings |= {"optimizer": _adaptive(beta1, self.epsilon_on_risk(problem))}
+        batch = self.batches(problem)
+        if batch is not None:
+            key = jax.random.key(seed) if isinstance(seed, int) else seed
+            settings |= {"batch_size": batch, "key": key}
+        return settings
+
+    def described(self, loss: Loss = "squared") -> str:
+        """Optimizer and loss in words."""
+        kind = OPTIMIZER_NAMES[self.optimizer].format(self.rho)
+        batches = f"{kind} on batches of {self.batch_size}"
+        kind = f"full-batch {kind}" if self.batch_size is None else batches
+        if self.momentum:
+            kind += f" with {'Nesterov ' if self.nesterov else ''}momentum {self.momentum:g}"
+        error = LOSS_NAMES.get(loss, "loss") if isinstance(loss, str) else "loss"
+        plural = f"{error}es" if error.endswith("loss") else f"{error}s"
+        error = f"mean {error}" if self.reduction == "mean" else f"sum of {plural}"
+        factor = "half the" if self.half else "the"
+        unit = " (no ½)" if loss == "squared" and not self.half else ""
+        decay = f" plus {self.weight_decay:g}·Σ‖W‖²" if self.weight_decay else ""
+        return f"{kind} on {factor} {error}{unit}{decay}"
+
+    def __str__(self) -> str:
+        return self.described()
+
+
+Optimizer = TrainingSpec
+"""The name under which estimators pickled by version 0.2 find it."""
+
+
+@lru_cache  # one object for equal settings: descent compiles anew for each
+def _sam(radius: float, decay: float, momentum: float, nesterov: bool) -> Any:
+    """From a rate: descent along the gradient of R + λΣ‖W‖² at θ + ρ∇ instead of at θ."""
+    import optax
+
+    def ascended(gradient, state, params, *, grad_fn, **extra):
+        away = jax.tree.map(lambda w, g: w + radius * g, params, gradient)
+        return jax.tree.map(lambda g, w: g + 2 * decay * w, grad_fn(away), away), state
+
+    init = optax.identity().init
+    first = optax.GradientTransformationExtraArgs(init, ascended)  # pyright: ignore
+    return lambda rate: optax.chain(first, optax.sgd(rate, momentum or None, nesterov))
+
+
+@lru_cache
+def _adaptive(beta1: float | None, epsilon: float) -> Any:
+    """From a rate: Adam, or RMSProp without β₁."""
+    import optax
+
+    if beta1 is None:
+        return lambda rate: optax.rmsprop(rate, 0.99, epsilon, eps_in_sqrt=False)
+    return lambda rate: optax.adam(rate, b1=beta1, eps=epsilon)
+
+
+# --- rates in closed form ------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -76,10 +276,11 @@ def advise(
 
     Small initializations end near the balanced minimizer, stable up to (2+2β)/S_bal (X-3); with
     weight decay at the one global minimizer, S_λ (X-9, X-15); on batches the second moment decides,
-    S_B (X-10); SAM has S(1 + ρS) in the place of S (X-23). Half of the rate that plain descent
-    bears there is advised, and with momentum β the part 1 − β of it: a push then moves the weights
-    η/(1 − β) in all, and on the way to the solution the pace decides, not the stability at its end.
-    `trials.try_starts` measures the rate for starts that are not small, and for Adam (X-24).
+    S_B (X-10); SAM has S(1 + ρS) in the place of S (X-23). Advised is half of the largest rate at
+    which plain descent is stable there, and with momentum β the part 1 − β of it: one gradient then
+    moves the weights by η/(1 − β) in all, and on the way to the solution the speed decides, not the
+    stability at its end. `try_starts` measures the rate for starts that are not small, and for Adam
+    (X-24).
 
     ```python
     import deeplin as dl, numpy as np
@@ -114,11 +315,8 @@ def advise(
     remarks = (*_about_minimum(problem, minimum, known), *_about_optimizer(spec, settles))
     if batch is not None:
         settles = settles and minimum is None and problem.residual_share <= INTERPOLATED
-        at_end = _on_batches(problem, L, batch, spec, minimum, readout, end)
-        end, remarks = at_end.plain, (*remarks, *at_end.remarks)
-        critical = at_end.limit
-        if settles and at_end.exact and not spec.momentum:
-            critical = critical_learning_rate(problem, L, batch_size=batch)
+        end, critical, more = _on_batches(problem, L, batch, spec, minimum, readout, end)
+        remarks += more
     elif spec.batch_size is not None and spec.batch_size > problem.samples:
         remarks += (f"A batch of {spec.batch_size} holds all {problem.samples} samples.",)
     pace = (1 - spec.momentum) * stability_limit()
@@ -149,17 +347,6 @@ def _sharpness_near_zero(problem: Problem, depth: int) -> float:
     return depth * bend * float(np.linalg.norm(X, 2)) ** 2 / problem.samples
 
 
-class _AtEnd(NamedTuple):
-    """Training on batches at the solution where small starts end."""
-
-    plain: float
-    """S_B of plain descent there, or a bound of it."""
-    limit: float
-    """Up to which rate the mean square is stable there, with this momentum."""
-    exact: bool
-    remarks: tuple[str, ...]
-
-
 def _on_batches(
     problem: Problem,
     depth: int,
@@ -168,9 +355,10 @@ def _on_batches(
     minimum: DecayedMinimum | None,
     readout: ArrayLike | None,
     sharpness: float,
-) -> _AtEnd:
-    """Exact for one output without weight decay and read-out (X-10), a bound for all others.
+) -> tuple[float, float, tuple[str, ...]]:
+    """S_B of plain descent where small starts end, the critical rate (or NaN), and remarks.
 
+    Exact for one output without weight decay and read-out (X-10), a bound for all others.
     `sharpness` is that of the full batch at the solution where small starts end.
     """
     remarks: tuple[str, ...] = ()
@@ -180,7 +368,7 @@ def _on_batches(
             "critical rate is known, and at a constant learning rate training stays in a cloud "
             "about the solution that shrinks with the rate. Lower the rate towards the end.",
         )
-        return _AtEnd(sharpness, math.nan, False, remarks)
+        return sharpness, math.nan, remarks
     interpolated = problem.residual_share <= INTERPOLATED
     if minimum is not None or not interpolated:
         why = "With weight decay no minimum" if minimum is not None else "No linear map"
@@ -196,6 +384,8 @@ def _on_batches(
         if spec.nesterov:
             limit = math.nan
             remarks += ("On batches with Nesterov's momentum no critical rate is known.",)
+        elif interpolated and not spec.momentum:
+            limit = critical_learning_rate(problem, depth, batch_size=batch)
         elif spec.momentum:
             limit = stochastic_sharpness(
                 problem, end, batch, momentum=spec.momentum, linearized=not interpolated
@@ -204,7 +394,7 @@ def _on_batches(
                 "On batches with momentum the critical rate is the exact limit of the mean square "
                 "at the solution where small starts end; other solutions may bear a little more.",
             )
-        return _AtEnd(plain.value, limit, True, remarks)
+        return plain.value, limit, remarks
     if minimum is None:
         product = problem.optimum.reshape(problem.dimension, -1)
         fixed = None if readout is None else np.asarray(readout)
@@ -217,7 +407,7 @@ def _on_batches(
         "Here no critical rate is known; the rate to use keeps the mean square stable by a bound "
         "(the sharpest single sample).",
     )
-    return _AtEnd(bound, math.nan, False, remarks)
+    return bound, math.nan, remarks
 
 
 def _about_minimum(
@@ -252,7 +442,7 @@ def _about_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
     if not settles or spec.batch_size is not None:
         return ()
     if spec.adaptive:
-        name = "Adam" if spec.optimizer == "adam" else "RMSProp"
+        name = OPTIMIZER_NAMES[spec.optimizer]
         return (
             f"The critical rate of {name} is exact, but about its last steps only: above it "
             f"{name} comes close to a solution, is thrown out, and returns. The rate to use is the "
@@ -264,3 +454,151 @@ def _about_optimizer(spec: TrainingSpec, settles: bool) -> tuple[str, ...]:
             "the perturbation divided by its norm no constant rate settles.",
         )
     return ()
+
+
+# --- rates from simulated starts -----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Trials:
+    """What simulated training from several starts of one kind has shown."""
+
+    initialization: str
+    depth: int
+    width: int
+    learning_rate: float
+    """The rate to use: none of the starts diverges at it."""
+    steps: int | None
+    """Steps after which the slowest of those that learned had; None: none of them has."""
+    starts: int
+    learned: int
+    """How many of the starts learned 99 % of what there is to explain within `most_steps`."""
+    most_steps: int
+
+
+def try_starts(
+    problem: Problem,
+    depth: int,
+    initialization: str = "torch",
+    optimizer: TrainingSpec | None = None,
+    *,
+    width: int | None = None,
+    seed: int = 0,
+    advice: Advice | None = None,
+) -> Trials:
+    """Find a learning rate that works from starts of this kind, by training some of them.
+
+    All starts are trained at several rates at once, from the critical one (above it nothing
+    settles) downwards; the search ends at the largest rate at which all stay bounded, or at half
+    of the critical one. It is lowered until none of eight times as many new starts diverges (Adam's
+    and RMSProp's until all of them learn), and their longer runs count the steps. Starts: `torch`,
+    `xavier`, `he`, `orthogonal` (see `initialize.framework_layers`), or `small` (Gaussian, half of
+    the solution's size in each layer).
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.training import try_starts
+    jax.config.update("jax_enable_x64", True)
+    X = np.random.default_rng(0).normal(size=(50, 3))
+    trials = try_starts(dl.Problem.from_data(X, X @ np.ones(3)), depth=3, initialization="xavier")
+    assert trials.learned == trials.starts
+    ```
+    """
+    spec = optimizer or TrainingSpec()
+    known = advice or advise(problem, depth, spec)
+    rows = problem.samples * problem.dimension if problem.loss != "squared" else 0
+    m = default_width(problem) if width is None else whole_number("width", width)
+    widths = (problem.dimension, *[m] * (known.depth - 1), problem.outputs)
+    size = rows + sum(o * i for i, o in pairwise(widths))
+    count = int(np.clip(BUDGET / (size * RATES * MOST_STEPS), FEWEST_STARTS, MOST_STARTS))
+    steps = int(np.clip(BUDGET / (size * RATES * count), FEWEST_STEPS, MOST_STEPS))
+    seed = seed_number(seed)
+    rng = np.random.default_rng(seed)
+
+    def drawn(number: int) -> list[np.ndarray]:
+        """So many starts, stacked layer by layer."""
+        layers = [_layers(initialization, problem, rng, widths) for _ in range(number)]
+        return [np.stack(layer) for layer in zip(*layers, strict=True)]
+
+    starts = drawn(count)
+    settings = spec.settings(problem, seed)
+    share_compiled_code()  # compiling takes longer than the trials
+    factor = spec.rate_factor(problem)
+
+    def bounded(rates: np.ndarray) -> np.ndarray:
+        """Which rates keep every start from growing beyond where it began."""
+        nets = Network([np.repeat(layer, len(rates), axis=0) for layer in starts])
+        run = gradient_descent(problem, nets, np.tile(rates, count) * factor, steps, **settings)
+        gap = np.asarray(run.evidence["gap"]).reshape(count, len(rates))
+        start_gap = problem.zero_gap + _gaps(problem, starts)
+        return np.all((gap <= start_gap[:, None]) & np.isfinite(gap), axis=0)
+
+    top = known.critical_learning_rate
+    if spec.adaptive:
+        top = HIGHEST_ADAPTIVE
+    elif not np.isfinite(top):
+        top = 16 * known.learning_rate if not problem.has_minimizer else 4 * known.learning_rate
+    rate = min(_largest_bounded(bounded, top), top / 2)
+    # As many new starts as networks before: the program is compiled already.
+    starts = drawn(count * RATES)
+    limit = LONGEST if known.certain or known.settles else LONGEST_ON_BATCHES
+    longest = int(np.clip(BUDGET / (size * count * RATES), MOST_STEPS, limit))
+    part = LEARNED if problem.has_minimizer or known.excess else LEARNED_SEPARABLE
+    goal = known.excess + part * (problem.zero_gap - known.excess)
+    run, status = None, np.zeros(0, str)
+    for _ in range(LOWERINGS):
+        rates = np.full(count * RATES, rate * factor)
+        run = gradient_descent(problem, Network(starts), rates, longest, gap=goal, **settings)
+        status = np.asarray(run.status)
+        if np.all(status == "converged") if spec.adaptive else np.all(status != "diverged"):
+            break
+        rate *= LOWERED
+    assert run is not None
+    done = np.equal(status, "converged")
+    taken = int(np.asarray(run.steps)[done].max()) if done.any() else None
+    learned = int(done.sum())
+    return Trials(initialization, known.depth, m, rate, taken, count * RATES, learned, longest)
+
+
+def _layers(
+    kind: str, problem: Problem, rng: np.random.Generator, widths: tuple[int, ...]
+) -> list[np.ndarray]:
+    if kind == "small":
+        size = problem.optimum_norm if problem.has_minimizer else 1.0
+        scale = 0.5 * size ** (1 / (len(widths) - 1)) / np.sqrt(widths[-2])
+        return [scale * rng.normal(size=(o, i)) for i, o in pairwise(widths)]
+    if kind not in FRAMEWORK_STARTS:
+        raise InputError(f"init is {kind!r}; pass one of {', '.join(TRIED_STARTS)}.")
+    return framework_layers(kind, rng, widths)
+
+
+def _gaps(problem: Problem, starts: list[np.ndarray]) -> np.ndarray:
+    """R − R_min of each start."""
+    product = starts[0]
+    for layer in starts[1:]:
+        product = layer @ product
+    return problem.gap(np.swapaxes(product, 1, 2))
+
+
+def _largest_bounded(bounded, top: float) -> float:
+    """The largest rate up to which `bounded` holds: a ladder of factors 2, then a finer one."""
+    for _ in range(LADDERS):
+        rates = top * 2.0 ** -np.arange(RATES)
+        kept = _from_below(bounded(rates))
+        if kept == RATES:
+            return float(rates[0])
+        if kept:
+            low = float(rates[RATES - kept])
+            finer = low * 2.0 ** (np.arange(RATES, 0, -1) / (RATES + 1))
+            more = _from_below(bounded(finer))
+            return float(finer[RATES - more]) if more else low
+        top = float(rates[-1]) / 2
+    return top
+
+
+def _from_below(good: np.ndarray) -> int:
+    """How many of the smallest rates (they come last) are good without a gap.
+
+    What is bounded again above a rate that is not was luck.
+    """
+    return int(np.argmin(np.append(good[::-1], False)))

@@ -67,7 +67,7 @@ class CriticalRate:
         if len(known) == 0:
             raise InputError(
                 f"no run settled within {self.steps} steps at any learning rate tried; pass more "
-                "steps or another initialisation."
+                "steps or another initialization."
             )
         return known
 
@@ -91,12 +91,12 @@ def empirical_critical_rate(
     resolution: float = 0.01,
     key: Array | None = None,
 ) -> CriticalRate:
-    """The largest learning rate at which descent settles in a minimiser, from several starts.
+    """The largest learning rate at which descent settles in a minimizer, from several starts.
 
     FM-crit predicts 2/S_min as its upper limit; edge-of-stability training comes close to it. The
     search narrows an interval for every seed at once: each call of descent trains all seeds at
     several rates. Starts: `residual` (as in FM-2, with a random unit read-out), `gaussian`,
-    `flattest` (the minimiser of X-2, perturbed by `scale`), or a function from keys to a batch of
+    `flattest` (the minimizer of X-2, perturbed by `scale`), or a function from keys to a batch of
     networks whose read-out, if any, has norm one.
 
     ```python

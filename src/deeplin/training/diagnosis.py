@@ -6,6 +6,7 @@ import html
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,19 +20,18 @@ from deeplin.tables.formats import Column
 from deeplin.tables.preparation import Preparation
 from deeplin.tables.reading import Reading, read_data
 from deeplin.theory.small_initialization import scale_of_layers
-from deeplin.training.advice import Advice, advise
+from deeplin.training.advice import TRIED_STARTS, Advice, TrainingSpec, Trials, advise, try_starts
 from deeplin.training.evaluation import (
+    Overfitting,
     Score,
     best_map,
     class_places,
     cross_validate,
+    estimate_overfitting,
     r_squared,
     r_squared_left_out,
     scores_on_training,
 )
-from deeplin.training.overfitting import Overfitting, estimate_overfitting
-from deeplin.training.spec import TrainingSpec
-from deeplin.training.trials import TRIED_STARTS, Trials, try_starts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,8 +105,8 @@ class Diagnosis:
     eigenvalues: np.ndarray
     optimum: dict[str, float | list[float]]
     """w* by the name of the input; for several outputs a list of one number each."""
-    scales: tuple[float | None, ...]
-    """For each depth the largest scale of a Gaussian initialization that meets FM-A2, if any."""
+    seed: int
+    """Seed of the simulated starts."""
     scale_obstacle: str | None
     """Why no initialization scale is admissible under FM-A2, if none is: theory, not practice."""
     standardized: Standardized | None
@@ -124,6 +124,14 @@ class Diagnosis:
         import pandas as pd  # a third of a second that the answer need not wait for
 
         return pd.DataFrame(self._rows)
+
+    @cached_property
+    def scales(self) -> tuple[float | None, ...]:
+        """For each depth the largest scale of a Gaussian initialization that meets FM-A2."""
+        if self.scale_obstacle is not None:
+            return (None,) * len(self.advice)
+        shape = self.width, self.seed
+        return tuple(admissible_scale(self.dimension, it.depth, *shape) for it in self.advice)
 
     @property
     def _rows(self) -> list[dict[str, Any]]:
@@ -165,7 +173,6 @@ class Diagnosis:
     def as_json(self) -> dict[str, Any]:
         """Plain values only; infinite numbers become strings, missing ones null."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        del values["scales"]
         over = self.overfitting
         over = over and asdict(over) | {"verdict": over.verdict}
         values |= {"depths": self._rows, "overfitting": over}
@@ -235,7 +242,6 @@ def diagnose(
         return tuple(try_starts(problem, it.depth, kind, spec, advice=it, **options) for it in ends)
 
     advice = tuple(advise(problem, L, spec, readout=readout) for L in levels)
-    obstacle = _scale_obstacle(problem, readout)
     classes = () if problem.classes is None else tuple(problem.classes.tolist())
     squared = problem.loss == "squared"
     w = best_map(problem)
@@ -283,14 +289,11 @@ def diagnose(
         alone={} if not squared else _alone(problem, columns, levels, spec),
         eigenvalues=eigenvalues,
         optimum=dict(zip(labels, weights, strict=True)),
-        scales=tuple(
-            admissible_scale(problem.dimension, L, hidden, seed) if obstacle is None else None
-            for L in levels
-        ),
-        scale_obstacle=obstacle,
+        seed=seed_number(seed),
+        scale_obstacle=_scale_obstacle(problem, readout),
         standardized=better,
         dependent=dependent,
-        overfitting=_overfitting(problem, centered) if interpolates and squared else None,
+        overfitting=_overfitting(reading, centered) if interpolates and squared else None,
         notes=(*reading.notes, *notes),
     )
 
@@ -336,7 +339,7 @@ def _is_centered(problem: Problem) -> bool:
 def _standardized(
     problem: Problem, labels: Sequence[str], eigenvalues: np.ndarray
 ) -> tuple[tuple[str, ...], Problem | None]:
-    """Nearly dependent inputs, and the standardized problem where the given one crawls.
+    """Nearly dependent inputs, and the standardized problem where training on this one is slow.
 
     Both from the second moments, which a change of units of each column leaves accurate.
     """
@@ -350,21 +353,18 @@ def _standardized(
     moments = problem.second_moments
     if problem.inputs is not None and problem.targets is not None:
         rows = np.hstack([problem.inputs, problem.targets])
-        rows = rows - rows.mean(axis=0)
-        moments = rows.T @ rows / len(rows)
+        moments = np.cov(rows, rowvar=False, bias=True)
     assert moments is not None
-    size = np.sqrt(np.diag(moments)[:d])
-    varies = size > 0
-    scale = np.append(np.where(varies, size, 1.0), np.sqrt(np.diag(moments)[d:]))
-    scale[scale == 0] = 1.0
+    variance = np.diag(moments)
+    varies = variance[:d] > 0
+    scale = np.where(variance > 0, np.sqrt(variance), 1.0)
     table = moments / np.outer(scale, scale)
-    values, vectors = np.linalg.eigh(table[:d, :d][np.ix_(varies, varies)])
-    involved = (vectors[:, 0] ** 2 >= INVOLVED) if values[0] < DEPENDENT else np.zeros(0, bool)
-    names = [label for label, used in zip(labels, varies, strict=True) if used]
-    dependent = tuple(n for n, used in zip(names, involved, strict=False) if used)
-    if np.allclose(np.diag(moments)[:d][varies], 1.0, rtol=1e-6) and (
-        problem.classes is not None or np.allclose(np.diag(moments)[d:], 1.0, rtol=1e-6)
-    ):
+    correlations = table[:d, :d][np.ix_(varies, varies)]
+    values, vectors = np.linalg.eigh(correlations)
+    involved = (vectors[:, 0] ** 2 >= INVOLVED) & (values[0] < DEPENDENT)
+    dependent = tuple(np.array(labels)[varies][involved].tolist())
+    targets = variance[d:] if problem.classes is None else []
+    if np.allclose([*variance[:d][varies], *targets], 1.0, rtol=1e-6):
         return dependent, None  # it is standardized already
     if problem.classes is not None:
         X, _ = problem.require_data("standardizing")
@@ -372,8 +372,7 @@ def _standardized(
         return dependent, Problem.from_data(X, problem.classes[class_places(problem)], problem.loss)
     cross = table[:d, d:][varies]
     cross = cross[:, 0] if problem.single_target else cross
-    inputs = table[:d, :d][np.ix_(varies, varies)]
-    other = Problem.from_moments(inputs, cross, table[d:, d:], problem.samples)
+    other = Problem.from_moments(correlations, cross, table[d:, d:], problem.samples)
     return dependent, other if other.optimum_norm > 0 else None
 
 
@@ -419,10 +418,16 @@ def _scale_obstacle(problem: Problem, readout: ArrayLike | None) -> str | None:
     return None
 
 
-def _overfitting(problem: Problem, centered: bool) -> Overfitting | None:
+def _overfitting(reading: Reading, centered: bool) -> Overfitting | None:
     """None where rows depend on one another or are one, so that leaving one out means nothing."""
-    dependent = problem.rank < max(problem.samples - 1, 2)
-    return None if dependent else estimate_overfitting(problem, centered=centered)
+    problem, prepared = reading.problem, reading.preparation
+    if problem.rank < max(problem.samples - 1, 2):
+        return None
+    before = None
+    if prepared.standardized:
+        X, Y = problem.require_data("the left-out error")
+        before = Problem.from_data(X * prepared.scale[: problem.dimension], Y)
+    return estimate_overfitting(problem, centered=centered, unstandardized=before)
 
 
 def plain_values(value: Any) -> Any:

@@ -1,10 +1,13 @@
-"""A recipe that trains: a starting network and a learning rate chosen from the problem itself."""
+"""A recipe that trains: start and learning rate from the problem itself, what the theory predicts
+of the run, whether it came true, and how well the network predicts rows left out.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -13,6 +16,8 @@ from jaxtyping import Array
 
 from deeplin.dynamics import Run, gradient_descent
 from deeplin.errors import InputError, positive_number, validated, whole_number
+from deeplin.execution import share_compiled_code
+from deeplin.hessian import Sharpness, sharpness
 from deeplin.networks import Network
 from deeplin.networks.initialize import (
     FRAMEWORK_STARTS,
@@ -22,12 +27,20 @@ from deeplin.networks.initialize import (
     start_by_name,
 )
 from deeplin.problems import Problem
+from deeplin.report.text import conditioning
 from deeplin.tables.reading import Reading, read_data
-from deeplin.theory import decayed_minimum
+from deeplin.theory import decayed_minimum, stability_limit
 from deeplin.theory.minimizers import balanced_network
 from deeplin.theory.weight_decay import DecayedMinimum
-from deeplin.training.advice import advise
-from deeplin.training.spec import TrainingSpec
+from deeplin.training.advice import TrainingSpec, advise
+from deeplin.training.diagnosis import plain_values
+from deeplin.training.evaluation import (
+    LeftOut,
+    Score,
+    cross_validate,
+    score_rows,
+    scores_on_training,
+)
 
 INITIALIZATIONS = ("auto", *STARTS, *FRAMEWORK_STARTS, "balanced")
 TOLERANCE = 1e-10
@@ -36,6 +49,12 @@ SETTLED = 1e-4
 """Part of what there is to explain by which a map may differ from that with weight decay."""
 RETRIES = 20
 """How often an automatic learning rate that diverged is halved."""
+
+FLATTEST_MARGIN = 1e-6
+"""Relative slack of S ≥ S_min at a run that ends near a minimizer, not in it."""
+RECORDS = 400
+"""Records along a run, as long as their weights together stay below `KEPT` numbers."""
+KEPT = 2**25
 
 
 @validated
@@ -127,15 +146,10 @@ def train(
         given = isinstance(problem, Reading)
         reading = problem if given else read_data(problem, y, target, task=task)
         problem = reading.problem
+    share_compiled_code()  # compiling takes longer than most trainings
     start, batches = jax.random.split(jax.random.key(whole_number("seed", seed, minimum=0)))
-    network = starting_network(
-        problem,
-        start,
-        depth=10 if depth is None else depth,
-        width=width,
-        initialization=initialization,
-        scale=scale,
-    )
+    shape: Any = {"depth": 10 if depth is None else depth, "width": width}
+    network = starting_network(problem, start, **shape, initialization=initialization, scale=scale)
     run = descend(
         problem, network, learning_rate, steps, optimizer=optimizer, key=batches, **options
     )
@@ -153,22 +167,25 @@ def descend(
     key: Any = None,
     announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
     tolerance: float = TOLERANCE,
+    first_rate: float | None = None,
     **options: Any,
 ) -> Run:
     """Descent with a given rate, or with "auto": the advised one, halved while it diverges.
 
-    Rates are in the units of the optimizer's loss. `run.evidence["halvings"]` says how often an
-    automatic rate was halved, because the start was far sharper than where training ends.
-    `announce` is called with every rate that is tried, and the run that diverged at the one before.
-    Without a `gap` or `loss_target` of its own in
+    Rates are in the units of the optimizer's loss; `first_rate` takes the place of the advised one.
+    `run.evidence["halvings"]` says how often an automatic rate was halved, because the start was
+    far sharper than where training ends. `announce` is called with every rate that is tried, and
+    the run that diverged at the one before. Without a `gap` or `loss_target` of its own in
     `options` a run ends when R is as good as at the minimum (`goal`), to this `tolerance`; with
     weight decay it takes all steps where the map is not that of the minimum then.
     """
     chosen = optimizer or TrainingSpec()
     rates = [learning_rate]
     if isinstance(learning_rate, str) and learning_rate == "auto":
-        first = advise(problem, network.depth, chosen, readout=network.readout).learning_rate
-        rates = [first / 2**halvings for halvings in range(RETRIES + 1)]
+        if first_rate is None:
+            advice = advise(problem, network.depth, chosen, readout=network.readout)
+            first_rate = advice.learning_rate
+        rates = [first_rate / 2**halvings for halvings in range(RETRIES + 1)]
     minimum = _minimum(problem, network, chosen)
     own_goal = {"gap", "loss_target"} & options.keys()
     if not own_goal and minimum is None and not problem.has_minimizer:
@@ -229,3 +246,291 @@ def goal(
         return None
     there = 0.0 if minimum is None else max(minimum.risk - problem.minimal_risk, 0.0)
     return there + tolerance * (problem.zero_gap - there)
+
+
+# --- what the theory predicts, and whether it came true ------------------------------------------
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Can descent settle at this learning rate, and how sharp is it where it does? (FM-crit)"""
+
+    learning_rate: float
+    critical_learning_rate: float
+    """Above it no minimizer is stable, with this optimizer and loss."""
+    largest_stable_sharpness: float
+    """Sharper minimizers of R repel full-batch descent: 2/η, (2 + 2β)/η with momentum."""
+    minimal_sharpness: float
+    """S_min (X-2, X-7)."""
+    balanced_sharpness: float
+    """S_bal (X-3): where small initializations end."""
+    settles: bool
+    """Whether training can settle at all: on batches only where the data can be interpolated."""
+    bounded: bool
+    """Whether the sharpness of R where it settles lies between S_min and the largest stable one."""
+    passing: bool = False
+    """Whether the critical rate is about the last steps alone: Adam passes close by solutions."""
+    remarks: tuple[str, ...] = ()
+    """What is to be known about this optimizer on these data."""
+
+    @property
+    def can_settle(self) -> bool:
+        """Whether any minimizer is stable."""
+        return self.settles and not self.learning_rate > self.critical_learning_rate
+
+    def __str__(self) -> str:
+        rate, critical = f"{self.learning_rate:.4g}", f"{self.critical_learning_rate:.4g}"
+        if self.learning_rate > self.critical_learning_rate and self.passing:
+            return (
+                f"learning rate {rate} is above the critical {critical}: training comes close to a "
+                "solution, but does not stay there"
+            )
+        if self.learning_rate > self.critical_learning_rate:
+            return (
+                f"learning rate {rate} is above the critical {critical}: from almost no start does "
+                "training settle"
+            )
+        if math.isnan(self.critical_learning_rate):
+            return f"none: there is no critical rate to compare the learning rate {rate} with"
+        below = f"learning rate {rate} is below the critical {critical}: training can settle"
+        if not self.settles:
+            return f"{below} only while the rate is lowered (the data cannot be interpolated)"
+        if not self.bounded:
+            return below
+        return (
+            f"{below}, at a sharpness between S_min = {self.minimal_sharpness:.4g} and the largest "
+            f"stable one, {self.largest_stable_sharpness:.4g}"
+        )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the prediction came true: yes, no, or None where the run does not decide it."""
+
+    came_true: bool | None
+    reason: str
+
+    def __str__(self) -> str:
+        word = {True: "it came true", False: "it did not come true", None: "the run is undecided"}
+        return f"{word[self.came_true]}: {self.reason}"
+
+
+def predict(
+    problem: Problem, network: Network, learning_rate: float, optimizer: TrainingSpec | None = None
+) -> Prediction:
+    """What the theory says about training from this network at this learning rate.
+
+    ```python
+    import deeplin as dl, jax, numpy as np
+    from deeplin.training import predict
+    X = np.random.default_rng(0).normal(size=(50, 5))
+    problem = dl.Problem.from_data(X, X @ np.ones(5))
+    net = dl.initialize.gaussian(jax.random.key(0), widths=(5, 5, 1), scale=0.3)
+    assert not predict(problem, net, learning_rate=10.0).can_settle
+    ```
+    """
+    chosen, L, readout = optimizer or TrainingSpec(), network.depth, network.readout
+    advice = advise(problem, L, chosen, readout=readout)
+    limit = stability_limit(chosen.momentum, nesterov=chosen.nesterov)
+    plain = limit / (learning_rate * chosen.loss_factor(problem))
+    radius = chosen.radius(problem)  # S(1 + ρS) is at most the plain limit (X-23)
+    full = chosen.batches(problem) is None
+    return Prediction(
+        learning_rate=learning_rate,
+        critical_learning_rate=advice.critical_learning_rate,
+        largest_stable_sharpness=2 * plain / (1 + math.sqrt(1 + 4 * radius * plain)),
+        minimal_sharpness=advice.minimal_sharpness,
+        balanced_sharpness=advice.balanced_sharpness,
+        settles=advice.settles or (full and problem.has_minimizer),
+        bounded=full and not chosen.weight_decay and problem.has_minimizer and not chosen.adaptive,
+        passing=chosen.adaptive,
+        remarks=advice.remarks,
+    )
+
+
+def judge(prediction: Prediction, run: Run, end: Sharpness) -> Verdict:
+    """Compare a finished run, and the sharpness where it ended, with the prediction."""
+    sharp = f"sharpness {end.value:.4g}"
+    if prediction.passing or math.isnan(prediction.critical_learning_rate):
+        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
+        return Verdict(None, f"{outcome}; nothing was predicted that a run could refute")
+    if run.status != "converged":
+        outcome = f"training {run.status} after {run.steps} steps, at {sharp}"
+        if not prediction.can_settle:
+            return Verdict(True, outcome)
+        advice = "pass more steps" if run.status == "stopped" else "pass a smaller learning rate"
+        return Verdict(None, f"{outcome}; being able to settle is no promise, {advice}")
+    outcome = f"training settled after {run.steps} steps at {sharp}"
+    if not prediction.can_settle:
+        return Verdict(False, outcome)
+    if not prediction.bounded:
+        return Verdict(True, outcome)
+    limit, least = prediction.largest_stable_sharpness, prediction.minimal_sharpness
+    if end.value - end.error > limit:
+        return Verdict(False, f"{outcome}, above the largest stable one, {limit:.4g}")
+    if end.value + end.error < least * (1 - FLATTEST_MARGIN):
+        return Verdict(False, f"{outcome}, below S_min = {least:.4g}")
+    return Verdict(True, f"{outcome}, {end.value / limit:.0%} of the largest stable one")
+
+
+# --- a network for a table -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What is known about a finished training: how it went, how well it predicts, the formula."""
+
+    reading: Reading
+    spec: TrainingSpec
+    run: Run
+    learning_rate: float
+    """The one that was used, in the units of the loss of `spec`."""
+    halvings: tuple[tuple[float, int], ...]
+    """Learning rates that diverged, and after how many steps."""
+    prediction: Prediction
+    verdict: Verdict
+    sharpness: float
+    scores: tuple[Score, ...]
+    left_out: LeftOut | None
+
+    @property
+    def done(self) -> bool:
+        """Settled, or all steps taken where training is not expected to settle."""
+        settling = self.prediction.settles and not self.prediction.passing
+        return self.run.status == "converged" or (self.run.status == "stopped" and not settling)
+
+    @property
+    def separable(self) -> bool:
+        """Whether a hyperplane separates the classes, so that there is no solution (X-16)."""
+        return not self.reading.problem.has_minimizer and not self.spec.weight_decay
+
+    @property
+    def optimizer(self) -> str:
+        """Optimizer and loss in words."""
+        return self.spec.described(self.reading.problem.loss)
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is to be known about this optimizer on these data."""
+        problem = self.reading.problem
+        condition = problem.condition_number if problem.has_minimizer else math.nan
+        return (*self.prediction.remarks, *conditioning(condition))
+
+    @property
+    def formulas(self) -> list[tuple[str, list[float], float]]:
+        """Each output with its coefficients and intercept, for the columns of the table."""
+        prepared = self.reading.preparation
+        coefficients, intercepts = prepared.in_table_units(self.run.network.product)
+        each = np.broadcast_to(intercepts, len(coefficients.T)).tolist()
+        return list(zip(prepared.outputs, coefficients.T.tolist(), each, strict=True))
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain values: the names that `deeplin train --json` prints and a saved run keeps."""
+        run, prepared, left = self.run, self.reading.preparation, self.left_out
+        outputs, coefficients, intercepts = zip(*self.formulas, strict=True)
+        values = {
+            "halvings": self.halvings,
+            "inputs": [column.label for column in prepared.inputs],
+            "columns": [(column.name, column.category) for column in prepared.inputs],
+            "targets": prepared.targets,
+            "classes": prepared.classes,
+            "outputs": outputs,
+            "status": str(run.status),
+            "steps": int(run.steps),
+            "done": self.done,
+            "separable": self.separable,
+            "optimizer": self.optimizer,
+            "learning_rate": self.learning_rate,
+            "risk": float(run.evidence["risk"]),
+            "minimal_risk": self.reading.problem.minimal_risk,
+            "scores": self.scores,
+            "sharpness": self.sharpness,
+            "coefficients": coefficients,
+            "intercepts": intercepts,
+            "data": self.reading.notes,
+            "advice": self.remarks,
+            "critical_learning_rate": self.prediction.critical_learning_rate,
+            "minimal_sharpness": self.prediction.minimal_sharpness,
+            "balanced_sharpness": self.prediction.balanced_sharpness,
+            "prediction": str(self.prediction),
+            "verdict": str(self.verdict),
+            "came_true": self.verdict.came_true,
+            "left_out": left and asdict(left),
+        }
+        if not prepared.classes:
+            values["r_squared"] = {score.target: score.network for score in self.scores}
+            values["r_squared_at_best"] = {score.target: score.linear for score in self.scores}
+            if left is not None:
+                kinds = {"network": "network", "least_squares": "linear"}
+                values["left_out"] |= {
+                    name: {score.target: getattr(score, kind) for score in left.scores}
+                    for name, kind in kinds.items()
+                }
+        return plain_values(values)
+
+
+def train_on_table(
+    reading: Reading,
+    spec: TrainingSpec,
+    *,
+    start: Mapping[str, Any],
+    learning_rate: float | str,
+    steps: int,
+    seed: int,
+    folds: bool,
+    announce: Callable[[float, Run | None], None] = lambda rate, diverged: None,
+    watch: Callable | None = None,
+) -> TrainingReport:
+    """Train on a table, compare with the prediction, and score the network on rows left out.
+
+    `start` holds the options of `starting_network`; `folds` says whether networks of five folds are
+    trained where no rows are held out. `announce` and `watch` are those of `descend`.
+    """
+    problem, prepared = reading.problem, reading.preparation
+    how: dict[str, Any] = {"optimizer": spec, "seed": seed, **start}
+    hidden = default_width(problem) if start["width"] is None else start["width"]
+    widths = (problem.dimension, *[hidden] * (start["depth"] - 1), problem.outputs)
+    records = max(2, min(KEPT // sum(a * b for a, b in pairwise(widths)), RECORDS))
+    halvings: list[tuple[float, int]] = []
+
+    def announced(rate: float, diverged: Run | None) -> None:
+        if diverged is not None:
+            halvings.append((2 * rate, int(diverged.steps)))
+        announce(rate, diverged)
+
+    run = train(
+        reading,
+        learning_rate=learning_rate,
+        steps=steps,
+        announce=announced,
+        watch=watch,
+        record_every=max(1, steps // records),
+        **how,
+    )
+    used = float(np.mean(np.asarray(run.learning_rate))) / spec.rate_factor(problem)
+    prediction = predict(problem, run.network, used, spec)
+    end = sharpness(problem, run.network)
+
+    def fit(part: Problem) -> np.ndarray:
+        """The same training on other rows."""
+        return np.asarray(
+            train(part, learning_rate=used, steps=int(run.steps), **how).network.product
+        )
+
+    left = None
+    if run.status != "diverged" and reading.held_out is not None:
+        left = score_rows(problem, prepared.targets, run.network.product, *reading.held_out)
+    elif run.status != "diverged" and folds:
+        left = cross_validate(problem, prepared, fit, seed=seed)
+    return TrainingReport(
+        reading=reading,
+        spec=spec,
+        run=run,
+        learning_rate=used,
+        halvings=tuple(halvings),
+        prediction=prediction,
+        verdict=judge(prediction, run, end),
+        sharpness=float(end.value),
+        scores=scores_on_training(problem, prepared.targets, run.network.product),
+        left_out=left,
+    )

@@ -1,0 +1,445 @@
+"""Commands on a table: `deeplin diagnose`, `deeplin train` (live) and `deeplin predict`."""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from functools import wraps
+from io import TextIOWrapper
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TextIO, get_args, get_type_hints
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table as Grid
+
+from deeplin.cli.app import AsJson, app, prepare_computing, seed_option, text_width
+from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.execution import prompt_interrupt
+from deeplin.files import whole_file
+
+if TYPE_CHECKING:
+    from deeplin.dynamics import Run
+    from deeplin.tables.reading import Reading
+
+HOLD_OUT_ROWS, HELD_OUT = 1000, 0.2
+"""Rows from which some are held out, and which share; of fewer, networks of folds are scored."""
+MISSING = ("empty", "drop", "refuse")
+BARS = "▁▂▃▄▅▆▇█"
+SHOWN = 48
+
+# --- options that the commands share -------------------------------------------------------------
+
+Source = Annotated[
+    str,
+    typer.Argument(help="CSV, Parquet, Arrow, .npy, .npz, .xlsx; a folder, a glob, - for stdin."),
+]
+
+
+class Table(NamedTuple):
+    """Which table a command reads, and how."""
+
+    target: Annotated[list[str], "Column to predict (-1: the last); may be repeated."]
+    task: Annotated[str, "regression, classification, or auto: classes if text or two values."] = (
+        "auto"
+    )
+    ignore: Annotated[list[str] | None, "Column to leave out; may be repeated."] = None
+    keep: Annotated[
+        list[str] | None, "Column to use though it has no name or numbers the rows."
+    ] = None
+    encode: Annotated[bool, "Make categories of text: one 0/1 column for each value."] = False
+    categorical: Annotated[
+        list[str] | None, "Column of numbers that are codes of classes; may be repeated."
+    ] = None
+    standardize: Annotated[bool, "Inputs and amounts to predict with mean 0 and deviation 1."] = (
+        False
+    )
+    intercept: Annotated[bool, "Subtract the means, which fits an intercept."] = True
+    missing: Annotated[str, "Rows with a missing value: refuse, drop."] = "refuse"
+    decimal: Annotated[str | None, "Decimal mark of text, . or ,; none: found."] = None
+    memory: Annotated[int, "MiB of a table to keep; of a larger one its moments are."] = 128
+    cluster: Annotated[str | None, "Address of a dask scheduler, tcp://…"] = None
+
+    def read(self, source: str, **more: Any) -> Reading:
+        """The problem in a table; one target is a vector, several are a matrix."""
+        from deeplin.tables.reading import read_problem
+
+        options = self._asdict()
+        target = options.pop("target")
+        for name in ("ignore", "keep", "categorical"):
+            options[name] = options[name] or ()
+        options["scale_targets"] = self.standardize
+        options["memory"] = whole_number("memory", self.memory) * 2**20
+        wanted = target[0] if len(target) == 1 else target
+        return read_problem(source, wanted, **options, **more)
+
+
+class Training(NamedTuple):
+    """How a network is trained: the fields of `deeplin.training.TrainingSpec`."""
+
+    momentum: Annotated[float, "Heavy-ball coefficient β."] = 0.0
+    nesterov: Annotated[bool, "Nesterov's form of the momentum."] = False
+    batch_size: Annotated[int | None, "Rows of a mini-batch; none: all rows."] = None
+    weight_decay: Annotated[float, "λ of the penalty λΣ‖W‖² (half of PyTorch's weight_decay)."] = (
+        0.0
+    )
+    reduction: Annotated[str, "The loss over the samples: mean or sum."] = "mean"
+    half: Annotated[bool, "The loss has a factor ½."] = False
+    optimizer: Annotated[str, "descent, sam, adam or rmsprop."] = "descent"
+    rho: Annotated[float, "ρ of SAM: the step up is ρ times the gradient."] = 0.05
+    beta1: Annotated[float, "β₁ of Adam."] = 0.9
+    epsilon: Annotated[float, "ε of Adam and RMSProp."] = 1e-8
+
+
+def grouped(function: Callable[..., None]) -> Callable[..., None]:
+    """A command in which a parameter that is a group of options stands for all of them.
+
+    Each field of the group is an option of its name, with the text of its annotation as help; a
+    switch has a form `--no-…` only where it is on by default.
+    """
+    groups: dict[str, Any] = {}
+    options: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(function, eval_str=True).parameters.items():
+        kind = parameter.annotation
+        if not hasattr(kind, "_fields"):
+            options.append(parameter)
+            continue
+        groups[name] = kind
+        hints = get_type_hints(kind, include_extras=True)
+        for member in inspect.signature(kind).parameters.values():
+            type_, text = get_args(hints[member.name])
+            flag = f"--{member.name.replace('_', '-')}"
+            flag += f"/--no-{member.name}" if member.default is True else ""
+            option = typer.Option(flag, help=text, rich_help_panel=kind.__name__)
+            options.append(member.replace(annotation=Annotated[type_, option]))
+
+    @wraps(function)
+    def command(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{field: values.pop(field) for field in kind._fields})
+        function(**values)
+
+    by_name = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in options]
+    command.__signature__ = inspect.Signature(by_name)  # pyright: ignore
+    command.__annotations__ = {option.name: option.annotation for option in options}
+    return command
+
+
+def require_source(source: str) -> None:
+    """Answer a wrong file name at once, before anything slow is imported."""
+    if source != "-" and not any(sign in source for sign in "*?[") and not Path(source).exists():
+        raise InputError(f"there is no file {source!r}; pass a file, a folder or a glob.")
+
+
+def parse_depths(text: str) -> list[int]:
+    """Depths written as 10, as 2,5,10 or as 2..40."""
+    try:
+        depths: list[int] = []
+        for part in text.split(","):
+            first, dots, last = part.partition("..")
+            depths += range(int(first), int(last if dots else first) + 1)
+    except ValueError:
+        depths = []
+    if not depths or min(depths) < 1 or max(depths) > 10_000:
+        raise InputError(f"depth is {text!r}; pass depths from 1, such as 10, 2,5,10 or 2..40.")
+    return depths
+
+
+def parse_readout(text: str | None) -> np.ndarray | None:
+    """A read-out written as its entries, 1,0,0; one number alone stands for its norm."""
+    if text is None:
+        return None
+    try:
+        return np.array([float(part) for part in text.split(",")])
+    except ValueError as error:
+        raise InputError(f"readout is {text!r}; pass numbers such as 0.5 or 1,0,0.") from error
+
+
+def write_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write where the user asked; a folder that is missing or closed gets one sentence."""
+    try:
+        write(path)
+    except InputError:
+        raise  # what was read is wrong, not where it is written
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot write {str(path)!r}: {error}") from error
+
+
+# --- diagnose -------------------------------------------------------------------------------------
+
+
+@app.command()
+@grouped
+def diagnose(
+    source: Source,
+    table: Table,
+    training: Training,
+    depth: Annotated[str, typer.Option(help="Depths: 10, or 2,5,10, or 2..40.")] = "10",
+    init: Annotated[
+        str, typer.Option(help="Start to simulate: torch, xavier, he, orthogonal, small or none.")
+    ] = "torch",
+    readout: Annotated[
+        str | None, typer.Option(help="Fixed read-out p: its entries 1,0,0, or its norm.")
+    ] = None,
+    width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
+    seed: Annotated[int, seed_option("Seed of the starts.")] = 0,
+    details: Annotated[
+        bool, typer.Option("--details", help="Also spectrum, sharpness and tables by depth.")
+    ] = False,
+    as_json: AsJson = False,
+    html: Annotated[Path | None, typer.Option(help="Write the diagnosis as one page.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the picture (.svg, .png, .pdf).")] = None,
+) -> None:
+    """Say which learning rate works on a table, for amounts or classes, and what to expect.
+
+    A few starts of the kind `--init` are simulated: the rate given works from those.
+    """
+    depths, vector = parse_depths(depth), parse_readout(readout)
+    require_source(source)
+    prepare_computing()
+    from deeplin.report.text import diagnosis_text
+    from deeplin.training import TrainingSpec
+    from deeplin.training.diagnosis import diagnose as diagnose_problem
+
+    reading = table.read(source)
+    found = diagnose_problem(
+        reading,
+        depths,
+        optimizer=TrainingSpec(*training),
+        initialization=None if init == "none" else init,
+        readout=vector,
+        width=width,
+        seed=seed,
+    )
+    if html is not None:
+        from deeplin.report.diagnosis_page import as_page
+
+        page = as_page(found, f"{Path(source).name}: {', '.join(reading.targets)}")
+        write_file(html, lambda path: path.write_text(page, encoding="utf-8"))
+    if plot is not None:
+        from deeplin.report.diagnosis_page import draw_diagnosis
+
+        write_file(plot, lambda path: draw_diagnosis(found).savefig(path, dpi=160))
+    if as_json:
+        typer.echo(json.dumps(found.as_json(), ensure_ascii=False, indent=2))
+    else:
+        typer.echo(diagnosis_text(found, text_width(), details=details))
+
+
+# --- train ----------------------------------------------------------------------------------------
+
+
+@app.command()
+@grouped
+def train(
+    source: Source,
+    table: Table,
+    training: Training,
+    depth: Annotated[int, typer.Option(help="Number of layers.")] = 10,
+    width: Annotated[int | None, typer.Option(help="Hidden width.")] = None,
+    initialization: Annotated[
+        str,
+        typer.Option(
+            "--initialization",
+            "--init",
+            help="auto, gaussian, zero_layer, residual, identity, balanced, torch, xavier, he or "
+            "orthogonal.",
+        ),
+    ] = "auto",
+    scale: Annotated[float | None, typer.Option(help="Scale of the initialization.")] = None,
+    learning_rate: Annotated[str, typer.Option(help="A number, or auto.")] = "auto",
+    steps: Annotated[int, typer.Option(help="Most steps to take.")] = 20_000,
+    test_share: Annotated[
+        float | None,
+        typer.Option(
+            help="Share of the rows to hold out and score, 0: none. Default: 0.2 of 1000 rows or "
+            "more, else 5-fold cross-validation."
+        ),
+    ] = None,
+    seed: Annotated[int, seed_option("Seed of the initialization and the rows held out.")] = 0,
+    out: Annotated[Path, typer.Option(help="Where the run is kept.")] = Path("run.npz"),
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an older run.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train on a table, watch loss and sharpness against 2/η, score it, and keep the run.
+
+    The exit code is 1 when training did not settle or the prediction did not come true.
+    """
+    require_source(source)
+    prepare_computing()
+    from deeplin.dynamics.saved import check_run_path, save_run
+    from deeplin.report.text import training_text
+    from deeplin.training import TrainingSpec
+    from deeplin.training.recipe import train_on_table
+
+    if check_run_path(out).exists() and not overwrite:
+        raise InputError(f"{str(out)!r} holds a run already; pass another --out, or --overwrite.")
+    spec = TrainingSpec(*training)
+    start = {"depth": depth, "width": width, "initialization": initialization, "scale": scale}
+    rate = (
+        learning_rate
+        if learning_rate == "auto"
+        else positive_number("learning-rate", learning_rate)
+    )
+    with prompt_interrupt("deeplin: interrupted; no run was kept"):
+        reading = table.read(source, test_share=test_share or 0.0, seed=seed)
+        problem = reading.problem
+        known = problem.inputs is not None and test_share is None
+        if known and problem.samples >= HOLD_OUT_ROWS and source != "-":
+            reading = table.read(source, test_share=HELD_OUT, seed=seed)
+        folds = known and reading.held_out is None
+        with LiveTraining(whole_number("steps", steps)) as live:
+            report = train_on_table(
+                reading,
+                spec,
+                start=start,
+                learning_rate=rate,
+                steps=steps,
+                seed=seed,
+                folds=folds,
+                announce=live.restart,
+                watch=live.watch,
+            )
+    settings = {"learning_rate": learning_rate, "seed": seed, **start, **asdict(spec)}
+    settings |= {name: getattr(table, name) for name in ("standardize", "intercept", "missing")}
+    values = report.as_json()
+    kept = save_run(out, reading.problem, report.run, notes={"settings": settings, **values})
+    if as_json:
+        values["run"] = str(kept)
+        typer.echo(json.dumps(values, ensure_ascii=False, indent=2))
+    else:
+        typer.echo(training_text(report, str(kept), text_width()))
+    if report.verdict.came_true is False or not report.done:
+        raise typer.Exit(1)
+
+
+class LiveTraining(Live):
+    """A small table on stderr, redrawn at every record; nothing at all without a terminal.
+
+    `watch` has the form that `gradient_descent(..., watch=...)` expects.
+    """
+
+    def __init__(self, steps: int, console: Console | None = None):
+        super().__init__(console=console or Console(stderr=True), transient=True)
+        self.steps = steps
+        self.restart(math.nan)
+
+    def restart(self, learning_rate: float, diverged: Run | None = None) -> None:
+        """Begin again, with this learning rate, after a run that diverged."""
+        self.rate = learning_rate
+        self.risks: list[float] = []
+        self.sharpnesses: list[float] = []
+
+    def watch(self, step: int, quantities: Mapping[str, np.ndarray]) -> None:
+        """Note one record and redraw."""
+        self.risks.append(float(quantities["risk"][0]))
+        self.sharpnesses.append(float(quantities["sharpness"][0]))
+        self.update(self.table(step))
+
+    def table(self, step: int) -> Grid:
+        """Loss and sharpness now, and how they got here."""
+        title = f"step {step} of {self.steps}, learning rate η = {self.rate:.4g}"
+        table = Grid("quantity", "now", "along the run", title=title)
+        table.add_row("loss", f"{self.risks[-1]:.4g}", bars(np.log10(self.risks)))
+        table.add_row("sharpness", f"{self.sharpnesses[-1]:.4g}", bars(self.sharpnesses))
+        ratio = self.sharpnesses[-1] * self.rate / 2
+        table.add_row("sharpness · η/2", f"{ratio:.3f}", "stable" if ratio <= 1 else "unstable")
+        return table
+
+
+def bars(values: Any) -> str:
+    """The last values as a line of bars, from the smallest to the largest of them."""
+    shown = np.asarray(values, dtype=float)[-SHOWN:]
+    finite = shown[np.isfinite(shown)]
+    if len(finite) == 0:
+        return ""
+    low, span = finite.min(), np.ptp(finite) or 1.0
+    top = len(BARS) - 1
+    heights = np.nan_to_num((shown - low) / span, nan=1.0, posinf=1.0, neginf=0.0)
+    return "".join(BARS[int(height * top)] for height in heights)
+
+
+# --- predict --------------------------------------------------------------------------------------
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run saved by `deeplin train`.")],
+    source: Source,
+    out: Annotated[
+        Path | None, typer.Option(help="CSV file to write; none: standard output.")
+    ] = None,
+    missing: Annotated[
+        str, typer.Option(help="Rows that cannot be predicted: empty (cell), drop, or refuse.")
+    ] = "empty",
+    row_numbers: Annotated[
+        bool, typer.Option("--row-numbers", help="A first column with the number of the row.")
+    ] = False,
+) -> None:
+    """Predict the targets of new rows, as CSV, one line for each row; of classes, also how likely.
+
+    Rows with a missing value or a category that was not there in training have an empty cell, and
+    standard error says which. With `--missing drop` a first column has the numbers of the rows.
+    """
+    require_source(source)
+    if missing not in MISSING:
+        raise InputError(f"missing is {missing!r}; pass {', '.join(MISSING)}.")
+    prepare_computing()
+    from deeplin.dynamics.saved import load_run
+    from deeplin.tables.preparation import TablePredictions
+
+    if not run.exists():
+        raise InputError(f"there is no file {str(run)!r}; pass a run saved by `deeplin train`.")
+    _, outcome = load_run(run)
+    if outcome.preparation is None:
+        raise InputError(
+            f"{str(run)!r} does not know the table it was trained on; pass a run saved by "
+            "`deeplin train`."
+        )
+    found = TablePredictions(source, outcome.preparation, np.asarray(outcome.network.product))
+    numbered = row_numbers or missing == "drop"
+    chunks = iter(found)
+    first = next(chunks)  # what is wrong with the columns is said before a file is opened
+
+    def lines() -> Iterator[list[Any]]:
+        prepared, row = found.preparation, 0
+        names = [*prepared.targets]
+        names += [f"P({names[0]}={label})" for label in prepared.classes]
+        for number, values in enumerate(chain([first], chunks)):
+            if missing == "refuse" and found.notes:
+                raise InputError(f"{found.notes[0]} Pass --missing empty or drop.")
+            if number == 0:
+                yield ["row", *names] if numbered else names
+            cells = values.tolist()
+            if prepared.classes:
+                labels = prepared.predictions(values).tolist()
+                chances = prepared.probabilities(values).tolist()
+                cells = [[label, *each] for label, each in zip(labels, chances, strict=True)]
+            for line, lacking in zip(cells, map(np.any, np.isnan(values)), strict=True):
+                row += 1
+                if not (lacking and missing == "drop"):
+                    line = [""] * len(names) if lacking else line
+                    yield [row, *line] if numbered else line
+
+    def write_rows(file: TextIO) -> None:
+        csv.writer(file, lineterminator="\n").writerows(lines())
+
+    def write(path: Path) -> None:
+        # Whole or not at all: a bad row far down must not cost an older file.
+        with whole_file(path) as file, TextIOWrapper(file, "utf-8", newline="") as text:
+            write_rows(text)
+
+    if out is None:
+        write_rows(sys.stdout)
+    else:
+        write_file(out, write)
+    for note in found.notes:
+        typer.echo(f"deeplin: {note}", err=True)
