@@ -177,7 +177,8 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
         if shared.numbers.schedule is not None:
             rates = rates * shared.numbers.schedule[clock]
         if kind.scaled:
-            value, gradient = kind.gradient(shared.data, state.weights, fixed, rows, rates[0])
+            data, scale = (shared.data, state.weights, fixed, rows), rates[0]
+            value, gradient = kind.gradient(*data, scale)  # pyright: ignore[reportCallIssue]
             rates = None
         else:
             value, gradient = kind.gradient(shared.data, state.weights, fixed, rows)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.tables.formats import CATEGORIES, NUMERIC, REMEDY, Column, Kind, Survey, listed
 from deeplin.tables.preparation import Reading, prepare
 from deeplin.tables.table import (
@@ -236,44 +236,19 @@ def whole_number_notes(
 ) -> tuple[list[int], list[str]]:
     """Places of columns to leave out as identifiers, and sentences about columns of whole numbers.
 
-    Different whole numbers in every row: an identifier if the name says so, else worth a remark
-    where their range is far wider than the number of rows.
+    Different whole numbers in every row are an identifier if the name says so, else worth a remark
+    where their range is far wider than the number of rows; few may be codes of classes.
     """
-    left, notes, suspects = [], [], []
-    if len(rows) < FEWEST:
-        return left, notes
-    for place in whole:
-        values, name = rows[:, place], columns[place].label
-        if len(np.unique(values)) < len(values):
-            continue
-        if IDENTIFIER.fullmatch(name):
-            left.append(place)
-            notes.append(
-                f"{name!r} is a different whole number in every row, so it was left out as an "
-                f"identifier; to use it: --keep {name}."
-            )
-        elif np.ptp(values) >= 10 * len(values):
-            suspects.append(name)
-    if suspects:
-        names = ", ".join(map(repr, suspects[:5]))
-        notes.append(
-            f"Different whole numbers in every row: {names}. If they are identifiers, leave them "
-            "out (--ignore)."
-        )
-    return left, notes
-
-
-def class_codes(
-    rows: np.ndarray, columns: Sequence[Column], whole: Sequence[int], targets: int
-) -> list[str]:
-    """A sentence for columns of few different whole numbers, which may be codes of classes."""
-    notes, inputs = [], []
+    left: list[str] = []
+    suspects: list[str] = []
+    codes: list[str] = []
+    about_targets: list[str] = []
     low, high = CLASSES
     for place in whole:
         values, column = np.unique(rows[:, place]), columns[place]
         target = place >= len(columns) - targets
         few = len(rows) >= 10 * low and low - target <= len(values) <= min(high, len(rows) // 10)
-        wide = len(values) == len(rows) >= FEWEST and np.ptp(values) >= 10 * len(rows)
+        different = len(values) == len(rows) >= FEWEST
         if few and target:
             about_targets.append(
                 f"The target {column.name!r} holds only {len(values)} different whole numbers, "
@@ -281,8 +256,11 @@ def class_codes(
             )
         elif few:
             codes.append(column.label)
-        elif wide and not target and column.name not in kept:
-            (left if IDENTIFIER.fullmatch(column.label) else suspects).append(column.label)
+        elif different and not target and column.name not in kept:
+            if IDENTIFIER.fullmatch(column.label):
+                left.append(column.label)
+            elif np.ptp(values) >= 10 * len(rows):
+                suspects.append(column.label)
     if len(left) == len(columns) - targets:  # something must remain
         left, suspects = [], left
     notes = [
