@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from deeplin.errors import InputError, finite_array, shown, whole_number
+from deeplin.errors import InputError, finite_array, shown, validated, whole_number
 from deeplin.markup import html_table
 from deeplin.problems.losses import ConvexLoss, Loss, Squared, encoded, loss_of
 from deeplin.problems.moments import (

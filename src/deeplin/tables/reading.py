@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from deeplin.errors import InputError, positive_number, whole_number
+from deeplin.errors import InputError, positive_number, validated, whole_number
 from deeplin.tables.formats import CATEGORIES, NUMERIC, REMEDY, Column, Kind, Survey, listed
 from deeplin.tables.preparation import Reading, prepare
 from deeplin.tables.table import (
