@@ -16,10 +16,10 @@ import time
 import traceback
 import uuid
 import warnings
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import metadata
 from queue import Empty, SimpleQueue
@@ -180,118 +180,100 @@ class Processes:
         whole_number("workers", self.workers)
 
     def execute(self, tasks: Sequence[Task]) -> Generator[Result]:
-        """Yield results as they arrive: a thread waits for each worker, and replaces a dead one."""
-        for task in tasks[:1]:
-            task.pack()  # an InputError before any worker is started
-        workers, arrived = _Workers(self.workers), SimpleQueue()
-        threads = ThreadPoolExecutor(self.workers)
+        """Yield results as they arrive."""
+        waiting, deaths = list(tasks), Counter[str]()
+        any_started, failed_starts = False, 0
+        threads = max(1, (os.cpu_count() or 1) // self.workers)
+        workers: dict[Future, _Worker] = {}
         try:
-            for task in tasks:
-                threads.submit(workers.compute, task).add_done_callback(arrived.put)
-            for _ in tasks:
-                yield _next_done(arrived).result()
+            for task in tasks[: self.workers]:
+                task.pack()  # an InputError before any worker is started
+                worker = _Worker(threads)
+                workers[worker.started] = worker
+            while workers:
+                done, _ = wait(workers, POLL_SECONDS, FIRST_COMPLETED)
+                check_interrupt()
+                for future in done:
+                    worker, result = workers.pop(future), None
+                    task, alive = worker.task, future.exception() is None
+                    if alive:
+                        any_started, failed_starts = True, 0
+                        result = future.result() if task else None
+                    elif task is None:
+                        failed_starts += 1
+                        _check_starts(worker.stop(), any_started, failed_starts)
+                    elif deaths[task.identifier] < TRIES - 1:
+                        deaths[task.identifier] += 1
+                        waiting.append(task)
+                    else:
+                        why = f"its worker process died {TRIES} times (killed, or out of memory)"
+                        result = failure(task.identifier, why)
+                    following = worker.submit(waiting) if alive and waiting else None
+                    if following is None:
+                        worker.stop()
+                        if waiting:
+                            worker = _Worker(threads)
+                            following = worker.started
+                    if following is not None:
+                        workers[following] = worker
+                    if result is not None:
+                        yield result
         finally:
-            workers.stop()
-            threads.shutdown(cancel_futures=True)
+            for worker in workers.values():
+                worker.stop()
 
 
-def _next_done(arrived: SimpleQueue) -> Any:
-    """Return the next future that is done; until it comes, look for Ctrl-C now and then."""
-    while True:
-        try:
-            return arrived.get(timeout=POLL_SECONDS)
-        except Empty:
-            check_interrupt()
+def _check_starts(code: int, any_started: bool, failures: int) -> None:
+    """Raise if workers do not start; `failures` in a row so far.
 
-
-class _Workers:
-    """One worker process for each thread that computes here."""
-
-    def __init__(self, count: int):
-        self._threads_each = max(1, (os.cpu_count() or 1) // count)
-        self._lock, self._own = threading.Lock(), threading.local()
-        self._all: list[_Worker] = []
-        self._any_started = self._stopped = False
-        self._failed_starts = 0
-
-    def compute(self, task: Task) -> Result:
-        """Compute a unit in the worker of this thread, and once more in a new one if it dies."""
-        deaths, packed = 0, task.pack()
-        while deaths < TRIES:
-            worker = getattr(self._own, "worker", None) or self._start()
-            computing = False
-            try:
-                future = worker.pool.submit(compute_in_worker, *packed)
-                computing = True
-                return future.result()
-            except BrokenProcessPool:
-                self._own.worker = None
-                deaths += computing  # else it died before it had this unit
-        why = f"its worker process died {TRIES} times (killed, or out of memory)"
-        return failure(task.identifier, why)
-
-    def _start(self) -> _Worker:
-        """Start the worker of this thread.
-
-        What kills one worker (a person, a system short of memory) may spare the next. One that
-        ends by itself, before any other started, has met an error that every other would meet too.
-        """
-        while True:
-            with self._lock:
-                if self._stopped:
-                    raise ExecutorError("the sweep has stopped")
-                worker = _Worker(self._threads_each)
-                self._all.append(worker)
-            with suppress(BrokenProcessPool):
-                worker.started.result()
-                self._any_started, self._failed_starts, self._own.worker = True, 0, worker
-                return worker
-            with self._lock:  # whoever starts a process collects exit codes, and may be about to
-                code = worker.stop()
-                self._failed_starts += 1
-            if code >= 0 and not self._any_started:
-                raise ExecutorError(
-                    f"a worker process ended with exit code {code} while starting; its message is "
-                    "above. A script that sweeps with processes must do so under "
-                    "`if __name__ == '__main__':`"
-                )
-            if self._failed_starts >= FAILED_STARTS:
-                end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
-                raise ExecutorError(
-                    f"{FAILED_STARTS} worker processes in a row died while starting, the last one "
-                    f"{end}; if memory is short, use fewer of them"
-                )
-
-    def stop(self) -> None:
-        """End all workers, and start no more."""
-        with self._lock:
-            self._stopped = True
-        for worker in self._all:
-            worker.stop()
+    What kills one worker (a person, a system short of memory) may spare the next. One that ends by
+    itself, before any other started, has met an error that every other would meet too.
+    """
+    if code >= 0 and not any_started:
+        raise ExecutorError(
+            f"a worker process ended with exit code {code} while starting; its message is above. "
+            "A script that sweeps with processes must do so under `if __name__ == '__main__':`"
+        )
+    if failures == FAILED_STARTS:
+        end = f"killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        raise ExecutorError(
+            f"{FAILED_STARTS} worker processes in a row died while starting, the last one {end}; "
+            "if memory is short, use fewer of them"
+        )
 
 
 class _Worker:
     """A pool of one process, so that its death concerns one unit."""
 
     def __init__(self, threads: int):
+        self.task: Task | None = None
         spawn = multiprocessing.get_context("spawn")
         try:
-            self.pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
+            self._pool = ProcessPoolExecutor(1, spawn, _prepare_worker)
             with _threads_for_children(threads):
-                self.started = self.pool.submit(bool)  # its answer shows that it has started
+                self.started = self._pool.submit(bool)  # its answer shows that it has started
         except OSError as error:
             raise ExecutorError(
                 f"the system starts no worker process ({error.strerror}); use fewer of them"
             ) from error
-        (self._process,) = self.pool._processes.values()
+        (self._process,) = self._pool._processes.values()
         # Only the worker writes results. Were its end of the pipe open here too, half a message of
         # a killed worker would be waited for without end.
-        self.pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
+        self._pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
+
+    def submit(self, waiting: list[Task]) -> Future | None:
+        """Take the first of these tasks; None if this worker is dead."""
+        try:
+            future = self._pool.submit(compute_in_worker, *waiting[0].pack())
+        except RuntimeError:  # broken, or stopped
+            return None
+        self.task = waiting.pop(0)
+        return future
 
     def stop(self) -> int:
         """End the process at once, as it keeps nothing; return its exit code."""
         self._process.kill()
-        self.pool.shutdown(cancel_futures=True)
+        self._pool.shutdown(cancel_futures=True)
         return self._process.exitcode or 0
 
 
@@ -358,7 +340,11 @@ class Cluster:
             submit(task)
         try:
             while waiting:
-                future = _next_done(arrived)
+                try:
+                    future = arrived.get(timeout=POLL_SECONDS)
+                except Empty:
+                    check_interrupt()
+                    continue
                 task = waiting.pop(future)  # the cluster forgets a result nobody holds any more
                 if future.status == "finished":
                     yield future.result()
