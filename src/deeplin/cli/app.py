@@ -11,11 +11,35 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from deeplin.errors import InputError, seed_number
 
+COMMANDS = [
+    "diagnose",
+    "train",
+    "predict",
+    "certify",
+    "reproduce",
+    "sweep",
+    "status",
+    "explore",
+    "bench",
+    "cite",
+]
+"""In the order of the help: first what is asked for most."""
+
+
+class _InOrder(typer.core.TyperGroup):
+    """Lists the commands in that order, not in that of their registration."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:  # pyright: ignore
+        return sorted(super().list_commands(ctx), key=COMMANDS.index)
+
+
 app = typer.Typer(
     name="deeplin",
+    cls=_InOrder,
     help="Deep linear networks as an exact instrument.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,

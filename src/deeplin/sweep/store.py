@@ -24,6 +24,7 @@ import os
 import re
 import shutil
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -273,6 +274,12 @@ class Outcome:
     def complete(self) -> bool:
         """Whether no unit of this call failed."""
         return not self.failed
+
+    @property
+    def set_aside(self) -> Sequence[str]:
+        """The name of `damaged` in version 0.2."""
+        warnings.warn("set_aside is now called damaged", DeprecationWarning, stacklevel=2)
+        return self.damaged
 
     def table(self) -> pd.DataFrame:
         """One tidy table of all finished units, in the order of the config."""
