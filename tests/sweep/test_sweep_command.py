@@ -83,10 +83,11 @@ def test_a_folder_that_cannot_be_written_while_sweeping_exits_with_1(command, mo
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(files, "open", refuse, raising=False)
+    monkeypatch.setattr("sys.argv", ["deeplin", "sweep", "--config", "mine.toml"])
     code, _, err = command("sweep", "--config", "mine.toml", "--workers", 0)
     assert code == 1
     assert "No space left on device" in err
-    assert "Finished units are kept in results/mine. To go on: deeplin " in err
+    assert "are kept in results/mine. To go on: deeplin sweep --config mine.toml" in err
 
 
 @pytest.mark.parametrize(
