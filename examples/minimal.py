@@ -1,7 +1,7 @@
-"""Deep linear networks on one page: descent, sharpness, and the flattest minimizer there is.
+"""Deep linear networks on one page: gradient descent, sharpness, and the flattest minimizer.
 
-Plain NumPy and plain loops, nothing from the library, so that every formula can be read off. The
-tests compare each function here with the library's own. Run it: `python examples/minimal.py`.
+This file uses only NumPy, SciPy and plain loops, so that every formula is visible. The tests
+compare each function with that of the library. Run it with `python examples/minimal.py`.
 """
 
 import numpy as np

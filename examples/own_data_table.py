@@ -1,6 +1,6 @@
-"""Predicted and measured critical learning rates on data sets that everybody has.
+"""Compare predicted and measured critical learning rates on common data sets.
 
-Writes the table of docs/own-data.md: `python examples/own_data_table.py` (some minutes).
+`python examples/own_data_table.py` writes the table of docs/own-data.md (takes some minutes).
 """
 
 import argparse

@@ -2,9 +2,9 @@
 
     python examples/pytorch_sharpness.py
 
-The loop is PyTorch's. Every few steps `deeplin.sharpness` gives the largest eigenvalue of the
-Hessian of the same loss, by PyTorch's own derivatives. It rises until it meets 2/η, where
-full-batch descent is at the edge of stability.
+The loop is an ordinary PyTorch loop. Every few steps `deeplin.sharpness` computes the largest
+eigenvalue of the Hessian of the same loss with PyTorch's own derivatives. The sharpness rises to
+2/η, where full-batch descent is at the edge of stability.
 """
 
 import numpy as np
