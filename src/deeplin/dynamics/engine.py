@@ -179,7 +179,6 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
         if kind.scaled:
             data, scale = (shared.data, state.weights, fixed, rows), rates[0]
             value, gradient = kind.gradient(*data, scale)  # pyright: ignore[reportCallIssue]
-            rates = None
         else:
             value, gradient = kind.gradient(shared.data, state.weights, fixed, rows)
         status = member.criteria.check(value, state.status)
@@ -191,7 +190,7 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
 
         descent = (value, gradient, risk)
         weights, memory = kind.method(
-            shared.numbers, rates, moving, state.weights, state.memory, descent
+            shared.numbers, rates, moving, state.weights, state.memory, descent, kind.scaled
         )
         return State(weights, memory, status, state.steps + moving)  # pyright: ignore
 
@@ -245,7 +244,7 @@ class Descent(Stepper):
         narrow = objective.batch_last is not None and ensemble.widest <= NARROW
         narrow = narrow and update.method.optimizer is None
         gradient = objective.batch_last if narrow else objective.gradient
-        scaled = narrow and update.has_one_rate and not update.weight_decay
+        scaled = narrow and update.has_one_rate
         self.kind = _Kind(gradient, update.method, narrow, scaled)  # pyright: ignore
         self.numbers = update.numbers(ensemble.weights[0].dtype)
         most = None if update.batches is None else update.batches.ahead

@@ -184,20 +184,20 @@ class Method:
             return jax.vmap(lambda w: init(self.layout.parameters(w)))(weights)
         return tuple(map(jnp.zeros_like, weights)) if momentum else ()
 
-    def __call__(self, numbers: Numbers, rates, moving, weights, memory, descent):
+    def __call__(self, numbers: Numbers, rates, moving, weights, memory, descent, scaled=False):
         """Return weights and memory after one step; runs that are not `moving` stay as they are.
 
-        `descent` holds the value of R, its gradient and R as a function of the weights. Without
-        `rates` the gradient is that of ηR.
+        `descent` holds the value of R, its gradient and R as a function of the weights. If it is
+        `scaled`, the gradient is that of ηR, where η is the first of the rates.
         """
         value, gradient, risk = descent
         if numbers.weight_decay is not None:
-            twice = 2 * numbers.weight_decay
+            twice = 2 * numbers.weight_decay * (rates[0] if scaled else 1)
             gradient = tuple(g + twice * w for g, w in zip(gradient, weights, strict=True))
         if self.optimizer is not None:
             steps, after = self._transform(rates[0], weights, memory, (value, gradient, risk))
         else:
-            if rates is not None:
+            if not scaled:
                 gradient = tuple(rate * g for rate, g in zip(rates, gradient, strict=True))
             push = tuple(-g for g in gradient)
             after = _accelerated(numbers.momentum, memory, push) if memory else ()
