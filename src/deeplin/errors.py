@@ -67,7 +67,7 @@ def finite_array(
 
 
 def sum_of_squares(array: np.ndarray) -> float:
-    """In one pass at the speed of memory; infinite or zero where float64 cannot hold it."""
+    """Return Σx² in one pass; infinite or zero where float64 cannot hold it."""
     with np.errstate(over="ignore", invalid="ignore"):
         flat = array.ravel(order="K")
         return float(np.dot(flat, flat))
@@ -121,7 +121,7 @@ def seed_number(value: Any, name: str = "seed") -> int:
 
 
 def shown(value: Any) -> str:
-    """What came, short enough for a sentence: its value, or its type where that is long."""
+    """Return the value, or its type where the value is long, for use in an error message."""
     try:
         text = repr(value)
     except Exception:  # an object that cannot even be shown
@@ -159,7 +159,7 @@ def readable(path: str | Path) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What a library says, in one line."""
+    """Return the message of a library's exception, in one line."""
     return next(iter(str(error).splitlines()), "")[:300] or type(error).__name__
 
 
@@ -197,7 +197,7 @@ def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, An
 
 @functools.cache
 def _kinds(function: Callable) -> dict[str, list[Any]]:
-    """The kinds each argument may have; none if only a type checker can resolve them."""
+    """Return the types each argument may have; none if only a type checker can resolve them."""
     try:
         hints = typing.get_type_hints(function)
     except NameError:
@@ -216,14 +216,14 @@ def _check(name: str, value: Any, members: Sequence[Any]) -> None:
 
 
 def _members(kind: Any) -> list[Any]:
-    """The alternatives of an annotation."""
+    """Return the alternatives of an annotation."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return [member for part in typing.get_args(kind) for member in _members(part)]
     return [kind]
 
 
 def _is(value: Any, kind: Any) -> bool:
-    """Whether a value is of this kind; numbers and arrays are left to the checks of values."""
+    """Return whether a value has this type; numbers and arrays are left to the checks of values."""
     origin = typing.get_origin(kind) or kind
     if origin is Callable or origin is typing.Callable:
         return callable(value)
@@ -239,7 +239,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _holds(values: Iterable, kind: Any) -> bool:
-    """Whether a collection holds what its annotation says; what can be read only once is not."""
+    """Return whether a collection holds what its annotation says; iterators are not consumed."""
     wanted = typing.get_args(kind)
     if not isinstance(values, Collection) or len(wanted) != 1:
         return True
@@ -256,7 +256,7 @@ def _described(kind: Any) -> str:
 
 
 def _require_array(name: str, value: Any) -> None:
-    """Arrays of other libraries: NumPy must be able to read them."""
+    """Raise InputError unless NumPy can read this array of another library."""
     if isinstance(value, np.ndarray) or type(value).__module__.startswith("jax"):
         return
     try:

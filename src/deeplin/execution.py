@@ -122,7 +122,7 @@ def share_compiled_code() -> None:
 
 
 def compile_cache_folder() -> Path:
-    """One folder for each kind of processor: compiled code is not portable between them."""
+    """Return the cache folder for this kind of processor, since compiled code is not portable."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     try:
         processor = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0]
@@ -167,7 +167,7 @@ _INTERRUPTS: ContextVar[_Interrupts | None] = ContextVar("what interrupts raised
 
 
 def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A long function that an interrupt ends for certain.
+    """Decorate a long function so that an interrupt always ends it.
 
     Should it be lost, it is raised at the next `check_interrupt`, or when the function returns.
 

@@ -19,7 +19,7 @@ PACKAGES = ("deeplin", "jax", "jaxlib", "numpy", "pandas", "pyarrow", "scipy")
 
 @contextmanager
 def whole_file(path: Path, temporary_folder: Path | None = None) -> Iterator[BinaryIO]:
-    """A file to write; it appears at `path`, or replaces what is there, once it is complete.
+    """Open a file that appears at `path`, replacing what is there, only once it is complete.
 
     Written under another name in `temporary_folder`, of the same disk (by default the folder of
     `path`), and renamed: a reader never sees half a file, and after an error nothing is left.
@@ -54,7 +54,7 @@ def environment() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this package runs from, `-dirty` if changed; None if installed."""
+    """Return the commit of this checkout, with `-dirty` if changed; None if installed."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return None

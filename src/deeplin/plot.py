@@ -275,7 +275,7 @@ def _ends(
     steps: int,
     key: Array,
 ) -> Float[np.ndarray, " rates"]:
-    """The median final gap at each rate over that of predicting zero; inf where it diverges."""
+    """Return the median final gap at each rate over that of predicting zero; inf if diverged."""
     widths = (problem.dimension,) * depth + (problem.outputs,)
     keys = jax.random.split(jax.random.fold_in(key, depth), starts)
     nets = initialize.gaussian(keys, widths=widths, scale=scale)

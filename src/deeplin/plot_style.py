@@ -71,7 +71,7 @@ def style() -> Iterator[None]:
 
 
 def reference_line(ax: Axes, height: float, label: str, **style: Any) -> None:
-    """A horizontal line with its name beyond its right end."""
+    """Draw a horizontal line with its name beyond its right end."""
     style = {"color": INK, "linewidth": 1.0, "linestyle": ":"} | style
     ax.axhline(height, zorder=1, **style)
     ax.annotate(
@@ -96,7 +96,10 @@ def plain_numbers(axis: Axis) -> None:
 
 
 def draw(plot, size: tuple[float, float], salt: str) -> Figure:
-    """A figure with one pair of axes, filled by `plot(ax)`; `salt` makes its SVG ids its own."""
+    """Return a figure with one pair of axes, filled by `plot(ax)`.
+
+    `salt` makes the ids of its SVG unique.
+    """
     with mpl.rc_context({**RC, "svg.hashsalt": salt}):
         figure = Figure(figsize=size, layout="constrained")
         plot(figure.add_subplot())
@@ -129,7 +132,7 @@ FEW = 3
 def band(
     ax: Axes, points: Any, by: str, columns: Any = MEANS, floor: float = -math.inf, **style: Any
 ) -> None:
-    """A curve with its band, not drawn below `floor`; points of few runs are open."""
+    """Draw a curve with its band, clipped at `floor`; points of few runs are open."""
     middle, low, high = (points[name].clip(lower=floor) for name in columns)
     color = style["color"]
     ax.plot(points[by], middle, **style)
@@ -143,7 +146,7 @@ def band(
 
 
 def bars(ax: Axes, points: Any, by: str, **style: Any) -> None:
-    """The means of `statistics.curve` with their intervals."""
+    """Draw the means of `statistics.curve` with their intervals."""
     spread = [points["mean"] - points["low"], points["high"] - points["mean"]]
     options: dict[str, Any] = {"capsize": 2} | style
     ax.errorbar(points[by], points["mean"], spread, **options)
@@ -161,7 +164,10 @@ LEGENDS: dict[str, dict[str, Any]] = {
 
 
 def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
-    """A legend at a place of `LEGENDS` with options of `Axes.legend`; below in one or two rows."""
+    """Place a legend at a place of `LEGENDS`, with options of `Axes.legend`.
+
+    A legend below the axes has one or two rows.
+    """
     entries = len(ax.get_legend_handles_labels()[0])
     rows = {"ncols": entries if entries <= 3 else -(-entries // 2)} if place == "below" else {}
     ax.legend(**LEGENDS[place] | rows | options)

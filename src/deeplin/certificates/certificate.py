@@ -65,14 +65,14 @@ class Certificate(pd.DataFrame):
         return not bool((self.violated["kind"] != "erratum").any())
 
     def summary(self) -> pd.DataFrame:
-        """One row for each statement: in how many runs it has which verdict."""
+        """Return one row for each statement, with the number of runs that have each verdict."""
         table = self.table
         counts = pd.crosstab(table["id"], table["verdict"]).reindex(columns=VERDICTS[::-1])
         titles = table.groupby("id", sort=False)[["title"]].first()
         return titles.join(counts.fillna(0).astype(int))
 
     def records(self) -> list[dict[str, Any]]:
-        """The rows as JSON values; numbers that are not finite become None."""
+        """Return the rows as JSON values; numbers that are not finite become None."""
         table = self.table.astype(object)
         finite = table.notna() & ~self.table.isin([np.inf, -np.inf])
         rows = table.where(finite, None).to_dict("records")
@@ -80,7 +80,7 @@ class Certificate(pd.DataFrame):
         return [row | {"unmet": entries} for row, entries in zip(rows, known, strict=True)]
 
     def to_latex(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """A `tabular` for a paper, of statements that apply; needs the package booktabs.
+        """Return a LaTeX `tabular` of the statements that apply; it needs the package booktabs.
 
         One run: verdict and both sides of each statement. Several: the counts of their verdicts.
         """
@@ -88,7 +88,7 @@ class Certificate(pd.DataFrame):
         return markup.latex_table(head, rows, "ll" + ("lrrr" if "left" in head else "rrrr"))
 
     def to_markdown(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """The table of `to_latex` in Markdown."""
+        """Return the table of `to_latex` in Markdown."""
         return markup.markdown_table(*self._cells())
 
     def _repr_html_(self) -> str:
@@ -96,7 +96,7 @@ class Certificate(pd.DataFrame):
         return pd.DataFrame(rows, columns=head).to_html(index=False, border=0, justify="left")
 
     def _cells(self) -> tuple[list[str], list[list[str]]]:
-        """Head and rows as text, without statements that do not apply to any of the runs."""
+        """Return header and rows as text, without statements that apply to none of the runs."""
         table = self.table.query("verdict != @NOT_APPLICABLE")
         if len(set(table["run"])) > 1:
             counts = Certificate(table).summary().drop(columns=NOT_APPLICABLE)
@@ -119,7 +119,7 @@ class Certificate(pd.DataFrame):
 
 
 def _explained(row: dict[str, Any]) -> str:
-    """The verdict, with the hypotheses that are not met."""
+    """Return the verdict with the hypotheses that are not met."""
     return f"{row['verdict']}: {row['hypotheses']}" if row["hypotheses"] else row["verdict"]
 
 
@@ -128,7 +128,7 @@ def _number(value: float) -> str:
 
 
 def _finite(entry: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that are not finite as None."""
+    """Return the rows with numbers that are not finite replaced by None."""
     return {
         name: None if isinstance(value, float) and not np.isfinite(value) else value
         for name, value in entry.items()
@@ -213,7 +213,7 @@ def _named(name: str) -> list[str]:
 
 
 def _assess(statement: Statement, context: Context, tolerance: float) -> list[dict[str, Any]]:
-    """The judged claims of one statement: each column with one entry for each run."""
+    """Judge the claims of one statement and return columns with one entry for each run."""
     try:
         checks = statement.checks(context)
     except (NotApplicable, InputError) as reason:
@@ -252,7 +252,7 @@ def _judge(
 
 
 def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
-    """Numbers that were lost because others left the range of float64 judge nothing."""
+    """Return the claim, marked as not applicable where its numbers left the range of float64."""
     lost = np.isnan(claim["margin"]) | np.isneginf(claim["margin"])
     lost &= claim["verdict"] != CODES[NOT_APPLICABLE]
     reason = "its numbers leave the range of float64"
@@ -263,7 +263,7 @@ def _within_range(claim: dict[str, Any]) -> dict[str, Any]:
 
 
 def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
-    """For each run the worst verdict among the claims, and among those the smallest margin."""
+    """Return the worst verdict of the claims for each run, with the smallest margin among those."""
     if len(claims) == 1:
         return claims[0]
     columns = {name: np.stack([claim[name] for claim in claims]) for name in claims[0]}
@@ -272,13 +272,13 @@ def _tightest_claim(claims: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _column(entries: Any, batch: int) -> np.ndarray:
-    """A column of objects: one for all runs, or a list with one for each."""
+    """Return a column of objects from one value for all runs or a list with one for each."""
     each = entries if isinstance(entries, list) else itertools.repeat(entries, batch)
     return np.fromiter(each, dtype=object, count=batch)
 
 
 def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any]:
-    """Sides, margin and tolerance where the margin is smallest relative to the claim's scale."""
+    """Return sides, margin and tolerance at the smallest margin relative to the claim's scale."""
     left, right = np.asarray(check.left, float), np.asarray(check.right, float)
     scale = np.maximum(abs(left), abs(right)) if check.scale is None else np.asarray(check.scale)
     shape = np.broadcast_shapes(
@@ -306,7 +306,7 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
 
 
 def _table(rows: list[dict[str, Any]], batch: int) -> pd.DataFrame:
-    """All claims below each other, one row for each run."""
+    """Return a table of all claims with one row for each run."""
     columns = {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
     codes = columns["verdict"]
     columns["verdict"] = np.array(VERDICTS, dtype=object)[codes]

@@ -98,7 +98,7 @@ class Context:
     # --- what a statement assumes ----------------------------------------------------------
 
     def one_target(self) -> None:
-        """One target, w* ≠ 0."""
+        """Raise NotApplicable unless there is one target and w* ≠ 0."""
         if self.problem.outputs != 1:
             raise NotApplicable(f"for one target; the problem has {self.problem.outputs}")
         if self.problem.rank == 0 or self.problem.optimum_norm == 0:
@@ -111,28 +111,28 @@ class Context:
         return self.widths[-1] == 1 and unit
 
     def one_unit(self) -> None:
-        """FM Section 4: d_L = 1 and p = 1."""
+        """Raise NotApplicable unless d_L = 1 and p = 1 (FM Section 4)."""
         if not self.has_one_unit:
             raise NotApplicable("for networks with one output and no read-out (d_L = 1, p = 1)")
 
     def square_layers(self) -> None:
-        """FM Section 5: every layer is d×d."""
+        """Raise NotApplicable unless every layer is d×d (FM Section 5)."""
         if len(set(self.widths)) != 1:
             raise NotApplicable(f"for square layers; the widths are {self.widths}")
 
     def several_layers(self) -> None:
-        """Statements that compare layers."""
+        """Raise NotApplicable unless there are at least two layers."""
         if self.depth < 2:
             raise NotApplicable(f"for depth of at least 2; the depth is {self.depth}")
 
     def require_population(self) -> Population:
-        """The population, where a statement speaks about it."""
+        """Return the population, or raise NotApplicable if there is none."""
         if self.population is None:
             raise NotApplicable("about the population; pass population=Population(Θ*, Σ)")
         return self.population
 
     def wide_data(self) -> None:
-        """BO's setting: more inputs than samples, XXᵀ invertible."""
+        """Raise NotApplicable unless d > n and XXᵀ is invertible, the setting of BO."""
         problem = self.problem
         if problem.dimension <= problem.samples or problem.rank < problem.samples:
             raise NotApplicable(
@@ -141,7 +141,7 @@ class Context:
             )
 
     def identity_middle(self) -> None:
-        """The initializations of BO: at least two layers, identity in between."""
+        """Raise NotApplicable unless all middle layers start as the identity (BO)."""
         self.wide_data()
         self.several_layers()
         for layer in self.initial[1:-1]:
@@ -149,7 +149,7 @@ class Context:
                 raise NotApplicable("for middle layers that start at the identity")
 
     def require_tail(self) -> Tail:
-        """Where the tail of the population begins, where it is finite (BO-D2.2)."""
+        """Return the tail of the population, or raise NotApplicable if k is infinite (BO-D2.2)."""
         b = self.constants.b
         tail = flat_tail(self.require_population().spectrum, self.problem.samples, b)
         if np.isinf(tail.k):
@@ -157,38 +157,38 @@ class Context:
         return tail
 
     def require_spike(self) -> tuple[int, float]:
-        """(k, ε), where the population is a spike."""
+        """Return (k, ε) of a spiked population, or raise NotApplicable."""
         found = spike(self.require_population().spectrum)
         if found is None:
             raise NotApplicable("for a (k, ε)-spike: k eigenvalues 1, all others ε < 1")
         return found
 
     def interpolates(self) -> dict[str, Any]:
-        """The hypothesis Y = XΘ at the end."""
+        """Return the hypothesis Y = XΘ at the end."""
         with np.errstate(divide="ignore", invalid="ignore"):
             missing = np.sqrt(self.loss[-1]) / self.target_norm
         missing = np.where(self.bounded, np.nan_to_num(missing, nan=0.0), np.inf)
         return {"the trained map interpolates": Hypothesis(missing, "≤", INTERPOLATES)}
 
     def flow(self) -> dict[str, Any]:
-        """The hypothesis of statements about gradient flow."""
+        """Return the hypothesis of statements about gradient flow."""
         return {"gradient flow": self.is_flow}
 
     def under_flow(self) -> dict[str, Any]:
-        """The hypothesis of BO's dynamics."""
+        """Return the hypotheses of BO about the dynamics."""
         return self.flow() | self.stays_finite()
 
     def stays_finite(self) -> dict[str, Any]:
-        """The hypothesis of statements about any network."""
+        """Return the hypothesis of statements about any network."""
         return {"the run did not diverge": self.bounded}
 
     def ends_in_minimizer(self) -> dict[str, Any]:
-        """The hypothesis of statements about minimizers."""
+        """Return the hypothesis of statements about minimizers."""
         away = np.where(self.bounded, self.slack, np.inf)
         return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
 
     def with_constant(self, left: Any, right: Any, part: str = "", **details: Any) -> Check:
-        """left ≤ c·right: judged with the caller's c; without one the smallest c is measured."""
+        """Judge left ≤ c·right with the caller's c, or measure the smallest c that suffices."""
         c = self.constants.c
         if c is not None:
             return Check(left, c * np.asarray(right), f"{part} with c = {c:g}".lstrip(), **details)
@@ -200,7 +200,7 @@ class Context:
     # --- the run ---------------------------------------------------------------------------
 
     def _states(self) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Time (flow) or step (descent) of each record, and W_k there, (records, batch, …).
+        """Return the time or step of each record, and the weights W_k there, (records, batch, …).
 
         The start and the end are added where they were not recorded.
         """
@@ -427,14 +427,14 @@ class Context:
         return self.readout_norm ** (2 / self.depth)
 
     def minimal_bracket(self, scale: Any = 1.0) -> list[Check]:
-        """The bounds of S_min that need no search, for a read-out with ‖p‖^{2/L} = `scale`."""
+        """Return bounds of S_min that need no search, for a read-out with ‖p‖^{2/L} = `scale`."""
         lower, exact, upper = (
             bound * scale for bound in (self.minimal.lower, self.minimal.exact, self.minimal.upper)
         )
         return [Check(lower, exact, "lower bound"), Check(exact, upper, "upper bound")]
 
     def at_minimizer(self, left: Any, right: Any, part: str = "") -> Check:
-        """left ≤ right where the run ended, up to what is missing there to a minimizer."""
+        """Check left ≤ right at the end of the run, allowing for its distance from a minimizer."""
         met = self.ends_in_minimizer()
         return Check(left, right, part, slack=4 * self.slack, hypotheses=met)
 
@@ -505,7 +505,7 @@ class Context:
         return np.max(self.lazy_distance, axis=-1) < 1 / (2 * self.depth)
 
     def loss_below(self, factor: Any, part: str, **details: Any) -> Check:
-        """ℒ(t) ≤ ℒ(0)·factor after the start; the loss is known to the rounding of Y − XΘ."""
+        """Check ℒ(t) ≤ ℒ(0)·factor after the start, up to the rounding of Y − XΘ."""
         bound = self.loss[:1] * factor
         scale = np.finfo(float).eps * self.target_norm**2 + bound
         usual = {"where": self.later, "slack": self.flow_slack}

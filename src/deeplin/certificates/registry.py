@@ -50,7 +50,7 @@ class Hypothesis:
     threshold: ArrayLike
 
     def met(self) -> np.ndarray:
-        """Where it is met; sides of ≤ and ≥ may differ by rounding."""
+        """Return where the hypothesis is met; the sides of ≤ and ≥ may differ by rounding."""
         value, threshold = np.asarray(self.value, float), np.asarray(self.threshold, float)
         strict, up = self.relation in "<>", self.relation in "<≤"
         rounding = 0.0 if strict else np.where(np.isfinite(threshold), 1e-9 * abs(threshold), 0.0)
@@ -105,7 +105,7 @@ class Check:
     """True by construction of the data; there are no numbers to compare."""
 
     def unmet(self, batch: int) -> list[tuple[Unmet, ...]]:
-        """For each run the hypotheses that fail."""
+        """Return the hypotheses that fail, for each run."""
         found: list[tuple[Unmet, ...]] = [()] * batch
         for name, given in self.hypotheses.items():
             if isinstance(given, Hypothesis):
@@ -120,7 +120,10 @@ class Check:
 
 
 def value(quantity: ArrayLike, part: str = "", **details: Any) -> Check:
-    """A definition, or a constant that the paper leaves open: the number, nothing to judge."""
+    """Return a check that reports a number and judges nothing.
+
+    For a definition, or for a constant that the paper leaves open.
+    """
     return Check(quantity, np.nan, part, measured=True, **details)
 
 
@@ -140,7 +143,7 @@ class Statement:
     """Whether it holds for every convex loss; else it is about the squared one."""
 
     def checks(self, context: Context) -> list[Check]:
-        """Its claims about a run, each with all that it assumes."""
+        """Return the statement's claims about a run, each with all its hypotheses."""
         if not self.any_loss and (loss := context.problem.loss) != "squared":
             name = loss if isinstance(loss, str) else "one of your own"
             raise NotApplicable(f"for squared loss; the loss of this problem is {name}")
@@ -190,7 +193,7 @@ def statement(id: str, *assumptions: Assumption, **entry: Any):
 
 
 def _named(id: str) -> dict[str, str]:
-    """Kind and reference of a statement that is called as in its paper."""
+    """Return the kind and the reference of a statement that is named as in its paper."""
     paper, _, label = id.partition("-")
     if paper == "X":
         return {"kind": "exact result", "reference": f"exact results, {id}"}

@@ -49,7 +49,7 @@ def central_flow(
     modes: int = 3,
     substeps: int = SUBSTEPS,
 ) -> Run:
-    """The averaged path of gradient descent, through the edge of stability.
+    """Integrate the averaged path of gradient descent through the edge of stability.
 
     Below the edge it is the gradient flow, in units of one step of descent. `run.records` holds at
     every step `risk` (on the path), `averaged_risk` (R + ½⟨Σ, H⟩, the mean over the oscillation),
@@ -134,14 +134,14 @@ def central_flow(
 
 @partial(jax.jit, static_argnums=0)
 def _first_order(rule, given, weights):
-    """R − floor and its gradient, flat, by the rule of an `Objective`."""
+    """Return R − floor and its flat gradient, by the rule of an `Objective`."""
     data, fixed = given
     value, gradient = rule(data, weights, fixed)
     return value, ravel_pytree(gradient)[0]
 
 
 def _flat(rule, given, weights):
-    """The flat weights θ, ∇R(θ) and uᵀH(θ)v as functions of them, and the way back."""
+    """Return the flat weights θ, ∇R(θ) and uᵀH(θ)v as functions of θ, and the unflattening."""
     theta, unravel = ravel_pytree(weights)
 
     def slope(flat):
@@ -155,7 +155,7 @@ def _flat(rule, given, weights):
 
 @partial(jax.jit, static_argnums=0)
 def _slopes(rule, given, weights, vectors):
-    """∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
+    """Return ∇_θ(u_iᵀH u_j) for all i, j: (k, k, N)."""
     theta, _, curvature, _ = _flat(rule, given, weights)
     rise = partial(jax.grad(curvature), theta)
     return jax.vmap(lambda u: jax.vmap(lambda v: rise(u, v))(vectors))(vectors)
@@ -163,8 +163,7 @@ def _slopes(rule, given, weights, vectors):
 
 @partial(jax.jit, static_argnums=0)
 def _advance(rule, given, weights, root, rate, h):
-    """Weights a time h later with Σ = BᵀB held fixed, B the rows of `root`: one Runge-Kutta step
-    of fourth order."""
+    """Advance the weights by a time h with Σ = BᵀB fixed, where `root` holds the rows of B."""
     theta, slope, curvature, unravel = _flat(rule, given, weights)
 
     def push(flat):
@@ -188,7 +187,7 @@ def _oscillation(
     h: float,
     before: Float[np.ndarray, "k k"],
 ) -> Float[np.ndarray, "k k"]:
-    """X ⪰ 0 with C = 2/η − UᵀHU − h(A − (η/2)T X) ⪰ 0 and ⟨X, C⟩ = 0, for a time h.
+    """Return X ⪰ 0 with C = 2/η − UᵀHU − h(A − (η/2)T X) ⪰ 0 and ⟨X, C⟩ = 0, for a time h.
 
     A = UᵀḢU under −η∇R alone and ⟨Y, TX⟩ = ⟨∇⟨UYUᵀ, H⟩, ∇⟨UXUᵀ, H⟩⟩: the optimality conditions of
     minimizing (hη/4)⟨X, TX⟩ + ⟨Q, X⟩ over X ⪰ 0 with Q = 2/η − UᵀHU − hA, a convex problem.
@@ -205,7 +204,7 @@ def _oscillation(
 
 
 def _complementary(resist: np.ndarray, need: np.ndarray, start: np.ndarray) -> np.ndarray:
-    """argmin over X ⪰ 0 of ½⟨X, MX⟩ + ⟨Q, X⟩ by projected gradients with momentum (FISTA)."""
+    """Minimize ½⟨X, MX⟩ + ⟨Q, X⟩ over X ⪰ 0 by projected gradients with momentum (FISTA)."""
     k = len(need)
     length = 1 / max(np.linalg.eigvalsh(resist)[-1], np.finfo(float).tiny)
     x = z = start
@@ -225,12 +224,12 @@ def _complementary(resist: np.ndarray, need: np.ndarray, start: np.ndarray) -> n
 
 
 def _positive_part(matrix: np.ndarray) -> np.ndarray:
-    """The nearest positive semidefinite matrix."""
+    """Return the nearest positive semidefinite matrix."""
     values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     return (vectors * np.maximum(values, 0)) @ vectors.T
 
 
 def _root(vectors: np.ndarray, oscillation: np.ndarray) -> np.ndarray:
-    """B (k×N) with BᵀB = UXUᵀ."""
+    """Return B (k×N) with BᵀB = UXUᵀ."""
     values, basis = np.linalg.eigh(oscillation)
     return (np.sqrt(np.maximum(values, 0)) * basis).T @ vectors

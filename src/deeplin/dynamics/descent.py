@@ -173,7 +173,7 @@ def _warn_of_alternation(descent: Descent, state: State, record_every: int) -> N
 
 
 def _ensemble(problem: Any, nets: Any, rates: Rates) -> Ensemble:
-    """The networks as a batch with a learning rate for each."""
+    """Return the networks as a batch with a learning rate for each of them."""
     if isinstance(problem, Problem) and not isinstance(nets, Network):
         raise InputError(
             f"nets is a {type(nets).__name__}; pass a deeplin.Network "
@@ -205,7 +205,7 @@ def _goal(objective: Objective, gap: Any, loss_target: Any) -> float | None:
 
 
 def _ceiling(objective: Objective, ensemble: Ensemble, risk: np.ndarray) -> np.ndarray:
-    """The value R − floor above which a run has diverged."""
+    """Return the value R − floor above which a run has diverged."""
     at_zero = objective.zero_risk
     if at_zero is None:
         zero = jax.tree.map(np.zeros_like, ensemble.weights)

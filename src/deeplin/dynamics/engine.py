@@ -186,7 +186,7 @@ def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
         moving = (status == Status.RUNNING) & (clock < member.limit)
 
         def risk(weights) -> Array:
-            """R − floor, for optimizers that evaluate it themselves."""
+            """Return R − floor, for optimizers that evaluate it themselves."""
             return kind.gradient(shared.data, weights, fixed, rows)[0]
 
         descent = (value, gradient, risk)
@@ -312,7 +312,7 @@ class Descent(Stepper):
         return State(state.weights, memory, status, steps), visited
 
     def _chunk_size(self) -> int:
-        """Networks in a chunk, such that there are as many chunks as threads, or a multiple."""
+        """Return the size of chunks whose number is that of the threads, or a multiple."""
         batch, threads = self.ensemble.size, thread_count()
         if not self.ensemble.on_cpu:
             return batch

@@ -220,7 +220,7 @@ class FlowStepper(Stepper):
         return State(found.weights, memory, status, steps)
 
     def _far(self, state: State, until: float) -> State:
-        """With the high-order pair, which leaves a run once it is near its end."""
+        """Integrate with the high-order pair each run that is not yet near its end."""
         solver = self.solver._replace(method=HIGH_ORDER)
         after = self._move(solver, state, until, self.near)
         gaps = _gaps(self.objective, self.ensemble, after.weights)
@@ -228,7 +228,7 @@ class FlowStepper(Stepper):
         return after._replace(status=np.where(early, Status.RUNNING, after.status))
 
     def _stiff(self, before: State, after: State) -> bool:
-        """Whether steps are as long as stability allows: mean step × sharpness above one.
+        """Return whether stability limits the steps: mean step × sharpness above one.
 
         Following the flow itself needs steps short against its own time scale only.
         """
@@ -243,14 +243,14 @@ class FlowStepper(Stepper):
 
 
 def _gaps(objective: Objective, ensemble: Ensemble, weights: tuple) -> np.ndarray:
-    """R − R_min of each run; −∞ where it is not known, so that nothing is above it."""
+    """Return R − R_min of each run, or −∞ where it is unknown."""
     if not objective.has_gap:
         return np.full(ensemble.size, -np.inf)
     return objective.values(ensemble.tree(weights))
 
 
 def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
-    """The time to stop at and the gap to stop at (the unused one out of reach)."""
+    """Return the time and the gap at which to stop; the unused one is out of reach."""
     if isinstance(until, dict) and set(until) in ({"time"}, {"gap"}):
         until = Gap(until["gap"]) if "gap" in until else until["time"]
     given = [item for item in (until, time, gap) if item is not None]
@@ -271,7 +271,7 @@ def _until(until: Any, time, gap, objective: Objective) -> tuple[float, float]:
 
 
 def _stops(every, at, end: float) -> Iterator[float]:
-    """The times to stop at: those to record at, and `end` as the last one."""
+    """Yield the times at which to stop: those to record at, then `end`."""
     if every is not None and at is not None:
         raise InputError("received both record_every and at; pass one of them.")
     if every is not None:
@@ -289,7 +289,7 @@ def _stops(every, at, end: float) -> Iterator[float]:
 
 
 def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> Run:
-    """The run with its evidence."""
+    """Return the run with its evidence."""
     ensemble, objective = flow.ensemble, flow.objective
     arrived = state.status == Status.CONVERGED if end == HORIZON else flow.clock(state) >= end
     messages = ["" if ok else _message(flow, state, end, run) for run, ok in enumerate(arrived)]
@@ -314,7 +314,7 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
 
 
 def _message(flow: FlowStepper, state: State, end: float, index: int) -> str:
-    """What to change when a run did not get where it should."""
+    """Return advice for a run that did not reach its goal."""
     time, steps = state.memory.time[index], state.steps[index]
     where = f"stopped at time {time:.6g} after {steps} steps"
     if state.status[index] == Status.EXHAUSTED and steps < flow.limit:

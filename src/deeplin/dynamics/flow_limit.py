@@ -136,7 +136,7 @@ def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows
 
 
 def flow_limit(problem: Problem, networks: Network) -> tuple[Network, np.ndarray]:
-    """The ends of the gradient flows of a batch of linear networks, and which were reached.
+    """Return the limits of the gradient flows of linear networks, and which were reached.
 
     They are integrated until Θ is close to a minimizer; the rest is one step, to the nearest one.
     A flow that comes to no minimizer is returned as far as it got.
@@ -160,7 +160,7 @@ def flow_limit(problem: Problem, networks: Network) -> tuple[Network, np.ndarray
 
 
 def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Sharpness at the end of the flow from each of a batch of linear networks, and its error.
+    """Return the sharpness at the limit of the flow from each linear network, and its error bound.
 
     The error bounds that of the sharpness at the end found; integration itself is kept to 1e-10 a
     step. Not a number where the flow ends at no minimizer.
@@ -171,7 +171,7 @@ def flow_sharpness(problem: Problem, networks: Network) -> tuple[np.ndarray, np.
 
 
 def _to_minimizers(tangent: Tangent) -> list[np.ndarray]:
-    """W_k − V_k(B_kx)ᵀ with Kx = e: the step to the nearest minimizer (X-1 has the letters).
+    """Return W_k − V_k(B_kx)ᵀ with Kx = e, the step to the nearest minimizer (notation of X-1).
 
     There K = JJᵀ hardly changes, so that e = Cᵀ(Θ − Θ*) decays as ė = −2Ke and all that the flow
     still does to the weights is −Jᵀ∫2e dt = −JᵀK⁻¹e. What it leaves out is of the order of |e|².

@@ -87,7 +87,7 @@ class Objective(NamedTuple):
         return self.has_gap and isinstance(self.data.risk, LeastSquares)
 
     def values(self, trees: PyTree) -> np.ndarray:
-        """R − floor of trees with a batch axis; of linear networks with any leading axes.
+        """Return R − floor of trees with a batch axis; linear networks may have any leading axes.
 
         Of these in NumPy, which has nothing to compile for a new shape.
         """
@@ -99,7 +99,7 @@ class Objective(NamedTuple):
             return risk.value_and_gradient(np.asarray(theta))[0]
 
     def evidence(self, trees: PyTree, values: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """Risk, and gap where it has a meaning, of trees with a batch axis.
+        """Return the risk, and the gap where it is defined, of trees with a batch axis.
 
         Without a gap, `values` may be known.
         """
@@ -150,7 +150,7 @@ class LinearData(NamedTuple):
     """Those of a mini-batch."""
 
     def value_and_gradient(self, theta: Float[Array, "d q"]) -> tuple[Array, Array]:
-        """R − R_min of a product Θ on all rows, and ∇R there on those of the mini-batch, if any."""
+        """Return R − R_min of a product Θ on all rows, and ∇R on the mini-batch if there is one."""
         gap, slope = self.risk.value_and_gradient(theta)
         if self.rows is not None:
             assert self.samples is not None
@@ -282,7 +282,7 @@ class Ensemble(NamedTuple):
 
     @classmethod
     def of(cls, tree: PyTree, copies: int | None = None) -> Ensemble:
-        """A network, a batch of networks, or any other pytree; `copies` of it if that is given."""
+        """Return the ensemble of a network, a batch or another pytree (or of `copies` of it)."""
         batched = isinstance(tree, Network) and tree.batch is not None
         if batched:
             tree = tree.with_batch()
@@ -323,29 +323,29 @@ class Ensemble(NamedTuple):
         return all(isinstance(weight, np.ndarray) for weight in self.weights)
 
     def tree(self, weights: tuple[Any, ...]) -> PyTree:
-        """The batch with these weights."""
+        """Return the batch with these weights."""
         return self.layout.tree(weights, self.fixed)
 
     def result(self, weights: tuple[Any, ...]) -> PyTree:
-        """What the caller gets back: trees on the device, without batch axis if single."""
+        """Return the trees on the device, as the caller gets them: without batch axis if single."""
         if not self.single:
             return self.layout.tree(tuple(map(_own, weights)), tuple(map(_own, self.fixed)))
         # Waited for: until then it may read memory that belongs to the caller.
         return self.layout.tree(*jax.block_until_ready(_first((weights, self.fixed))))
 
     def members(self, values: Any) -> Any:
-        """One value for each run; a plain one if single."""
+        """Return one value for each run; a plain value if single."""
         return np.asarray(values)[0].item() if self.single else np.asarray(values)
 
 
 def _own(leaf: Any) -> Any:
-    """A JAX array that shares no memory with one of NumPy's."""
+    """Return a JAX array that shares no memory with a NumPy array."""
     return jnp.asarray(leaf.copy()) if isinstance(leaf, np.ndarray) else leaf
 
 
 @jax.jit
 def _first(arrays: Any) -> Any:
-    """The first of each batch as JAX arrays of their own: one program for all of them.
+    """Return the first entry of each batch as JAX arrays with their own memory, in one program.
 
     For single networks, whose calls are short and often repeated: a fifth of the time of `_own`.
     """
@@ -353,7 +353,7 @@ def _first(arrays: Any) -> Any:
 
 
 def _near(leaf: Any) -> Any:
-    """The array as NumPy's if that shares its memory, which JAX allows on a CPU."""
+    """Return a NumPy view of the array if it can share memory, as JAX allows on a CPU."""
     if isinstance(leaf, np.ndarray):
         return leaf
     plain = isinstance(leaf.dtype, np.dtype)  # keys are not

@@ -48,7 +48,7 @@ TOGETHER, HELD = 256, 2**26
 
 
 def _range(values, form: str) -> str:
-    """A number, or the smallest and largest of several; nothing where none is finite."""
+    """Format a number, or the smallest and largest of several; empty where none is finite."""
     finite = np.asarray(values)[np.isfinite(values)]
     if not finite.size:
         return ""
@@ -87,7 +87,7 @@ class Records(Mapping[str, np.ndarray]):
         return f"Records({shapes})"
 
     def table(self, *, single: bool | None = None) -> pd.DataFrame:
-        """One tidy row for each record and run; layer quantities become `name_1`, `name_2`, …
+        """Return a tidy table with one row for each record and run.
 
         `single` says that there is no axis of runs; by default the shape of the risk does.
         """
@@ -164,14 +164,14 @@ class Run:
         return prepared.predictions(outputs)
 
     def predict_proba(self, table: Source) -> np.ndarray:
-        """The probability of each class (`preparation.classes`) for the rows of a table."""
+        """Return the probability of each class (`preparation.classes`) for the rows of a table."""
         prepared, outputs = self._outputs(table)
         if not prepared.classes:
             raise InputError("this run predicts amounts, not classes; use run.predict.")
         return prepared.probabilities(outputs)
 
     def _outputs(self, table: Source) -> tuple[Preparation, np.ndarray]:
-        """The outputs of the network for the rows of a table, (n, outputs)."""
+        """Return the outputs of the network for the rows of a table, (n, outputs)."""
         if self.preparation is None or not isinstance(self.network, Network) or not self.single:
             raise InputError(
                 "this run does not know the table it was trained on; pass inputs to run.network."
@@ -194,7 +194,7 @@ class Run:
         return self.variant == "plain" and not more
 
     def to_frame(self) -> pd.DataFrame:
-        """The records as a tidy table: `run`, `step` (or `time`), `quantity`, `value`.
+        """Return the records as a tidy table of `run`, `step` (or `time`), `quantity` and `value`.
 
         A quantity with one value for each layer becomes `name_1`, `name_2`, …;
         `run.records.table()` has a column for each quantity instead.
@@ -217,7 +217,7 @@ class Run:
             raise IndexError(f"run {index} of a batch of {batch}")
 
         def one(values, axis=0):
-            """The entry of this run where there is one for each."""
+            """Return the entry of this run where there is one for each run."""
             array = np.asarray(values)
             if array.ndim <= axis or array.shape[axis] != batch:
                 return values
@@ -312,7 +312,7 @@ class Recorder:
             self.watch(self.when[-1], {name: part[-1] for name, part in self.parts[-1].items()})
 
     def records(self) -> Records:
-        """All records as columns, without the batch axis for a single run."""
+        """Return all records as columns, without the batch axis for a single run."""
         if self.measure is None:
             return Records()
         member = 0 if self.ensemble.single else slice(None)
@@ -323,12 +323,12 @@ class Recorder:
         return Records({self.unit: np.array(self.when)} | columns)
 
     def weights(self) -> tuple[np.ndarray, ...]:
-        """The trained arrays at each record, (records, batch, …)."""
+        """Return the trained arrays at each record, (records, batch, …)."""
         one = len(self.kept) == 1
         return self.kept[0] if one else tuple(map(np.concatenate, zip(*self.kept, strict=True)))
 
     def trajectory(self) -> Trajectory | None:
-        """The networks at each record."""
+        """Return the networks at each record."""
         if self.measure is None or not self.keep_weights:
             return None
         ensemble, count = self.ensemble, len(self.when)

@@ -85,7 +85,7 @@ def save_run(
 
 
 def check_run_path(path: str | Path) -> Path:
-    """The path of a run to be saved, or an error before anything is trained in vain."""
+    """Return the path at which to save a run, or raise InputError before any training."""
     path = Path(path)
     if path.suffix != ".npz":
         raise InputError(
@@ -126,7 +126,7 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
 
 
 def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
-    """What version 0.2 wrote beside a run of `deeplin train`, as a preparation that predicts alike.
+    """Return the preparation that version 0.2 saved next to a run of `deeplin train`.
 
     It kept coefficients and intercepts in the units of the table, not means and deviations.
     """
@@ -160,7 +160,7 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
 
 
 def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """Leaves of nested mappings and networks as ("a/b/c", array); None is left out."""
+    """Yield the leaves of nested mappings and networks as ("a/b/c", array), except None."""
     if value is None:
         return
     if isinstance(value, (Network, Trajectory)):
@@ -179,7 +179,7 @@ def _flatten(prefix: str, value: Any) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
-    """The nested dictionaries behind `_flatten`; arrays without axes become plain values."""
+    """Return the nested dictionaries that `_flatten` flattened; 0-d arrays become plain values."""
     tree: dict[str, Any] = {}
     for path, array in arrays.items():
         (*folders, name), place = path.split("/"), tree
@@ -194,7 +194,7 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 
 
 def _group(where: str, parts: Any, names: Sequence[str]) -> dict[str, Any]:
-    """`parts` as a dictionary with no other entries than these."""
+    """Return `parts` as a dictionary, or raise InputError if it has entries other than `names`."""
     if not isinstance(parts, dict):
         raise InputError(f"{where} is missing or no group of arrays.")
     if unknown := [name for name in parts if name not in names]:
@@ -203,7 +203,7 @@ def _group(where: str, parts: Any, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _problem(parts: Any) -> Problem:
-    """The problem of saved parts: rows, or second moments of its stated shape."""
+    """Return the problem of saved parts: rows, or second moments of its stated shape."""
     parts = _group("problem", parts, [field.name for field in fields(Problem)])
     n, d, q = (whole_number(f"problem/{name}", parts.get(name)) for name in SIZES)
     single = parts.get("single_target")
@@ -223,7 +223,7 @@ def _problem(parts: Any) -> Problem:
 def _problem_with_loss(
     parts: dict[str, Any], loss: Any, inputs: np.ndarray, targets: np.ndarray
 ) -> Problem:
-    """The problem of another loss than the squared one, its labels from their numbers."""
+    """Return a saved problem with a loss other than the squared one, its labels decoded."""
     classes = parts.get("classes")
     if loss not in ("logistic", "softmax"):
         return Problem.from_data(inputs, targets[:, 0], loss, parts.get("delta", 1.0))
@@ -238,7 +238,7 @@ def _problem_with_loss(
 
 
 def _run(parts: Any) -> Run:
-    """The run of saved parts; networks, records and outcomes of one batch."""
+    """Return the run of saved parts, after checking that they fit together."""
     parts = _group("run", parts, [field.name for field in fields(Run)])
     network, initial = (_network(f"run/{name}", parts.get(name)) for name in ("network", "initial"))
     if _shapes(initial) != _shapes(network):
@@ -259,7 +259,7 @@ def _run(parts: Any) -> Run:
 
 
 def _network(where: str, parts: Any, records: int | None = None) -> Network:
-    """The network of saved parts, with a leading record axis where there are records.
+    """Return the network of saved parts, with a leading record axis where there are records.
 
     The constructor accepts at most one leading axis, a trajectory of a batch has two; so a network
     of zeros without the record axis is checked, and its pytree structure holds the arrays.
@@ -306,7 +306,7 @@ def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | 
 
 
 def _records(parts: Any, batch: int | None) -> Records:
-    """Columns of one length; for a batch the second axis is the run."""
+    """Return the columns, of one length; for a batch the second axis is the run."""
     if not isinstance(parts, dict):
         raise InputError("run/records is no group of arrays.")
     for name, column in parts.items():
@@ -326,7 +326,7 @@ def _records(parts: Any, batch: int | None) -> Records:
 
 
 def _check_values(parts: Mapping[str, Any], batch: int | None) -> None:
-    """What became of each run, and how it was trained."""
+    """Check the outcome of each run and the settings of its training."""
     status, evidence = np.asarray(parts.get("status")), parts.get("evidence", {})
     if not np.isin(status, STATUSES).all() or status.shape != (() if batch is None else (batch,)):
         raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
@@ -353,7 +353,7 @@ def _check_values(parts: Mapping[str, Any], batch: int | None) -> None:
 
 
 def _check_numbers(name: str, value: Any, batch: int | None = None, kinds: str = "iuf") -> None:
-    """One finite number of at least 0, or one for each run of a batch."""
+    """Check for one finite number of at least 0, or one for each run of a batch."""
     array = np.asarray(value)
     allowed = ((),) if batch is None else ((), (batch,))
     if array.dtype.kind not in kinds or array.shape not in allowed:
@@ -363,7 +363,7 @@ def _check_numbers(name: str, value: Any, batch: int | None = None, kinds: str =
 
 
 def _numbers(where: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """A finite float64 array of this shape."""
+    """Return a finite float64 array of this shape."""
     array = finite_array(where, value, (len(shape),))
     if array.shape != shape or getattr(value, "dtype", None) != np.float64:
         raise InputError(f"{where} has shape {array.shape}; stated are {shape} float64 numbers.")

@@ -40,7 +40,7 @@ class Batches:
     def of(
         cls, problem: Any, size: Any, key: Any, runs: int | None, steps: int | None = None
     ) -> Batches | None:
-        """The batches a caller asks for, or None; `runs` is None for a single network."""
+        """Return the requested batches, or None; `runs` is None for a single network."""
         if size is None:
             if key is not None:
                 raise InputError("key draws mini-batches; pass batch_size with it, or no key.")
@@ -104,7 +104,7 @@ def _shuffled(swaps: Int[np.ndarray, "size batches"], samples: int) -> np.ndarra
 
 
 def _traced(swaps: Int[np.ndarray, "size batches"], _samples: int) -> np.ndarray:
-    """The same for few of many rows, following only the entries that are swapped."""
+    """Return the result of `_shuffled` for few of many rows, storing only the swapped entries."""
     rows, moved = swaps.copy(), np.empty_like(swaps)
     for r in range(len(swaps)):
         moved[r] = r  # what stands at place r before swap r
@@ -125,7 +125,10 @@ def _mix(words: UInt64[np.ndarray, " ..."]) -> UInt64[np.ndarray, " ..."]:
 
 
 def seeds_of(key: Any, runs: int | None) -> np.ndarray:
-    """One seed for each run (None: a single one): from its own key, or from `fold_in(key, i)`."""
+    """Return one seed for each run, from its own key or from `fold_in(key, i)`.
+
+    `runs` is None for a single run.
+    """
     words = key_words(key)
     if words.ndim == 1 and runs is not None:
         each = [jax.random.fold_in(key, run) for run in range(runs)]
@@ -139,7 +142,7 @@ def seeds_of(key: Any, runs: int | None) -> np.ndarray:
 
 
 def key_words(key: Any) -> np.ndarray:
-    """The words of a key (words,), or of a batch of keys (runs, words)."""
+    """Return the words of a key, (words,), or of a batch of keys, (runs, words)."""
     try:
         keys = jnp.asarray(key)
         typed = jnp.issubdtype(keys.dtype, jax.dtypes.prng_key)
@@ -178,7 +181,7 @@ class Method:
     optimizer: Any = None
 
     def begin(self, weights: tuple[Array | np.ndarray, ...], momentum: float) -> PyTree:
-        """The memory of every run before the first step."""
+        """Return the memory of every run before the first step."""
         if self.optimizer is not None:
             init = self._transformation(1.0).init
             return jax.vmap(lambda w: init(self.layout.parameters(w)))(weights)
@@ -210,7 +213,7 @@ class Method:
         ), memory
 
     def _transform(self, rate, weights, memory, descent):
-        """The update of optax, with the extra arguments that line searches and SAM ask for."""
+        """Return the update of optax, with the extra arguments that line searches and SAM need."""
         value, gradient, risk = descent
         slopes, parameters = map(self.layout.parameters, (gradient, weights))
 
@@ -234,7 +237,7 @@ class Method:
 
 
 def _accelerated(momentum, velocity, push):
-    """βV − ηG."""
+    """Return βV − ηG."""
     return tuple(momentum * v + u for v, u in zip(velocity, push, strict=True))
 
 
@@ -269,7 +272,7 @@ class Rates:
         return cls(each, None, next(iter(runs), None))
 
     def matrix(self, ensemble: Ensemble) -> np.ndarray:
-        """η of each run and layer, (batch, layers); ones where a schedule says it all."""
+        """Return η of each run and layer, (batch, layers); ones where a schedule sets the rate."""
         layers = len(ensemble.weights)
         matrix = np.ones((ensemble.size, layers), ensemble.weights[0].dtype)
         if isinstance(self.each, tuple):
@@ -285,7 +288,7 @@ class Rates:
         return matrix
 
     def given(self, matrix: np.ndarray, single: bool) -> Any:
-        """What `run.learning_rate` says, of these rates of each run and layer."""
+        """Return the value of `run.learning_rate` for these rates of each run and layer."""
         if self.each is None:
             return self.schedule
         rates = matrix if np.any(matrix != matrix[:, :1]) else matrix[:, 0]
@@ -303,7 +306,7 @@ def _rate(value: Any) -> np.ndarray:
 
 
 def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
-    """η at each step: all at once if the schedule can be traced, else one by one."""
+    """Return η at each step, in one call if the schedule can be traced, else step by step."""
     try:
         values = np.asarray(jax.jit(jax.vmap(schedule))(jnp.arange(steps)))
     except (TypeError, ValueError, jax.errors.JAXTypeError):
@@ -358,7 +361,7 @@ class Update:
         return bool(np.all(self.learning_rate == self.learning_rate[:, :1]))
 
     def numbers(self, dtype: Any) -> Numbers:
-        """The coefficients in the precision of the weights."""
+        """Return the coefficients in the precision of the weights."""
         return Numbers(
             np.asarray(self.momentum, dtype) if self.momentum else None,
             np.asarray(self.weight_decay, dtype) if self.weight_decay else None,
@@ -375,7 +378,7 @@ def update_of(
     batches: Batches | None,
     optimizer: Any,
 ) -> Update:
-    """The update a caller asks for."""
+    """Return the update that a caller requests."""
     beta = check_momentum(momentum)
     decay = positive_number("weight_decay", weight_decay, zero_allowed=True)
     if nesterov and not beta:
@@ -387,7 +390,7 @@ def update_of(
 
 
 def check_momentum(momentum: float) -> float:
-    """β, from 0 to below 1."""
+    """Return β, or raise InputError unless 0 ≤ β < 1."""
     beta = positive_number("momentum", momentum, zero_allowed=True)
     if beta >= 1:
         raise InputError(f"momentum is {beta:g}; pass a number from 0 up to but below 1.")
@@ -395,7 +398,7 @@ def check_momentum(momentum: float) -> float:
 
 
 def _checked(optimizer: Any, rates: Rates) -> Any:
-    """The optax transformation, or the function that makes one for each learning rate."""
+    """Return the optax transformation, or the function that makes one for each learning rate."""
     if optimizer is None or (hasattr(optimizer, "init") and hasattr(optimizer, "update")):
         return optimizer
     if not callable(optimizer):

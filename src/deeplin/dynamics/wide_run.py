@@ -44,7 +44,7 @@ class ReducedStart:
     def draw(
         cls, problem: Problem, words: np.ndarray, *, width: int, depth: int, alpha, beta
     ) -> ReducedStart:
-        """The reduced state of BO-D2.3 at width m; below m = rank(X) + q it is the full one."""
+        """Draw the reduced state of BO-D2.3 at width m; the full state below m = rank(X) + q."""
         rank, q = problem.rank, problem.outputs
         random = _generator(words, INSIDE)
         if width >= rank + q:
@@ -66,7 +66,7 @@ class ReducedStart:
         return len(self.layers[0])
 
     def curvature(self) -> float:
-        """About λ_max of ∇²R: its Gauss-Newton part for identity middle layers (X-1), from below.
+        """Return an estimate of λ_max(∇²R) from below, for identity middle layers (X-1).
 
         2λ_max(bΛ + ((L−2)b + 1)Λ^{1/2}A_1ᵀA_1Λ^{1/2}) with b = ‖A_L‖_2², by power iterations on the
         ρ×ρ matrix: three digits in under a millisecond. The exact value is `WideRun.stability`.
@@ -84,11 +84,11 @@ class ReducedStart:
         return 2 * float(length)
 
     def outside(self) -> np.ndarray:
-        """N = VᵀW_1(0)(I − P_X), r×d: α times a Gaussian matrix without its part on the data."""
+        """Return N = VᵀW_1(0)(I − P_X), (r, d): α times a Gaussian matrix, projected."""
         return self.alpha * self.problem.spectrum.beside(self._gaussian()).T
 
     def perpendicular(self, backward: np.ndarray) -> np.ndarray:
-        """Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
+        """Return Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
         if self.alpha == 0:
             return np.zeros((self.problem.dimension, backward.shape[1]))
         return self.alpha * self.problem.spectrum.beside(self._gaussian() @ backward)
@@ -99,7 +99,7 @@ class ReducedStart:
 
 
 def _generator(words: np.ndarray, stream: int) -> np.random.Generator:
-    """NumPy draws normals faster than JAX on a CPU, and nothing has to compile."""
+    """Return a NumPy generator, which is faster than JAX on a CPU and needs no compilation."""
     return np.random.default_rng(np.random.SeedSequence(words.tolist(), spawn_key=(stream,)))
 
 
@@ -113,12 +113,12 @@ class Cases(NamedTuple):
     """Steps on the mean loss."""
 
     def one_or_all(self, values: Sequence[Any]) -> Any:
-        """A plain value for one run, an array for a batch."""
+        """Return a plain value for one run, an array for a batch."""
         return values[0] if self.single else np.array(values)
 
 
 def cases_of(problem, words, population, depth, **values) -> Cases:
-    """One case for each run, after checking what was passed."""
+    """Check the arguments and return one case for each run."""
     problems = [problem] if isinstance(problem, Problem) else list(problem)
     single = words.ndim == 1 and isinstance(problem, Problem)
     for given in problems:
@@ -146,7 +146,7 @@ def cases_of(problem, words, population, depth, **values) -> Cases:
 
 
 def spread(name: str, values: Any, runs: int) -> list:
-    """One value for each run, of one for all or one for each."""
+    """Return one value for each run, from one for all or one for each."""
     listed = values if isinstance(values, list) else np.atleast_1d(values).tolist()
     if len(listed) not in (1, runs):
         raise InputError(
@@ -166,7 +166,7 @@ def _populations(population, problems: list[Problem]) -> list[Population | None]
 
 
 def _check_interpolates(problem: Problem) -> None:
-    """d > n and XXᵀ invertible: only then is there a minimum-norm interpolant (BO-A5)."""
+    """Raise InputError unless d > n and XXᵀ is invertible, so that Θ_min exists (BO-A5)."""
     n, d = problem.samples, problem.dimension
     if d <= n:
         raise InputError(
@@ -288,7 +288,7 @@ class WideRun(Run):
         return self._risks(cross)
 
     def _risks(self, quantity: Callable[[Population, np.ndarray, np.ndarray], float]) -> Any:
-        """A quantity of the population, Θ and Θ_⊥ (d×q) of each run."""
+        """Return a quantity of the population, Θ and Θ_⊥ (d×q) for each run."""
         values = []
         for run, source in enumerate(self.cases.populations):
             if source is None:
@@ -349,7 +349,7 @@ class WideRun(Run):
         return " ".join(parts)
 
     def _instability(self, lost: np.ndarray) -> str:
-        """The stability number of diverged runs, and what to pass instead (on the mean loss)."""
+        """Return the stability number of diverged runs, and what to pass instead."""
         sharpest = max(self.starts[run].curvature() for run in lost) / self._outputs
         rate = self._outputs * np.max(np.atleast_1d(np.asarray(self.learning_rate))[lost])
         limit = 2 + 2 * self.momentum
@@ -420,7 +420,7 @@ class WideRun(Run):
         return Records({"time" if self.dynamics == "flow" else "step": when} | columns)
 
     def as_run(self, index: int = 0) -> Run:
-        """One run as a plain `Run`."""
+        """Return one run as a plain `Run`."""
         if self.single:
             return Run(**{field.name: getattr(self, field.name) for field in fields(Run)})
         return self[index]
@@ -432,18 +432,18 @@ class WideRun(Run):
         return self.starts[0].problem.outputs
 
     def _each(self, quantity: Callable[[ReducedStart, Course], Any]) -> Any:
-        """A quantity of each run."""
+        """Return a quantity of each run."""
         pairs = zip(self.starts, self.courses, strict=True)
         return self.cases.one_or_all([quantity(start, course) for start, course in pairs])
 
     def _maps(self, quantity: Callable[[ReducedStart, tuple[np.ndarray, ...]], np.ndarray]) -> Any:
-        """A d×q matrix of each run and its last layers, in the shape of its targets."""
+        """Return a d×q matrix for each run and its last layers, in the shape of its targets."""
         return self._each(
             lambda s, course: quantity(s, course.layers[-1]).reshape(s.problem.optimum.shape)
         )
 
     def _networks(self, record: int) -> Network:
-        """Reduced layers with the original inputs: first W̃_1 = A_1Qᵀ + N, then as they are.
+        """Return reduced layers with the original inputs: W̃_1 = A_1Qᵀ + N, the others unchanged.
 
         Zeros, which training keeps, fill up those of smaller width.
         """
@@ -468,7 +468,7 @@ class WideRun(Run):
 def _measured(
     start: ReducedStart, records: Sequence[tuple[np.ndarray, ...]]
 ) -> dict[str, np.ndarray]:
-    """The quantities of one run at each record that need its layers."""
+    """Return the quantities of one run at each record that need its layers."""
     outside = start.outside()
     gram = outside @ outside.T
     rows = []

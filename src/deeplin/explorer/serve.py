@@ -99,7 +99,7 @@ class Handler(BaseHTTPRequestHandler):
     timeout = IDLE_SECONDS
 
     def do_GET(self) -> None:
-        """The page, at its one address."""
+        """Serve the page, at its only address."""
         try:
             self._check_origin()
             if urlsplit(self.path).path != "/":
@@ -109,7 +109,7 @@ class Handler(BaseHTTPRequestHandler):
         return self._send(HTTPStatus.OK, "text/html; charset=utf-8", self.server.page)
 
     def do_POST(self) -> None:
-        """A question that needs the library."""
+        """Answer a request that needs the library."""
         try:
             self._check_origin()
             path = urlsplit(self.path).path

@@ -81,7 +81,7 @@ class _Ritz(NamedTuple):
 
 
 def begin(vectors: Float[Array, "2 N"], batch: int) -> State:
-    """The state before the first record, from random directions."""
+    """Return the state before the first record, with random directions."""
     first, second = (_unit(jnp.repeat(v[:, None], batch, axis=1)) for v in vectors)
     known = jnp.zeros((2, batch), first.dtype).at[0].set(1)
     gap, value = jnp.full(batch, 0.1, first.dtype), jnp.full(batch, jnp.inf, first.dtype)
@@ -201,13 +201,13 @@ def _choose(condition: Array, new: Any, old: Any) -> Any:
 
 
 def _remaining_gap(state: State, value: Array) -> Array:
-    """What is left of the gap for sure, if the second eigenvalue moved as much as the first."""
+    """Return a lower bound on the gap if the second eigenvalue moved as much as the first."""
     moved = jnp.abs(value - state.searched) * _inverse(jnp.abs(state.searched))
     return jnp.where(jnp.isinf(state.searched), state.gap, jnp.maximum(state.gap - moved, 0))
 
 
 def _allowed(found: Found, gap: Array, tolerance: Array | np.ndarray, size: int) -> Array:
-    """The residual at which the value is accurate, never below rounding."""
+    """Return the residual at which the value is accurate, never below rounding."""
     value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
     error = tolerance * value
     accurate = jnp.maximum(error, jnp.sqrt(CAUTION * error * gap * value))
@@ -215,7 +215,7 @@ def _allowed(found: Found, gap: Array, tolerance: Array | np.ndarray, size: int)
 
 
 def rounding(dtype: Any, size: int) -> float:
-    """How far rounding may move an eigenvalue, relative to ‖H‖."""
+    """Return how far rounding may move an eigenvalue, relative to ‖H‖."""
     return 8 * float(jnp.finfo(dtype).eps) * size**0.5
 
 
@@ -225,7 +225,7 @@ def rounding(dtype: Any, size: int) -> float:
 def _improved(
     multiply: Multiply, start: Array, first: Array, apart: Array, needed: Callable
 ) -> _Ritz:
-    """Steps while `needed`, if `apart` among the vectors orthogonal to the unit vectors `first`.
+    """Iterate while `needed`; if `apart`, among vectors orthogonal to the unit vectors `first`.
 
     Each is a Rayleigh-Ritz step in the space of the vector, its residual and its last step. In
     exact arithmetic they are orthogonal: the residual to the whole space before, the step to the
@@ -274,7 +274,7 @@ def _improved(
 
 
 def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Array]:
-    """The largest eigenvalue m of ((0, r, 0), (r, a, b), (0, b, c)) with its vector (1, y, z).
+    """Return the largest eigenvalue of ((0, r, 0), (r, a, b), (0, b, c)) and its vector (1, y, z).
 
     Eigenvalues of the two 2×2 blocks are below it; from there Newton's method climbs, since
     m − a − b²/(m − c) − r²/m grows and is concave. Unless c < 0 the last step is left out.
@@ -295,7 +295,7 @@ def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Arra
 
 
 def _dot(left: Array, right: Array) -> Array:
-    """⟨left, right⟩ of each operator, (b,).
+    """Return ⟨left, right⟩ of each operator, (b,).
 
     In two stages that XLA may not merge: on a CPU a long sum is a chain of additions that wait for
     each other, and takes five times as long.
@@ -308,16 +308,16 @@ def _dot(left: Array, right: Array) -> Array:
 
 
 def _inverse(numbers: Array) -> Array:
-    """1/x, and 0 for 0."""
+    """Return 1/x, and 0 for 0."""
     return jnp.where(numbers == 0, 0, 1 / jnp.where(numbers == 0, 1, numbers))
 
 
 def _unit(vectors: Array) -> Array:
-    """Vectors at length one; zero stays zero."""
+    """Return the vectors scaled to length one; zero stays zero."""
     return vectors * _inverse(jnp.sqrt(_dot(vectors, vectors)))
 
 
 def _orthogonal(vectors: Array, to: Array) -> Array:
-    """What is left of each vector without its part along the unit vector `to`, at length one."""
+    """Return each vector without its part along the unit vector `to`, scaled to length one."""
     rest = _unit(vectors - to * _dot(to, vectors))
     return _unit(rest - to * _dot(to, rest))

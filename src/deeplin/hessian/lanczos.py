@@ -57,7 +57,7 @@ def largest(
     tolerance: float,
     max_products: int,
 ) -> Extreme:
-    """The largest eigenvalue of a batch of symmetric operators; `shape` is (batch, N).
+    """Return the largest eigenvalue of each operator of a symmetric batch; `shape` is (batch, N).
 
     `multiply(members, vectors)` gives the images of one vector for each of the numbered operators.
     Each is left when its error is below `tolerance` relative to its norm, or when rounding is
@@ -106,12 +106,12 @@ class Recurrence:
         self.steps = 0
 
     def _random(self, step: int) -> np.ndarray:
-        """A unit vector, the same for every member: results do not depend on the batch."""
+        """Return a random unit vector, the same for every member, whatever the batch."""
         draw = np.random.default_rng([self.seed, step]).standard_normal(self.basis.shape[2])
         return (draw / np.linalg.norm(draw)).astype(self.basis.dtype)
 
     def advance(self, multiply: Callable[[np.ndarray], np.ndarray]) -> None:
-        """One step: multiply, orthogonalize against the whole basis, normalize."""
+        """Take one step: multiply, orthogonalize against the whole basis, normalize."""
         j = self.steps
         if j + 1 == self.basis.shape[1]:
             self.basis = np.concatenate([self.basis, np.zeros_like(self.basis[:, 1:])], axis=1)
@@ -140,7 +140,7 @@ class Recurrence:
         return self.diagonal[:, :k], coupling[:, : k - 1]
 
     def extreme(self) -> Extreme:
-        """The largest Ritz pair, and how far the largest eigenvalue can be above it."""
+        """Return the largest Ritz pair, and how far the largest eigenvalue can be above it."""
         k, size = self.steps, self.basis.shape[2]
         top, mixing = _top_of_tridiagonal(*self.tridiagonal)
         scale = np.maximum(np.abs(top), self._scale())
@@ -160,17 +160,19 @@ class Recurrence:
                 setattr(self, name, getattr(self, name)[chosen])
 
     def _scale(self) -> np.ndarray:
-        """A lower bound of the operator's norm that costs nothing."""
+        """Return a lower bound of the operator's norm from quantities already known."""
         k = self.steps
         return np.maximum(np.abs(self.diagonal[:, :k]), self.off_diagonal[:, :k]).max(axis=1)
 
     def rounding(self, scale: np.ndarray) -> np.ndarray:
-        """How far rounding may have moved an eigenvalue."""
+        """Return how far rounding may have moved an eigenvalue."""
         epsilon = np.finfo(self.basis.dtype).eps
         return np.sqrt(self.basis.shape[2]) * (8 * epsilon * scale + 2 * self.noise)
 
     def _excess(self, top: np.ndarray, scale: np.ndarray) -> np.ndarray:
-        """The smallest μ − θ on a grid with no eigenvalue above μ, but for FAILURE_PROBABILITY.
+        """Return the least μ − θ on a grid such that no eigenvalue exceeds μ.
+
+        The statement fails with probability at most FAILURE_PROBABILITY.
 
         π_j is followed through the pivots of μ − T, π_{j+1}/π_j = pivot/β, positive above θ. Each
         stretch between breakdowns has its own random start and contributes its own improbability.
@@ -201,7 +203,7 @@ class Recurrence:
 def _top_of_tridiagonal(
     diagonal: np.ndarray, off_diagonal: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Largest eigenvalue and its vector of each tridiagonal matrix; NaN for one not finite."""
+    """Return the largest eigenpair of each tridiagonal matrix; NaN for one that is not finite."""
     last = diagonal.shape[1] - 1
     values = np.full(len(diagonal), np.nan, diagonal.dtype)
     vectors = np.full_like(diagonal, np.nan)
@@ -226,7 +228,7 @@ def _top_of_tridiagonal(
 
 
 def _orthogonalized(basis: np.ndarray, vectors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates of each vector in its basis, and the rest of it; done twice, which is enough."""
+    """Return coordinates of each vector in its basis, and the remainder, orthogonalized twice."""
     first = (basis @ vectors[:, :, None])[:, :, 0]
     rest = vectors - _combination(basis, first)
     second = (basis @ rest[:, :, None])[:, :, 0]

@@ -76,7 +76,7 @@ def sharpness(
     steps: int = 20,
     max_products: int = 500,
 ) -> Sharpness:
-    """Largest (or smallest) eigenvalue of the Hessian of the risk over all weights (FM-sharp).
+    """Return the largest (or smallest) eigenvalue of the Hessian of the risk (FM-sharp).
 
     S(W) = λ_max(∇²R(W)), together with a bound of the error.
 
@@ -138,7 +138,7 @@ def sharpness(
 
 
 def _tolerance(given: float | None, dtype: np.dtype) -> float:
-    """The error wanted; by default two thirds of the digits of the precision."""
+    """Return the requested error; by default two thirds of the digits of the precision."""
     default = float(np.finfo(dtype).eps) ** (2 / 3)
     return positive_number("tolerance", default if given is None else given)
 
@@ -165,7 +165,7 @@ class _Request:
         return 1 if self.which == "largest" else -1
 
     def part(self, members: np.ndarray) -> _Request:
-        """The same request for some networks of the batch."""
+        """Return the same request for some networks of the batch."""
         trees = jax.tree.map(lambda leaf: leaf[members], self.trees)
         start = None if self.start is None else self.start[members]
         return replace(self, trees=trees, start=start, shape=(len(members), self.shape[1]))
@@ -243,7 +243,7 @@ def _power(request: _Request) -> Sharpness:
 
 
 def _auto(request: _Request) -> Sharpness:
-    """Exact where its error allows; the others dense or by Lanczos."""
+    """Return exact values where their error allows, the others dense or by Lanczos."""
     general = _dense if request.shape[1] <= DENSE_LIMIT else _lanczos
     problem, trees = request.problem, request.trees
     if not is_linear(problem, trees) or not may_be_exact(problem, trees, request.tolerance):
@@ -307,11 +307,11 @@ class HessianSpectrum:
     """`exact` (X-1, at minimizers), `dense` or `lanczos`."""
 
     def reshaped(self, *axes: int) -> HessianSpectrum:
-        """The same with other leading axes."""
+        """Return the same spectrum with other leading axes."""
         return self._each(lambda array: array.reshape(*axes, *array.shape[1:]))
 
     def member(self, index: Any) -> HessianSpectrum:
-        """That of one network of the batch, or of some."""
+        """Return the spectrum of one network of the batch, or of some."""
         return self._each(lambda array: np.asarray(array[index]))
 
     def _each(self, function: Callable[[np.ndarray], np.ndarray]) -> HessianSpectrum:
@@ -328,7 +328,7 @@ def hessian_spectrum(
     count: int = 5,
     tolerance: float | None = None,
 ) -> HessianSpectrum:
-    """The `count` largest eigenvalues of the Hessian of the risk, with vectors and error bounds.
+    """Return the `count` largest eigenvalues of the Hessian of the risk, with error bounds.
 
     At minimizers of a linear network all nonzero eigenvalues are those of the small matrix of X-1,
     2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), and exact (`method` says so). Elsewhere the matrix is formed, for
@@ -362,7 +362,7 @@ def hessian_spectrum(
 def spectra(
     problem: Problem | Loss, trees: PyTree, *, count: int, tolerance: float | None = None
 ) -> HessianSpectrum:
-    """`hessian_spectrum` of trees whose arrays have a leading batch axis."""
+    """Return `hessian_spectrum` of trees whose arrays have a leading batch axis."""
     (batch, size), dtype = extent(trees)
     count = whole_number("count", count)
     if count > size:
@@ -383,7 +383,7 @@ def spectra(
 
 
 def _at_minimizers(problem, trees, count: int, tolerance: float):
-    """X-1 with its vectors √(2/μ) V_k Yᵀ B_kᵀ, unless some network is too far from a minimizer."""
+    """Return X-1 with vectors √(2/μ) V_k Yᵀ B_kᵀ, or None if a network is not at a minimizer."""
     if not is_linear(problem, trees):
         return None
     rank, outputs = problem.spectrum.coordinates.shape
@@ -407,7 +407,7 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
 
 
 def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
-    """By the matrix or by Lanczos, some networks at a time."""
+    """Return the spectra by the matrix or by Lanczos, for some networks at a time."""
     pieces = []
     for first in range(0, batch, PIECE):
         part = jax.tree.map(lambda a, f=first: a[f : f + PIECE] if eqx.is_array(a) else a, trees)
@@ -419,7 +419,7 @@ def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
 
 
 def _of_matrix(problem, trees, count: int):
-    """All eigenvalues of the matrix in its coordinates, or None where it is too large."""
+    """Return all eigenvalues of the matrix in its coordinates, or None where it is too large."""
     (batch, size), dtype = extent(trees)
     hessian = None
     if has_reduced_hessian(problem, trees):
@@ -448,7 +448,7 @@ def _of_matrix(problem, trees, count: int):
 
 
 def _deflated(problem, trees, count: int, tolerance: float):
-    """The largest eigenvalue, then that of H − Σ (θ_i + s) v_i v_iᵀ, which has the next one first.
+    """Return the largest eigenvalues one by one, deflating to H − Σ (θ_i + s) v_i v_iᵀ.
 
     The shift s is the norm of the Hessian, so that what was found is out of the way.
     """
@@ -480,7 +480,7 @@ def _deflated(problem, trees, count: int, tolerance: float):
 
 
 def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
-    """Unit vectors of parameters; NaN for one of eigenvalue zero that stands for no direction."""
+    """Return unit vectors of parameters; NaN for a zero eigenvalue without a direction."""
     if hessian is None:
         return coordinates
     batch, count, size = coordinates.shape
@@ -494,7 +494,7 @@ def _expanded(hessian: Hessian | None, coordinates: np.ndarray) -> np.ndarray:
 
 
 def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
-    """∇R as a flat vector, for each tree."""
+    """Return ∇R as a flat vector, for each tree."""
     if not is_linear(problem, trees):
         return full_hessian(problem, trees).gradients()
     _, layers = gap_and_gradient(problem, jax.tree.map(np.asarray, trees))
@@ -502,7 +502,7 @@ def _gradients(problem, trees) -> Float[np.ndarray, "batch N"]:
 
 
 def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, np.ndarray | None]:
-    """Trace, and the largest eigenvalue of each layer's own block; None beyond reach.
+    """Return the trace, and the largest eigenvalue of each layer's block; None where too expensive.
 
     Within a layer the risk of a linear network is quadratic: H_kk = 2 (V_kV_kᵀ) ⊗ (B_kB_kᵀ).
     """

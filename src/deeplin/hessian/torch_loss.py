@@ -87,7 +87,7 @@ class TorchLoss:
             yield 1.0 if self.summed else float(len(first)), self._checked(outputs, targets)
 
     def _checked(self, outputs: Any, targets: Any) -> Any:
-        """The loss of a batch, unless means over batches do not add up to one over all rows."""
+        """Return the loss of a batch, checked to be a mean over its rows."""
         ignored = getattr(self.loss, "ignore_index", None)
         uneven = getattr(self.loss, "weight", None) is not None
         if ignored is not None and not targets.is_floating_point():
@@ -101,7 +101,7 @@ class TorchLoss:
 
 
 def _on_device(part: Any, device: Any) -> Any:
-    """Tensors and NumPy arrays on a device, also inside of tuples, lists and dictionaries."""
+    """Return tensors and NumPy arrays on a device, including those in nested containers."""
     torch = _torch()
     if isinstance(part, np.ndarray):
         part = torch.as_tensor(part)
@@ -146,28 +146,28 @@ class TorchHessian:
         return np.stack([self._sum(vector) for vector in vectors]).reshape(len(members), -1)
 
     def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Flat vectors of parameters: the coordinates themselves."""
+        """Return flat vectors of parameters, which here are the coordinates themselves."""
         return coordinates
 
     project = expand
 
     def matrices(self) -> np.ndarray:
-        """The matrix, (1, N, N), a product for each row."""
+        """Return the matrix, (1, N, N), by one product for each row."""
         rows = self(np.zeros(self.shape[1], int), np.eye(self.shape[1]))
         return rows[None].astype(self.precision)
 
     def gradients(self) -> np.ndarray:
-        """∇R as a flat vector, (1, N)."""
+        """Return ∇R as a flat vector, (1, N)."""
         return self._sum(None)[None]
 
     def value(self) -> float:
-        """R itself."""
+        """Return the value of R."""
         with self._evaluating():
             pairs = [(rows, float(value.detach())) for rows, value in self._terms()]
         return sum(rows * value for rows, value in pairs) / self._share([rows for rows, _ in pairs])
 
     def _sum(self, vector: np.ndarray | None) -> np.ndarray:
-        """The mean over all batches of Hv, or of the gradient where there is no vector."""
+        """Return the mean over all batches of Hv, or of the gradient where there is no vector."""
         torch = _torch()
         total = [
             torch.zeros_like(p, dtype=torch.promote_types(p.dtype, torch.float32))
@@ -184,7 +184,7 @@ class TorchHessian:
         return np.concatenate(flat) / self._share(rows)
 
     def _derivative(self, value: Any, direction: list[Any] | None) -> Iterable[Any]:
-        """The gradient of one batch, or its derivative along a direction."""
+        """Return the gradient of one batch, or its derivative along a direction."""
         torch = _torch()
         if not value.requires_grad:
             return [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -199,7 +199,7 @@ class TorchHessian:
         return torch.autograd.grad(outputs, self.parameters, weights, **own)
 
     def _terms(self) -> Iterator[tuple[float, Any]]:
-        """The weight and the loss of each batch."""
+        """Yield the weight and the loss of each batch."""
         torch = _torch()
         device = self.parameters[0].device
         loss = self.loss
@@ -218,13 +218,13 @@ class TorchHessian:
         yield 1.0, self.loss(self.module)
 
     def _share(self, rows: list[float]) -> float:
-        """What the sum over batches is divided by."""
+        """Return the divisor of the sum over batches."""
         if not rows:
             raise InputError("data has no batches; pass at least one.")
         return 1.0 if isinstance(self.loss, TorchLoss) and self.loss.summed else sum(rows)
 
     def _split(self, vectors: np.ndarray) -> list[Any]:
-        """The parts of flat vectors (last axis) as tensors like the parameters."""
+        """Return the parts of flat vectors (last axis) as tensors like the parameters."""
         torch = _torch()
         parts = np.split(vectors, np.cumsum(self.sizes)[:-1], axis=-1)
         axes = vectors.shape[:-1]
@@ -234,7 +234,7 @@ class TorchHessian:
         ]
 
     def named(self, vectors: np.ndarray) -> dict[str, Any]:
-        """Flat vectors (last axis) as a tensor for each parameter, by its name."""
+        """Return flat vectors (last axis) as one tensor for each parameter, by name."""
         return dict(zip(self.names, self._split(vectors), strict=True))
 
     @contextmanager

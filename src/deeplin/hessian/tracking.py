@@ -97,11 +97,11 @@ class SharpnessTracker:
         return Tracked(*(column[0] for column in self._along(records, live=True)))
 
     def along(self, records: PyTree) -> Tracked:
-        """Sharpness at each of several records, (records, batch)."""
+        """Return the sharpness at each of several records, (records, batch)."""
         return self._along(records, live=False)
 
     def _along(self, records: PyTree, live: bool) -> Tracked:
-        """The same; `live` if what is found late can not be put right later."""
+        """Return the same; `live` if later records cannot correct what is found late."""
         count, batch = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
         if not self.chunks:
             narrow = is_linear(self.problem, records) and max(records.widths) <= NARROW
@@ -128,7 +128,7 @@ def sharpness_along(
     count: int = 1,
     vectors: bool = False,
 ) -> Tracked | HessianSpectrum:
-    """Sharpness at each record of a trajectory (a leading record axis, then perhaps a batch axis).
+    """Return the sharpness at each record of a trajectory.
 
     `trajectory` is `run.trajectory`, or for a loss of your own a pytree whose arrays have a leading
     record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one, or with
@@ -159,7 +159,7 @@ def sharpness_along(
 
 
 def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
-    """The trajectory as a tree with axes for records and batch, and whether it had the latter."""
+    """Return the trajectory with axes for records and batch, and whether it had a batch axis."""
     batched = getattr(trajectory, "batched", False)
     trajectory = getattr(trajectory, "stacked", trajectory)
     leaf, *_ = jax.tree.leaves(parameters(trajectory)[0]) or [None]
@@ -186,14 +186,14 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
 
 
 def spectrum_along(problem: Any, records: Any, *, count: int) -> HessianSpectrum:
-    """The spectrum at each of several records, (records, batch, …): all as one batch."""
+    """Return the spectrum at each of several records, (records, batch, …), as one batch."""
     axes = np.shape(jax.tree.leaves(parameters(records)[0])[0])[:2]
     flat = _arrays(records, lambda leaf: jnp.reshape(leaf, (-1, *leaf.shape[2:])))
     return spectra(problem, flat, count=count).reshaped(*axes)
 
 
 def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
-    """`function` of each array; what else a loss of one's own keeps in its tree stays."""
+    """Apply `function` to each array of a tree and leave everything else as it is."""
     known = isinstance(tree, Network)  # its arrays may be those of NumPy
     return jax.tree.map(lambda leaf: function(leaf) if known or eqx.is_array(leaf) else leaf, tree)
 
@@ -303,7 +303,7 @@ class _Chunk:
         self.state = kept
 
     def _search_at_end(self, pieces: list[tuple[PyTree, Tracked]], clock: int) -> None:
-        """A search at the last record, because there may be no later one; what it finds is kept."""
+        """Search at the last record, since there may be no later one, and keep what is found."""
         records, found = pieces[-1]
         kept, last = self.state, np.array([len(found.value) - 1])
         result, higher = self._run(records, last, True, 1 + clock + int(last[0]))
@@ -315,11 +315,11 @@ class _Chunk:
         self._correct(pieces, int(last[0]), int(last[0]) + 1, higher)
 
     def _operator(self, records: PyTree) -> tuple[Callable, Any, int, np.dtype]:
-        """The function `follow` takes with its data, the size of a vector and its precision."""
+        """Return the function and data for `follow`, the size of a vector and its precision."""
         raise NotImplementedError
 
     def _piece(self, records: PyTree, places: np.ndarray, capacity: int) -> PyTree:
-        """The records at `places` with the networks of this chunk, filled up to `capacity`."""
+        """Return the records at `places` with the networks of this chunk, padded to `capacity`."""
         raise NotImplementedError
 
 

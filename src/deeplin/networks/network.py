@@ -100,7 +100,7 @@ class Network(eqx.Module):
         return tuple(parts)
 
     def with_parameters(self, parameters: Sequence[Any]) -> Network:
-        """The same network with other `parameters`."""
+        """Return the same network with other `parameters`."""
         if self.biased is None:
             return Network(parameters, self.readout, self.activation)
         last, source, weights = _last(self.biased), iter(parameters), []
@@ -153,7 +153,7 @@ class Network(eqx.Module):
         return hidden if self.readout is None else (hidden @ self.readout)[:, None]
 
     def with_batch(self) -> Network:
-        """The same as a batch, of one if it had no batch axis, with one read-out for each."""
+        """Return the network as a batch (of one if it was single), with one read-out for each."""
         if self.batch is None:
             return jax.tree.map(lambda leaf: leaf[None], self)
         if self.readout is None or self.readout.ndim == 2:
@@ -163,7 +163,7 @@ class Network(eqx.Module):
 
 
 def _last(biased: tuple[bool, ...]) -> int:
-    """The number of the last layer with a bias."""
+    """Return the number of the last layer with a bias."""
     return max(k for k, here in enumerate(biased) if here)
 
 
@@ -174,7 +174,7 @@ def check_activation(name: Any) -> None:
 
 
 def _on_device(array: Any) -> Array:
-    """`jnp.asarray`, which would compile a program for each new shape of a NumPy array."""
+    """Return `jnp.asarray(…)` without compiling a program for each new shape of a NumPy array."""
     try:
         if isinstance(array, np.ndarray):
             return jax.device_put(np.array(array))  # a copy: the device may share its memory
@@ -184,13 +184,13 @@ def _on_device(array: Any) -> Array:
 
 
 def host_arrays(networks: Network) -> tuple[list[np.ndarray], np.ndarray | None]:
-    """Weights and read-out in double precision on the host."""
+    """Return the weights and the read-out in double precision on the host."""
     readout = None if networks.readout is None else np.asarray(networks.readout, np.float64)
     return [np.asarray(weight, np.float64) for weight in networks.weights], readout
 
 
 def stack(networks: Sequence[Network]) -> Network:
-    """One batch from single networks of the same shape."""
+    """Return single networks of the same shape as one batch."""
     shapes = {(net.widths, net.readout is None, net.activation, net.batch) for net in networks}
     if len(shapes) != 1 or networks[0].batch is not None:
         raise InputError(
@@ -255,7 +255,7 @@ class Layout:
 
     @classmethod
     def of(cls, tree: PyTree) -> Layout:
-        """The layout of a pytree."""
+        """Return the layout of a pytree."""
         leaves, structure = jax.tree.flatten(tree)
         count = len(tree.weights) if isinstance(tree, Network) else len(leaves)
         kinds = tuple(_kind(leaf, k < count) for k, leaf in enumerate(leaves))
@@ -265,18 +265,18 @@ class Layout:
         return cls(structure, kinds, rest, isinstance(tree, Network))
 
     def split(self, tree: PyTree) -> tuple[tuple[Array, ...], tuple[Array, ...]]:
-        """Trained and fixed arrays of a tree of this layout, whatever axes they carry."""
+        """Return the trained and the fixed arrays of a tree of this layout."""
         pairs = list(zip(jax.tree.leaves(tree), self.kinds, strict=True))
         trained = tuple(leaf for leaf, kind in pairs if kind == TRAINED)
         return trained, tuple(leaf for leaf, kind in pairs if kind == FIXED)
 
     def tree(self, trained: Sequence[Any], fixed: Sequence[Any]) -> PyTree:
-        """The tree with these arrays; nothing is checked or moved."""
+        """Return the tree with these arrays, without checking or moving them."""
         sources = (iter(trained), iter(fixed), iter(self.rest))
         return jax.tree.unflatten(self.structure, [next(sources[kind]) for kind in self.kinds])
 
     def parameters(self, trained: Sequence[Any]) -> PyTree:
-        """The trained arrays alone: the weights of a network, or the tree with None elsewhere."""
+        """Return the trained arrays: the weights of a network, or the tree with None elsewhere."""
         if self.network:
             return tuple(trained)
         source = iter(trained)
@@ -285,7 +285,7 @@ class Layout:
 
 
 def no_parameters(tree: PyTree) -> InputError:
-    """What to say of a pytree without a floating array in it."""
+    """Return the error message for a pytree without floating-point arrays."""
     kinds = {kind for leaf in jax.tree.leaves(tree) for kind in type(leaf).__mro__}
     if any(kind.__module__.partition(".")[0] == "torch" for kind in kinds):
         return InputError(f"the parameters are {TORCH}")
@@ -304,7 +304,7 @@ def _floating(dtype: Any) -> bool:
 
 
 def _of_networks(name: str, meaning: str) -> Any:
-    """The property of a trajectory that its stacked networks have under this name."""
+    """Return a property of a trajectory that its stacked networks have under this name."""
 
     def get(trajectory: Trajectory) -> Any:
         tree = trajectory.stacked
@@ -340,7 +340,7 @@ class Trajectory(eqx.Module):
 
     @classmethod
     def of(cls, trees: Sequence[PyTree], batched: bool) -> Trajectory:
-        """The trajectory through trees of one layout."""
+        """Return the trajectory through trees of one layout."""
         layout = Layout.of(trees[0])
         columns = zip(*(sum(layout.split(tree), ()) for tree in trees), strict=True)
         stacked = (jax.device_put(np.stack([np.asarray(a) for a in column])) for column in columns)
@@ -398,13 +398,13 @@ class LossData(eqx.Module):
 
 
 def linear_risk(objective: Objective, network: Network) -> Array:
-    """R(W) of a linear network, as a function of the product of its layers."""
+    """Return R(W) of a linear network, as a function of the product of its layers."""
     theta = products.product(network.weights, network.readout)
     return objective.minimal_risk + objective.value_and_gradient(theta)[0]
 
 
 def gap_and_gradient(objective: Any, network: Network) -> tuple[Array, tuple[Array, ...]]:
-    """R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-L8, FM-grad).
+    """Return R − R_min and ∇_k R = (W_{k+1}ᵀ…W_Lᵀp)(W_{k−1}…W_1 g)ᵀ for every layer (FM-grad).
 
     `objective` has `value_and_gradient(Θ)`.
     """
@@ -415,12 +415,12 @@ def gap_and_gradient(objective: Any, network: Network) -> tuple[Array, tuple[Arr
 
 
 def linear_gradient(objective: Objective, network: Network) -> tuple[Array, ...]:
-    """∇_k R for every layer of a linear network (FM-grad)."""
+    """Return ∇_k R for every layer of a linear network (FM-grad)."""
     return gap_and_gradient(objective, network)[1]
 
 
 def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
-    """‖Θ − Θ*‖_F², squared, of each network; NaN for nonlinear ones, for which it means nothing."""
+    """Return ‖Θ − Θ*‖_F², squared, of each network; NaN for nonlinear networks."""
     batch = networks.with_batch()
     if batch.activation != "linear":
         return np.full(len(batch.weights[0]), np.nan)
@@ -429,13 +429,13 @@ def distance_to_optimum(problem: Problem, networks: Network) -> np.ndarray:
 
 
 def data_risk(data: Data, network: Network) -> Array:
-    """R(W) = (1/n)‖Y − f(X)‖² on the rows, for any activation."""
+    """Return R(W) = (1/n)‖Y − f(X)‖² on the rows, for any activation."""
     residual = network(data.inputs) - data.targets
     return jnp.sum(residual**2) / len(data.inputs)
 
 
 def loss_risk(data: LossData, network: Network) -> Array:
-    """R(W) = (1/n)Σφ(f(x_i), y_i) on the rows, for any activation."""
+    """Return R(W) = (1/n)Σφ(f(x_i), y_i) on the rows, for any activation."""
     return jnp.mean(data.loss.value(network(data.inputs), data.targets))
 
 
@@ -490,7 +490,7 @@ def check_loss(loss: Loss, tree: PyTree) -> None:
 
 
 def _from_torch(error: BaseException) -> bool:
-    """Whether PyTorch raised this: in a frame of its own, or in its compiled code."""
+    """Return whether PyTorch raised this error, in a frame of its own or in its compiled code."""
     frame = error.__traceback__
     while frame is not None:
         if frame.tb_frame.f_globals.get("__name__", "").partition(".")[0] == "torch":

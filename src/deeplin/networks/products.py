@@ -26,7 +26,7 @@ A = TypeVar("A", np.ndarray, jax.Array)
 
 
 def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]:
-    """V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
+    """Return V_k = W_{k+1}ᵀ … W_Lᵀp for k = 0 … L, each (…, d_k, q); V_0 is the product Θ."""
     last = weights[-1]
     arrays = last.__array_namespace__()
     columns = (
@@ -39,7 +39,7 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
 
 
 def product(weights: Sequence[A], readout: A | None = None) -> A:
-    """Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
+    """Return Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
     first = weights[-1].mT  # W_Lᵀ; the identity need not be multiplied with
     result = first if readout is None else first @ readout[..., None]
     for weight in reversed(weights[:-1]):
@@ -48,7 +48,7 @@ def product(weights: Sequence[A], readout: A | None = None) -> A:
 
 
 def forward_products(weights: Sequence[A], columns: A) -> list[A]:
-    """W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C)."""
+    """Return W_{k−1} … W_1 C for k = 1 … L, each (…, d_{k−1}, columns of C)."""
     products = [columns]
     for weight in weights[:-1]:
         products.append(weight @ products[-1])
@@ -56,17 +56,17 @@ def forward_products(weights: Sequence[A], columns: A) -> list[A]:
 
 
 def squared_distance(difference: A) -> Any:
-    """‖Δ‖_F², squared as everywhere in the papers."""
+    """Return ‖Δ‖_F², squared as everywhere in the papers."""
     return (difference**2).sum(axis=(-2, -1))
 
 
 def layer_gradients(backward: Sequence[A], forward: Sequence[A]) -> list[A]:
-    """∇_k R = V_k (W_{k−1}…W_1 g)ᵀ for k = 1 … L, from the products of all layers (FM-grad)."""
+    """Return ∇_k R = V_k (W_{k−1}…W_1 g)ᵀ for k = 1 … L, from products of the layers (FM-grad)."""
     return [v @ u.mT for v, u in zip(backward[1:], forward, strict=True)]
 
 
 def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]) -> np.ndarray:
-    """Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q), for forward products B_k = W_{k−1}…W_1C (X-1)."""
+    """Return Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), (…, r·q, r·q), with B_k = W_{k−1}…W_1C (X-1)."""
     pairs = zip(forward, backward[1:], strict=True)
     terms = (np.einsum("...ij,...kl->...ikjl", b.mT @ b, v.mT @ v) for b, v in pairs)
     kernel = reduce(np.add, terms)
@@ -75,12 +75,12 @@ def tangent_kernel(backward: Sequence[np.ndarray], forward: Sequence[np.ndarray]
 
 
 def imbalance(weights: Sequence[A]) -> list[A]:
-    """D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k = 1 … L−1, which gradient flow conserves (FM-L1)."""
+    """Return D_k = W_{k+1}ᵀW_{k+1} − W_kW_kᵀ for k < L, which gradient flow conserves (FM-L1)."""
     return [upper.mT @ upper - lower @ lower.mT for lower, upper in pairwise(weights)]
 
 
 def drift(weights: Sequence[np.ndarray], initial: Sequence[np.ndarray]) -> np.ndarray:
-    """max_k ‖D_k − D_k(0)‖_F of the `imbalance` D_k; 0 for one layer (FM-L1)."""
+    """Return max_k ‖D_k − D_k(0)‖_F of the `imbalance` D_k; 0 for one layer (FM-L1)."""
     pairs = zip(imbalance(weights), imbalance(initial), strict=True)
     changes = [np.linalg.norm(now - then, axis=(-2, -1)) for now, then in pairs]
     return np.max([np.zeros(weights[0].shape[:-2]), *changes], axis=0)
@@ -118,7 +118,9 @@ def extreme_values(matrices: np.ndarray) -> np.ndarray:
 
 
 def _extremes_by_gram(matrices: np.ndarray) -> np.ndarray:
-    """As roots of eigenvalues of WᵀW, which take half the time of singular values.
+    """Return the largest and smallest singular values as roots of eigenvalues of WᵀW.
+
+    This takes half the time of a singular value decomposition.
 
     The square costs the digits of a small σ_min: those matrices are decomposed themselves.
     """

@@ -36,7 +36,7 @@ def from_arrays(
     activation: str = "linear",
     inputs_first: bool = False,
 ) -> Network:
-    """A network from any arrays: NumPy, JAX, PyTorch, nested lists.
+    """Return a network from any arrays: NumPy, JAX, PyTorch, nested lists.
 
     W_k has one row for each output. Libraries that keep kernels the other way round, (inputs,
     outputs), as Flax and Keras do, need `inputs_first=True`.
@@ -80,7 +80,7 @@ def from_arrays(
 
 
 def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
-    """A network from a `torch.nn.Sequential` of linear layers.
+    """Return a network from a `torch.nn.Sequential` of linear layers.
 
     The layers may follow one another directly (a linear network) or with the same activation
     between every two: `ReLU`, `Tanh`, or `GELU` (exact, or with `approximate="tanh"`). Nested
@@ -124,7 +124,7 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
 def _with_constant(
     weights: list[np.ndarray], biases: Sequence[Any], activation: str
 ) -> tuple[list[np.ndarray], tuple[bool, ...] | None]:
-    """The layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
+    """Return layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
 
     The last row keeps a unit at 1 for the biases that follow; the layer of the last bias has none.
     Then also which layers have biases, unless all weights are parameters.
@@ -148,7 +148,7 @@ def _with_constant(
 
 
 def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:
-    """The bias of a layer as a column, zero where it has none."""
+    """Return the bias of a layer as a column, zero where it has none."""
     if bias is None:
         return np.zeros((len(weight), 1), weight.dtype)
     column = finite_array(f"the bias of layer {layer}", _plain(bias), (1,))
@@ -161,7 +161,7 @@ def _bias(layer: int, bias: Any, weight: np.ndarray) -> np.ndarray:
 
 
 def _layers(module: Any) -> Iterable[Any]:
-    """The layers of nested `Sequential`s, in order."""
+    """Return the layers of nested `Sequential`s, in order."""
     name = type(module).__name__
     if name == "Sequential":
         for child in module:  # not children(), which leaves out a layer that comes twice
@@ -182,14 +182,14 @@ def _activation(layer: Any) -> str:
 
 
 def _matrix(name: str, weight: Any) -> np.ndarray:
-    """The weight as a checked matrix: float32 stays float32, everything else becomes float64."""
+    """Return the weight as a checked matrix: float32 is kept, everything else becomes float64."""
     plain = _plain(weight)
     checked = finite_array(name, plain, (2,))
     return checked.astype(np.float32) if plain.dtype == np.float32 else checked
 
 
 def _plain(values: Any) -> np.ndarray:
-    """NumPy values of an array or of a PyTorch tensor, wherever it lives and whatever tracks it."""
+    """Return NumPy values of an array or of a PyTorch tensor on any device, detached."""
     # NumPy has no bfloat16, in which PyTorch networks are often kept.
     widen = ("double",) if str(getattr(values, "dtype", "")) == "torch.bfloat16" else ()
     try:

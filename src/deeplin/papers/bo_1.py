@@ -39,13 +39,18 @@ STABLE = 1500
 
 
 def published() -> pd.DataFrame:
-    """The cells of the logs: figure, log, dimension, scales, width, runs, means, deviations."""
+    """Return the cells of the authors' logs.
+
+    A cell has a figure, log, dimension, scales, width, runs, means and deviations.
+    """
     with files("deeplin.papers").joinpath("bo_logs.csv").open(encoding="utf-8") as source:
         return pd.read_csv(source, comment="#")
 
 
 def expected_law(dimension: int, alpha: float, beta: float, width: int) -> dict[str, float]:
-    """Mean distance and added risk of BO's setting, over data and start, and its stability number.
+    """Return mean distance, mean added risk and stability number in BO's setting.
+
+    The means are over data and start.
 
     The stability number lr·λ_max = 2lr‖X‖²(a²+b²+a²b²)/(nq) uses the mean of ‖X‖²
     (X-31); descent is stable below 2.
@@ -70,13 +75,13 @@ def expected_law(dimension: int, alpha: float, beta: float, width: int) -> dict[
 
 @cache
 def _largest_spike() -> float:
-    """The mean of ‖X_1‖_2² over the ten inputs of variance 1, by 400 draws."""
+    """Return the mean of ‖X_1‖_2² over the ten inputs of variance 1, by 400 draws."""
     draws = np.random.default_rng(0).normal(size=(400, SAMPLES, 10))
     return float(np.mean(np.linalg.eigvalsh(draws.mT @ draws)[:, -1]))
 
 
 def compared() -> pd.DataFrame:
-    """Every published cell with α > 0, the law, and z = (logs − law)/standard error.
+    """Return every published cell with α > 0, the law, and z = (logs − law)/standard error.
 
     Cells with a stability number of 2 or more are not trained as the flow is: `stable` says which.
     """
@@ -108,7 +113,7 @@ class WideSweep(Config):
 
 
 def units(config: WideSweep) -> list[Unit]:
-    """One unit for each dimension and dynamics: all its scales and repetitions are one batch."""
+    """Return one unit for each dimension and dynamics; its scales and repetitions are one batch."""
     runs = len(config.alphas) * len(config.betas) * config.repetitions
     return [
         Unit({"dimension": dimension, "dynamics": dynamics}, runs=runs)
@@ -163,34 +168,34 @@ def run_wide(config: WideSweep, dimension: int, dynamics: Any) -> pd.DataFrame:
 
 
 def population_of(data: Synthetic) -> Population:
-    """The population that a data set was drawn from."""
+    """Return the population that a data set was drawn from."""
     return Population(np.asarray(data.truth), data.spectrum, drawn=True)
 
 
 def gain_outside(wide: WideRun, k: int, problem: Problem) -> float:
-    """‖Θ_⊥ − Θ_⊥(0)‖² of the k-th network: what it gained beside the data."""
+    """Return ‖Θ_⊥ − Θ_⊥(0)‖² of the k-th network, the change orthogonal to the data."""
     basis, initial = problem.spectrum.vectors, np.asarray(wide.as_run(k).initial.product)
     start = initial - basis @ (basis.T @ initial)
     return np.sum((wide.theta_perp[k] - start) ** 2)
 
 
 def width(dimension: int) -> int:
-    """m = 10(d + q)."""
+    """Return m = 10(d + q)."""
     return 10 * (dimension + OUTPUTS)
 
 
 def expected_distance(alpha: Any, dimension: Any) -> Any:
-    """α²(d−n)mq: the squared distance to Θ_min that a random first layer leaves (β = 1)."""
+    """Return α²(d−n)mq: the squared distance to Θ_min that a random first layer leaves (β = 1)."""
     return alpha**2 * (dimension - SAMPLES) * width(dimension) * OUTPUTS
 
 
 def faithful(table: Table) -> Any:
-    """Runs that follow gradient flow: stable descent, and flow where descent is not stable."""
+    """Return the runs that follow gradient flow: stable descent, else flow."""
     return table[(table["dimension"] < STABLE) | (table["dynamics"] == "flow")]
 
 
 def compared_with_logs(table: Table, figure: str) -> Any:
-    """Each cell that the authors logged and we ran, with z of the difference of the means."""
+    """Return each cell that the authors logged and we ran, with z of the difference of means."""
     keys: list[str] = ["dimension", "alpha", "beta"]
     digits: Any = {"alpha": 9, "beta": 9}
     ours = table[table["dynamics"] == "descent"].round(digits).groupby(keys)
@@ -206,7 +211,7 @@ def compared_with_logs(table: Table, figure: str) -> Any:
 
 
 def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
-    """Whether our cells are those of the authors' logs; where the step stands for the flow (E-11).
+    """Answer whether our cells agree with the authors' logs, and where descent follows flow (E-11).
 
     And how large the distance is that a random first layer leaves.
     """
@@ -250,7 +255,7 @@ FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
 def plot_curves(
     ax: Axes, table: Table, by: str, column: str, lines: dict[Any, str], figure: str
 ) -> None:
-    """A column against another, one line for each of `lines`: our runs, the logs, and the law.
+    """Plot a column against another, one line for each of `lines`: our runs, the logs, and the law.
 
     Descent has error bars, flow open markers; the authors' logged means with 95% intervals are
     crosses; the law (X-29), which needs no simulation, is dotted.
@@ -286,7 +291,7 @@ def plot_curves(
 def plot_against_variance(
     config: WideSweep, table: Table, ax: Axes, *, figure: str, column: str
 ) -> None:
-    """Excess risk or squared distance to Θ_min against α² or β², one curve for each d (BO-1)."""
+    """Plot excess risk or squared distance to Θ_min against α² or β² for each d (BO-1)."""
     scale = "alpha" if "top" in figure else "beta"
     runs = table.assign(variance=table[scale] ** 2)
     if column == "risk":
@@ -300,7 +305,7 @@ def plot_against_variance(
 
 
 def plot_against_dimension(config: WideSweep, table: Table, ax: Axes, *, column: str) -> None:
-    """Excess risk or squared distance to Θ_min against d, one curve for each α (BO-3)."""
+    """Plot excess risk or squared distance to Θ_min against d, one curve for each α (BO-3)."""
     if column == "risk":
         first = table.drop_duplicates(["dimension", "repetition"]).assign(status="interpolant")
         points = curve(first, "dimension", "interpolant_risk")
@@ -344,7 +349,7 @@ class LastLayers(Config):
 
 
 def run_last_layer(config: LastLayers, dimension: int, beta: float) -> list[dict[str, float]]:
-    """The mean squared distance to Θ_min over simulated flows, and the law of X-27 and X-29."""
+    """Return the mean squared distance to Θ_min of simulated flows, and the law (X-27, X-29)."""
     m = width(dimension)
     key = run_key(config.seed, dimension=dimension, beta=beta)
     problems = [spiked(config.seed + k, dimension).problem for k in range(config.runs)]
@@ -356,13 +361,13 @@ def run_last_layer(config: LastLayers, dimension: int, beta: float) -> list[dict
 
 
 def logged() -> Table:
-    """The authors' cells at α = 1, with the half-width of their 95 % interval and the law."""
+    """Return the authors' cells at α = 1 with the half-width of their 95% interval and the law."""
     cells = compared().query("figure == 'BO-1-bottom'").sort_values(["dimension", "beta"])
     return cells.assign(half=2 * cells["distance_sd"] / np.sqrt(cells["runs"]))
 
 
 def last_layer_answers(config: LastLayers, table: Table) -> Answers:
-    """What β = 0 leaves: the law, the simulation, the logs."""
+    """Answer what β = 0 leaves, by the law, by simulation and by the logs."""
     zero = table[table["beta"] == 0].set_index("dimension")
     logs = logged()
     zero_logs = logs[logs["beta"] == 0].set_index("dimension")
@@ -385,7 +390,7 @@ HOLLOW: dict[str, Any] = {
 
 
 def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
-    """Distance against β: law (lines), simulated flows (hollow), the authors' logs (filled)."""
+    """Plot distance against β: the law (lines), simulated flows (hollow), the logs (filled)."""
     logs = logged()
     for color, d in zip(COLORS, config.dimensions, strict=False):
         grid = np.linspace(0, 1e-3, 101)
@@ -417,23 +422,23 @@ class Gained(Config):
 
 @cache
 def gained_problem() -> Problem:
-    """One spiked data set (d = 40, n = 8, q = 2)."""
+    """Return one spiked data set (d = 40, n = 8, q = 2)."""
     return spiked(5, 40, samples=8, outputs=2, spikes=2, epsilon=0.2).problem
 
 
 def _law(config: Gained, depth: Any) -> float:
-    """‖U(∞) − U(0)‖² to leading order (X-29)."""
+    """Return ‖U(∞) − U(0)‖² to leading order (X-29)."""
     singular = np.linalg.svd(gained_problem().spectrum.coordinates, compute_uv=False)
     return lazy_motion(singular, config.first**2, config.last, depth)
 
 
 def _shape(config: Gained, depth: Any) -> Any:
-    """How the law depends on the depth."""
+    """Return the factor by which the law depends on the depth."""
     return ((depth - 2) / (1 + (depth - 2) * config.first**2)) ** 2
 
 
 def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
-    """‖U(∞) − U(0)‖², to which ‖Θ_⊥(∞) − Θ_⊥(0)‖² is proportional: law, flow and simulation."""
+    """Return ‖U(∞) − U(0)‖², to which the change of Θ_⊥ is proportional: law, flow, simulation."""
     problem = gained_problem()
     a2, b2, width = config.first**2, config.last, 10**6
     before, after = wide_limit(problem, depth, a2, b2)
@@ -458,7 +463,7 @@ def run_gained(config: Gained, depth: int) -> list[dict[str, float]]:
 
 
 def gained_answers(config: Gained, table: Table) -> Answers:
-    """How fast Θ_⊥ grows with depth, and how good the law is."""
+    """Answer how fast Θ_⊥ grows with depth, and how accurate the law is."""
     logs = np.log(table[["depth", "flow", "shape", "kept"]])
     slopes = {name: np.polyfit(logs["depth"], logs[name], 1)[0] for name in logs.columns[1:]}
     rows = table.set_index("depth")
@@ -467,7 +472,7 @@ def gained_answers(config: Gained, table: Table) -> Answers:
 
 
 def plot_gained(config: Gained, table: Table, ax: Axes) -> None:
-    """‖ΔU‖² against depth: the law, its shape, the infinitely wide flow, simulated networks."""
+    """Plot ‖ΔU‖² against depth: the law, its shape, the infinitely wide flow, simulations."""
     rows = table.sort_values("depth").set_index("depth")
     grid = np.geomspace(3, max(config.depths), 100)
     law, shape = np.array([_law(config, L) for L in grid]), _shape(config, grid)

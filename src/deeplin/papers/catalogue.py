@@ -51,7 +51,7 @@ def _define_panel(entry: dict[str, Any]) -> Panel:
     module = sys.modules[study.experiment.home]
 
     def function(name: str) -> Any:
-        """The function that the entry names, with the options that stand beside its name."""
+        """Return the function that the entry names, with the options next to its name."""
         given = entry[name] if isinstance(entry[name], dict) else {"function": entry[name]}
         options = {key: value for key, value in given.items() if key != "function"}
         return partial(getattr(module, given["function"]), **options)

@@ -48,7 +48,10 @@ NOTES = tuple(entry for entry in ENTRIES if entry.grade == "note")
 
 
 def page() -> str:
-    """The page docs/errata.md; write it with `python -m deeplin.papers.errata docs/errata.md`."""
+    """Return the page docs/errata.md.
+
+    Write it with `python -m deeplin.papers.errata docs/errata.md`.
+    """
     parts = ["# Errata", _SOURCE["introduction"].strip()]
     for grade, heading in GRADES.items():
         parts.append(f"## {heading}")

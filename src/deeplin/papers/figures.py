@@ -91,12 +91,12 @@ class Study:
         return {preset: getattr(self, preset) for preset in PRESETS}
 
     def work(self, preset: str) -> float:
-        """Steps of all its runs, or its runs where it has no steps: what its time grows with."""
+        """Return the number of steps of all runs, or of runs without steps, to predict time."""
         units = self.experiment.units(self.presets[preset])
         return float(sum(unit.steps for unit in units) or sum(unit.runs for unit in units))
 
     def expected_seconds(self, preset: str) -> tuple[float, bool]:
-        """Seconds on one core as recorded, or of the quick preset times the ratio of `work`.
+        """Return the recorded seconds on one core, or those of the quick preset scaled by `work`.
 
         The second says whether they were measured; without a record the time is NaN. A quick
         preset compiles as long as the full one, so its multiple is more than it will take.
@@ -159,7 +159,7 @@ def define_study(
     runs: str | Callable[[Any], int] = "",
     steps: str = "",
 ) -> Study:
-    """A study with a unit for each combination of coordinates.
+    """Return a study with a unit for each combination of coordinates.
 
     Args:
         name: of the study.
@@ -196,7 +196,7 @@ def define_study(
 
 
 def select(figures: Sequence[Figure], names: Sequence[str] | None) -> list[Figure]:
-    """The figures with these names or with panels of these names (any case); None selects all."""
+    """Return the figures with these names or panels (any case); None selects all."""
     if not names:
         return list(figures)
     known = {figure.name.lower(): figure for figure in figures}

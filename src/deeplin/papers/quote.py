@@ -65,18 +65,18 @@ class Part(NamedTuple):
 
 
 def exactly(name: str, value: Any, lower: float = -math.inf, upper: float = math.inf) -> Part:
-    """A number without an interval."""
+    """Return a number without an interval."""
     return Part(name, float(value), float(value), float(value), lower, upper)
 
 
 def mean_of(name: str, values: Any, lower: float = -math.inf, upper: float = math.inf) -> Part:
-    """A mean with its 95% interval (Student)."""
+    """Return a mean with its 95% interval (Student)."""
     mean, half = mean_interval(values)
     return Part(name, mean, mean - half, mean + half, lower, upper, len(np.asarray(values)))
 
 
 def share_of(name: str, flags: Any, lower: float = -math.inf, upper: float = math.inf) -> Part:
-    """A share with Wilson's 95% interval, judged by its value alone where it is 0 or 1.
+    """Return a share with Wilson's 95% interval, judged by its value alone where it is 0 or 1.
 
     The interval of "20 of 20" reaches down to 0.84: that would leave every sentence about all runs
     undecided, although not one run speaks against it.
@@ -148,7 +148,7 @@ class Quote:
 
 
 def _value(parts: Sequence[Part], verdict: str) -> str:
-    """The part that decides; of several that agree, the one nearest to its limits."""
+    """Return the part that decides; of several that agree, the one nearest to its limits."""
     if not parts:
         return "nothing to measure"
 
@@ -217,7 +217,7 @@ def _stands(quote: str, text: str) -> bool:
 
 
 def _after(piece: str, text: str, place: int) -> int:
-    """Where a piece ends in the text, whole or with one interruption; −1 if it is not there."""
+    """Return where a piece ends in the text, with at most one interruption; −1 if not found."""
     found = text.find(piece, place)
     if found >= 0:
         return found + len(piece)

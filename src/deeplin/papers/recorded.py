@@ -37,23 +37,23 @@ def everything() -> dict[str, dict[str, Any]]:
 
 
 def read(preset: str, kind: str) -> dict[str, Any]:
-    """What is recorded of one of `KINDS`."""
+    """Return the records of one of `KINDS`."""
     return everything().get(preset, {}).get(kind, {})
 
 
 def latest() -> dict[str, dict[str, Any]]:
-    """What is recorded of each figure: of the full protocol, or of the quick preset alone."""
+    """Return the record of each figure: of the full protocol, or else of the quick preset."""
     return {kind: read("quick", kind) | read("paper", kind) for kind in KINDS}
 
 
 def quote(name: str, preset: str = "") -> dict[str, str]:
-    """The recorded verdict and value of a quote, of the full protocol where no preset is named."""
+    """Return the recorded verdict and value of a quote, by default of the full protocol."""
     presets = (preset,) if preset else ("paper", "quick")
     return next((found for p in presets if (found := read(p, "quotes").get(name))), {})
 
 
 def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """What the outcomes of figures say, in the form in which it is recorded."""
+    """Return the outcomes of figures in the form in which they are recorded."""
     found: dict[str, dict[str, Any]] = {kind: {} for kind in KINDS}
     for outcome in outcomes:
         found["figures"][outcome["name"]] = outcome["preset"]
@@ -73,7 +73,7 @@ def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
-    """The three lines that README, report, documentation and command print.
+    """Return the three lines that README, report, documentation and command print.
 
     `found` is what `collect` or `latest` returns, or what is recorded of a preset.
     """
@@ -96,7 +96,7 @@ def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
 
 
 def provenance(figures: Mapping[str, str]) -> str:
-    """Which figures were run with the papers' full protocol, and which with the quick preset.
+    """Return which figures were run with the full protocol, and which with the quick preset.
 
     `figures` has the preset of each, as in `latest()["figures"]`.
     """
@@ -111,14 +111,14 @@ def provenance(figures: Mapping[str, str]) -> str:
 
 
 def theorem_count(theorems: Mapping[str, int]) -> str:
-    """How many statements were checked on how many runs, and how many were violated."""
+    """Return how many statements were checked on how many runs, and how many were violated."""
     violated = theorems["violated"] or "none"
     where = f"{theorems['statements']} statements checked on {theorems['runs']} runs"
     return f"{where}, {violated} violated"
 
 
 def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
-    """Quotes that their preset has on record as reproduced and that differ now, or the other way.
+    """Return the quotes that are recorded as reproduced and differ now, or conversely.
 
     Undecided is no contradiction: an interval may touch its limit on another processor. Seed 0 is
     recorded; other seeds contradict nothing.

@@ -58,13 +58,13 @@ class OnDataSets(Config):
     data_seeds: tuple[int, ...] = (AUTHORS,)
 
     def split(self, table: Any) -> tuple[Any, Any]:
-        """The rows of the first data set, and those of the others."""
+        """Return the rows of the first data set, and those of the others."""
         first = table["data_seed"] == self.data_seeds[0]
         return table[first], table[~first]
 
 
 def data_name(seed: int) -> str:
-    """What a data set is called in a picture or an answer."""
+    """Return the name of a data set in a picture or an answer."""
     return "the authors'" if seed == AUTHORS else str(seed)
 
 
@@ -93,7 +93,7 @@ class Setting:
         return _drawn(self.data_seed, **size, noise=self.noise)
 
     def readout(self, seed: int) -> np.ndarray | None:
-        """The fixed unit read-out of a residual network: the authors' own at seed 0."""
+        """Return the fixed unit read-out of a residual network: the authors' own at seed 0."""
         if self.initialization == "gaussian":
             return None
         if seed == 0 and self.dimension == 5:
@@ -101,7 +101,7 @@ class Setting:
         return np.asarray(initialize.unit_readout(run_key(seed, part="readout"), self.dimension))
 
     def networks(self, seed: int, runs: Iterable[Mapping[str, Any]], scales: Any) -> Network:
-        """One network for each run, drawn from the run's own coordinates."""
+        """Return one network for each run, drawn from the run's own coordinates."""
         return start_by_name(
             self.initialization,
             self.data.problem,
@@ -127,7 +127,7 @@ class Setting:
 
 
 def data_seed(seed: int, **coordinates: Any) -> int:
-    """The seed of a data set, from its coordinates."""
+    """Return the seed of a data set, from its coordinates."""
     high, low = coordinate_words(seed, **coordinates)
     return (high << 32) | low
 
@@ -140,7 +140,7 @@ class InSetting(OnDataSets):
     """Its own data set is not used."""
 
     def at(self, data_seed: int | None = None, **changes: Any) -> Setting:
-        """The setting on this data set, or the first one, with some changes."""
+        """Return the setting on this data set, or the first one, with some changes."""
         chosen = self.data_seeds[0] if data_seed is None else data_seed
         return replace(self.setting, data_seed=chosen, **changes)
 
@@ -188,7 +188,7 @@ TRAININGS = {"FM-1": (3, 0.35, 450), "FM-4": (7, 0.5, 400)}
 
 
 def sweep_starts(name: str, learning_rate: float, repetitions: int) -> Network:
-    """The authors' starts of a sweep at one rate: a batch over scales, then first repetitions."""
+    """Return the authors' starts of a sweep at one rate, as a batch of scales by repetitions."""
     protocol = SWEEPS[name]
     rates = [rate for rate, *_ in protocol.rates]
     index = rates.index(learning_rate)
@@ -203,7 +203,7 @@ def sweep_starts(name: str, learning_rate: float, repetitions: int) -> Network:
 
 
 def training_start(name: str) -> Network:
-    """The authors' start of panels c and d (FM-1 or FM-4)."""
+    """Return the authors' start of panels c and d (FM-1 or FM-4)."""
     place, scale, steps = TRAININGS[name]
     with jax.threefry_partitionable(False):
         key = jax.random.split(marion_chizat_key(place), steps + 1)[-1]
@@ -213,7 +213,7 @@ def training_start(name: str) -> Network:
 
 @cache
 def readout(name: str) -> np.ndarray | None:
-    """The authors' fixed read-out p: normal, normalized in float32; None for Gaussian networks."""
+    """Return the authors' fixed read-out p, normalized in float32; None for Gaussian networks."""
     protocol = SWEEPS[name]
     if protocol.readout is None:
         return None
@@ -224,7 +224,7 @@ def readout(name: str) -> np.ndarray | None:
 
 
 def _networks(name: str, keys: Array, scales: np.ndarray) -> Network:
-    """One network for each key and scale, drawn in float32 and kept in float64."""
+    """Return one network for each key and scale, drawn in float32 and kept in float64."""
     protocol = SWEEPS[name]
     d, depth, residual = protocol.width, protocol.depth, protocol.readout is not None
 

@@ -14,7 +14,10 @@ LEVEL = 0.95
 
 
 def mean_interval(values: Any) -> tuple[float, float]:
-    """Mean and half-width of its 95% confidence interval (Student); half-width 0 for one value."""
+    """Return the mean and the half-width of its 95% confidence interval (Student).
+
+    The half-width is 0 for one value.
+    """
     values = np.asarray(values, dtype=float)
     if values.size == 0:
         return np.nan, np.nan
@@ -25,7 +28,7 @@ def mean_interval(values: Any) -> tuple[float, float]:
 
 
 def slope_interval(x: Any, y: Any) -> tuple[float, float]:
-    """Slope of the regression line and half-width of its 95% confidence interval (Student)."""
+    """Return the slope of the regression line and half-width of its 95% interval (Student)."""
     if np.ptp(y) == 0:
         return 0.0, 0.0  # SciPy has no error for a line that fits exactly
     line: Any = stats.linregress(x, y)
@@ -33,7 +36,7 @@ def slope_interval(x: Any, y: Any) -> tuple[float, float]:
 
 
 def power_interval(table: Any, x: str, y: str, by: str) -> tuple[float, float]:
-    """The exponent p of y ∝ x^p: its mean over the groups of `by`, and half-width of the interval.
+    """Return the exponent p of y ∝ x^p, the mean over groups of `by`, and its half-width.
 
     Each group has a regression line of its own, on logarithms.
     """
@@ -42,13 +45,13 @@ def power_interval(table: Any, x: str, y: str, by: str) -> tuple[float, float]:
 
 
 def share_interval(successes: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95% confidence interval of a probability."""
+    """Return Wilson's 95% confidence interval of a probability."""
     interval = stats.binomtest(int(successes), int(trials)).proportion_ci(LEVEL, method="wilson")
     return float(interval.low), float(interval.high)
 
 
 def curve(table: Any, by: str, column: str) -> pd.DataFrame:
-    """One row for each value of `by`: mean, its interval, runs, and the share that diverged.
+    """Return one row for each value of `by`: mean, interval, runs, and share that diverged.
 
     The interval's lower end is not drawn below the smallest value seen, which keeps it positive
     for positive quantities (most axes are logarithmic).

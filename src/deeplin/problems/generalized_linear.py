@@ -49,7 +49,7 @@ class GeneralizedLinear(eqx.Module):
     loss: ConvexLoss = eqx.field(static=True)
 
     def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
-        """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
+        """Return R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
         z, n = self.inputs @ theta, self.inputs.shape[0]
         gradient = self.inputs.T @ self.loss.slope(z, self.targets) / n
         if self.predictions is None:
@@ -57,7 +57,7 @@ class GeneralizedLinear(eqx.Module):
         return self.loss.excess(self.predictions, z, self.targets).mean(axis=-1), gradient
 
     def curvature_product(self, theta: Any, direction: Any) -> Any:
-        """∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""
+        """Return ∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""
         bent = self.loss.bend(self.inputs @ theta, self.targets, self.inputs @ direction)
         return self.inputs.T @ bent / self.inputs.shape[0]
 
@@ -126,16 +126,16 @@ class GeneralizedLinearProblem(Problem):
         )
 
     def gap(self, theta: np.ndarray) -> np.ndarray:
-        """R − R_min of linear maps Θ (…, d, q)."""
+        """Return R − R_min of linear maps Θ (…, d, q)."""
         return self.numpy_objective.value_and_gradient(np.asarray(theta))[0]
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
+        """Return R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
         gap, gradient = self.numpy_objective.value_and_gradient(np.asarray(theta))
         return self.minimal_risk + gap, gradient
 
     def slope_bound(self, theta: np.ndarray) -> np.ndarray:
-        """‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), and at least that of Θ = 0."""
+        """Return ‖X‖_F‖φ'‖_F/n ≥ ‖∇R‖ of linear maps Θ (…, d, q), at least that of Θ = 0."""
         X, y = self._rows
         at = (self.convex_loss.slope(z, y) for z in (X @ theta, np.zeros_like(y)))
         sizes = (np.linalg.norm(slope, axis=(-2, -1)) for slope in at)
@@ -147,7 +147,7 @@ class GeneralizedLinearProblem(Problem):
         return self.curvature_at(self.optimum)
 
     def curvature_at(self, theta: np.ndarray) -> np.ndarray:
-        """H(Θ) = ∇²R, as `curvature` is laid out."""
+        """Return H(Θ) = ∇²R in the layout of `curvature`."""
         X, y = self._rows
         return assembled(X, self.convex_loss.blocks(X @ theta.reshape(self.dimension, -1), y))
 
@@ -162,7 +162,7 @@ class GeneralizedLinearProblem(Problem):
         return Spectrum(singular[keep] ** 2 / len(rows), vectors, vectors.T @ optimum)
 
     def curvature_rows(self, quantity: str) -> np.ndarray:
-        """(φ_i''/2)^{1/2}x_i at the optimum, for one output."""
+        """Return (φ_i''/2)^{1/2}x_i at the optimum, for one output."""
         self.require_single_target(quantity)
         X, y = self._rows
         return np.sqrt(self.convex_loss.second(X @ self.optimum.reshape(-1, 1), y) / 2) * X
@@ -192,7 +192,7 @@ class GeneralizedLinearProblem(Problem):
         return self.minimal_risk + self.zero_gap
 
     def only_target(self, index: int) -> Problem:
-        """The problem itself: its outputs belong together."""
+        """Return the problem itself, because its outputs are fitted together."""
         return self
 
     _solution_name, _curvature_name = "minimizer", "H"
@@ -241,7 +241,7 @@ class Coordinates(NamedTuple):
 
     @classmethod
     def of(cls, inputs: np.ndarray, loss: ConvexLoss, q: int) -> Coordinates:
-        """For many rows of full rank the inputs as they are; else √n U of X = U S Vᵀ."""
+        """Return the inputs themselves if tall and of full rank, else √n U of X = U S Vᵀ."""
         outputs = _zero_sum(q) if isinstance(loss, Softmax) else np.eye(q)
         n, d = inputs.shape
         if is_tall(inputs):
@@ -256,16 +256,16 @@ class Coordinates(NamedTuple):
         return cls(inputs @ basis, basis, outputs)
 
     def theta(self, u: np.ndarray) -> np.ndarray:
-        """Θ, (d, q)."""
+        """Return Θ, (d, q)."""
         inner = u @ self.outputs.T
         return inner if self.basis is None else self.basis @ inner
 
     def predictions(self, u: np.ndarray) -> np.ndarray:
-        """XΘ, (n, q)."""
+        """Return XΘ, (n, q)."""
         return self.rows @ u @ self.outputs.T
 
     def penalty(self) -> np.ndarray:
-        """The matrix G with ‖Θ‖² = Tr(UᵀGU)."""
+        """Return the matrix G with ‖Θ‖² = Tr(UᵀGU)."""
         size = self.rows.shape[1]
         return np.eye(size) if self.basis is None else self.basis.T @ self.basis
 
@@ -340,7 +340,7 @@ def _least_norm(
     found: Fit,
     hessian: np.ndarray,
 ) -> Fit:
-    """The minimizer of least norm among those along the kernel of H.
+    """Return the minimizer of least norm among those that differ along the kernel of H.
 
     Losses with linear parts can have several. Where it is the end of a linear part, φ'' is not
     defined there, and the minimizer found stays.
@@ -360,7 +360,7 @@ def _least_norm(
 
 
 def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"]:
-    """(1/n)Σ_i B_i ⊗ x_ix_iᵀ of blocks B_i (n, k, k): class-major."""
+    """Return (1/n)Σ_i B_i ⊗ x_ix_iᵀ for blocks B_i (n, k, k), class-major."""
     (n, r), k = rows.shape, blocks.shape[-1]
     matrix = np.empty((k, r, k, r))
     for a in range(k):
@@ -371,14 +371,17 @@ def assembled(rows: np.ndarray, blocks: np.ndarray) -> Float[np.ndarray, "kr kr"
 
 
 def _starting_point(loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray) -> np.ndarray:
-    """The least-squares fit to the first guess of the predictions."""
+    """Return the least-squares fit to the loss's first guess of the predictions."""
     guess = loss.first_guess(targets) @ coordinates.outputs
     size = coordinates.rows.shape[1], coordinates.outputs.shape[1]
     return np.linalg.lstsq(coordinates.rows, guess)[0] if np.any(guess) else np.zeros(size)
 
 
 def _solved(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-    """H⁻¹g; where H is singular, (H + τI)⁻¹g with τ of the size of g (Levenberg and Marquardt)."""
+    """Return H⁻¹g; where H is singular, (H + τI)⁻¹g with τ of the size of g.
+
+    This is the method of Levenberg and Marquardt.
+    """
     scales = np.sqrt(np.maximum(np.diag(hessian), np.finfo(float).tiny))
     if (solve := solver(hessian / np.outer(scales, scales))) is not None:
         return solve(gradient / scales) / scales
@@ -395,7 +398,7 @@ def _excess(
 
 
 def _backtracked(excess: Callable[[float], float], descent: float) -> float:
-    """The first length of 1, ½, ¼, … with excess ≤ ¾ of the descent along the tangent (Armijo).
+    """Return the first of 1, ½, ¼, … that meets the Armijo condition with factor ¾.
 
     The excess over the tangent is exact for small steps, where a difference of risks is rounding.
     """
@@ -409,7 +412,7 @@ def _backtracked(excess: Callable[[float], float], descent: float) -> float:
 def is_separable(
     loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray, u: np.ndarray
 ) -> bool:
-    """Whether some direction never increases the loss of any sample and decreases one (X-16).
+    """Return whether a direction increases no sample's loss and decreases one (X-16).
 
     The risk then has no minimizer. A linear program decides: the largest sum of margins over
     directions in the unit cube along which no margin is negative. Margins are s·v_i for a change v
@@ -441,7 +444,7 @@ def is_separable(
 def _margins(
     loss: ConvexLoss, coordinates: Coordinates, targets: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Rows whose products with a direction must not be negative, and must be zero."""
+    """Return rows whose products with a direction must be nonnegative, and rows where zero."""
     rows, outputs = coordinates.rows, coordinates.outputs
     if isinstance(loss, Softmax):
         sample, other = np.nonzero(targets == 0)
@@ -455,5 +458,5 @@ def _margins(
 
 
 def _zero_sum(q: int) -> Float[np.ndarray, "q k"]:
-    """An orthonormal basis of the vectors whose entries sum to zero."""
+    """Return an orthonormal basis of the vectors whose entries sum to zero."""
     return np.linalg.qr(np.eye(q)[:, 1:] - 1 / q)[0]

@@ -40,7 +40,7 @@ class Spectrum(NamedTuple):
     coordinates: np.ndarray
 
     def beside(self, columns: np.ndarray) -> np.ndarray:
-        """(I − P_X) C: the part of columns (…, d, k) that no sample sees."""
+        """Return (I − P_X) C, the part of columns (…, d, k) orthogonal to all samples."""
         return columns - self.vectors @ (self.vectors.T @ columns)
 
 
@@ -56,13 +56,13 @@ class LeastSquares(NamedTuple):
     minimal_risk: Float[Array | np.ndarray, ""]
 
     def value_and_gradient(self, theta: Any) -> tuple[Any, Any]:
-        """R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
+        """Return R(Θ) − `minimal_risk` and ∇R(Θ) of Θ (…, d, q)."""
         difference = theta - self.optimum
         slope = 2 * self.covariance @ difference
         return 0.5 * (difference * slope).sum(axis=(-2, -1)), slope
 
     def curvature_product(self, theta: Any, direction: Any) -> Any:
-        """∇²R(Θ)[D] = 2Σ̂D."""
+        """Return ∇²R(Θ)[D] = 2Σ̂D."""
         return 2 * self.covariance @ direction
 
 
@@ -100,7 +100,7 @@ class Problem:
 
     @classmethod
     def from_data(cls, X, y, loss: Loss = "squared", delta: float = 1.0) -> Problem:
-        """The problem of data X (n×d) and y (n) or Y (n×q), with a convex loss (X-14, X-17).
+        """Return the problem of data X (n×d) and y (n) or Y (n×q), with a convex loss (X-14, X-17).
 
         | loss | φ(z, y), averaged over samples | y |
         |---|---|---|
@@ -135,7 +135,10 @@ class Problem:
     def from_moments(
         cls, covariance, cross_moment, target_moment, samples: int, loss: Loss = "squared"
     ) -> Problem:
-        """The problem with Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n."""
+        """Return the problem with given second moments.
+
+        These are Σ̂ = XᵀX/n, b = Xᵀy/n (d or d×q), ‖y‖²/n (or YᵀY/n, q×q) and n.
+        """
         _require_squared(loss)
         table, cross = joint_moments(covariance, cross_moment, target_moment)
         d, q = len(cross), cross.reshape(len(cross), -1).shape[1]
@@ -145,7 +148,7 @@ class Problem:
     @classmethod
     @validated
     def from_chunks(cls, chunks: Iterable, loss: Loss = "squared") -> Problem:
-        """The problem of `(X, y)` chunks streamed once; memory does not depend on n."""
+        """Return the problem of `(X, y)` chunks, each read once; memory does not depend on n."""
         _require_squared(loss)
         single = True
 
@@ -167,7 +170,7 @@ class Problem:
 
     @classmethod
     def from_accumulated(cls, moments: Moments, *, single_target: bool = True) -> Problem:
-        """The problem of moments accumulated elsewhere (for example on several machines)."""
+        """Return the problem of moments accumulated elsewhere (for example on several machines)."""
         q = moments.targets
         d = len(moments.shift) - q
         require_sizes(moments.raw, d)
@@ -222,17 +225,20 @@ class Problem:
         return self.objective  # pyright: ignore[reportReturnType]
 
     def gap(self, theta: np.ndarray) -> np.ndarray:
-        """R − R_min of linear maps Θ (…, d, q), in the eigenbasis of Σ̂: small ones stay exact."""
+        """Return R − R_min of linear maps Θ (…, d, q), accurately down to rounding.
+
+        It is evaluated in the eigenbasis of Σ̂.
+        """
         eigenvalues, vectors, coordinates = self.spectrum
         difference = vectors.T @ theta - coordinates
         return (difference * (eigenvalues[:, None] * difference)).sum(axis=(-2, -1))
 
     def risk(self, theta: np.ndarray) -> np.ndarray:
-        """R of linear maps Θ (…, d, q)."""
+        """Return R of linear maps Θ (…, d, q)."""
         return self.minimal_risk + self.gap(theta)
 
     def value_and_gradient(self, theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
+        """Return R and ∇R (…, d, q) of linear maps Θ (…, d, q)."""
         eigenvalues, vectors, coordinates = self.spectrum
         difference = vectors.T @ theta - coordinates
         return self.risk(theta), vectors @ (2 * eigenvalues[:, None] * difference)
@@ -347,7 +353,7 @@ class Problem:
         return float(np.sum(self.spectrum.eigenvalues * weights) / np.sum(weights))
 
     def only_target(self, index: int) -> Problem:
-        """The same inputs with one of the targets alone."""
+        """Return the problem with the same inputs and one of the targets."""
         if self.inputs is not None and self.targets is not None:
             return Problem.from_data(self.inputs, self.targets[:, index])
         d, moments = self.dimension, self._moments
@@ -393,7 +399,7 @@ class Problem:
         return self.inputs, self.targets
 
     def curvature_rows(self, quantity: str) -> np.ndarray:
-        """Rows r_i with H/2 = (1/n)Σr_ir_iᵀ: those of X for squared loss."""
+        """Return rows r_i with H/2 = (1/n)Σr_ir_iᵀ, which are those of X for squared loss."""
         return self.require_data(quantity)[0]
 
     @property
@@ -427,11 +433,11 @@ class Problem:
         return self.second_moments
 
     def _as_given(self, columns: np.ndarray) -> np.ndarray:
-        """A d×q array as the caller gave the target: (d,) for a vector y."""
+        """Return a d×q array in the shape of the caller's target: (d,) for a vector y."""
         return columns[:, 0] if self.single_target else columns
 
     def _nonzero_spectrum(self) -> np.ndarray:
-        """The nonzero eigenvalues of Σ̂, or of H/2, largest first."""
+        """Return the nonzero eigenvalues of Σ̂, or of H/2, largest first."""
         if self.rank == 0:
             raise InputError(
                 f"{self._curvature_name} is zero: its eigenvalues λ and Λ are undefined. Pass "

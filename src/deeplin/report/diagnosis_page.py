@@ -44,7 +44,7 @@ th, td { padding: .25rem .75rem; text-align: right; border-bottom: 1px solid #88
 
 
 def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
-    """Two panels: the spectrum of Σ̂, and the critical learning rate against depth.
+    """Draw two panels: the spectrum of Σ̂, and the critical learning rate against depth.
 
     Beside the critical rate the one to use, and the bracket of FM-T2 where it applies.
     """
@@ -71,7 +71,7 @@ def draw_diagnosis(diagnosis: Diagnosis) -> Figure:
 
 
 def as_page(diagnosis: Diagnosis, title: str) -> str:
-    """One HTML page without any outside resource."""
+    """Return one HTML page without external resources."""
     picture = io.StringIO()
     # the same diagnosis gives the same page
     with mpl.rc_context({**STYLE, "svg.hashsalt": title}):  # pyright: ignore[reportArgumentType]

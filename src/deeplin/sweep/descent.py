@@ -89,7 +89,7 @@ class DescentSweep:
 
 
 def units(config: DescentSweep) -> list[Unit]:
-    """One unit for each depth, learning rate and batch of (scale, repetition)."""
+    """Return one unit for each depth, learning rate and batch of (scale, repetition)."""
     runs = [list(run) for run in product(config.scales, range(config.repetitions))]
     size = config.runs_per_unit
     batches = [runs[first : first + size] for first in range(0, len(runs), size)]
@@ -156,7 +156,7 @@ DESCENT = Experiment(
 
 @lru_cache(maxsize=4)
 def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
-    """The problem to train on, which must be the one the unit was made for."""
+    """Return the problem to train on, which must be the one the unit was made for."""
     if _fingerprint(data) != fingerprint:
         raise InputError(f"{data} is not the table this sweep was begun with; sweep anew.")
     options = asdict(data)
@@ -166,7 +166,7 @@ def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
 
 
 def _fingerprint(data: SyntheticData | TableData) -> str:
-    """Changes with the content of a table, so that results of an older one are not reused."""
+    """Return a hash of the content of a table, so that results of an older one are not reused."""
     if isinstance(data, SyntheticData):
         return ""
     content = hashlib.blake2b(digest_size=12)

@@ -271,7 +271,7 @@ class _Worker:
         return future
 
     def stop(self) -> int:
-        """End the process at once, as it keeps nothing; return its exit code."""
+        """End the process at once, as it keeps no state, and return its exit code."""
         self._process.kill()
         self._pool.shutdown(cancel_futures=True)
         return self._process.exitcode or 0
@@ -279,7 +279,7 @@ class _Worker:
 
 @contextmanager
 def _threads_for_children(count: int) -> Iterator[None]:
-    """Processes started inside use `count` threads each: workers must not fight for the cores."""
+    """Limit processes started inside to `count` threads each, so that workers do not compete."""
     before = {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ}
     os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(count)))
     try:
@@ -291,7 +291,7 @@ def _threads_for_children(count: int) -> Iterator[None]:
 
 
 def _prepare_worker() -> None:
-    """Set up a worker process: Ctrl-C is for its parent, with which it ends even in a unit."""
+    """Set up a worker process: ignore Ctrl-C, and end together with the parent process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None

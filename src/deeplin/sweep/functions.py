@@ -128,7 +128,7 @@ def grid(
 
 
 def units(config: Grid) -> list[Unit]:
-    """One unit for each combination of values and each repetition."""
+    """Return one unit for each combination of values and each repetition."""
     return [
         Unit({"point": dict(zip(config.values, point, strict=True)), "repetition": repetition})
         for *point, repetition in product(*config.values.values(), range(config.repetitions))
@@ -149,7 +149,7 @@ GRID = Experiment("grid", Grid, units, run_unit, grid=("values", "repetitions"),
 
 
 def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
-    """What a call returned as tidy rows, the run's coordinates first."""
+    """Return the result of a call as tidy rows, with the run's coordinates first."""
     named = returned if isinstance(returned, Mapping | pd.DataFrame) else {"value": returned}
     columns = {str(name): np.asarray(column) for name, column in named.items()}
     clash = sorted(columns.keys() & run.keys())
@@ -181,7 +181,7 @@ def _check_same(function: Callable[..., Any], expected: str) -> None:
 
 
 def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) -> dict[str, list]:
-    """The values by argument, as plain lists; an error unless the function takes them."""
+    """Return the values by argument as lists, or raise InputError if the function rejects them."""
     if not isinstance(values, Mapping) or not values:
         raise InputError(f"values is {values!r}; pass lists of values by argument.")
     taken = sorted(values.keys() & OWN.keys())
@@ -201,7 +201,7 @@ def _checked(function: Callable[..., Any], values: Mapping[str, Sequence[Any]]) 
 
 
 def _listed(name: str, values: Any) -> list:
-    """Values of one argument; numbers are all whole or all floating, for they share a column."""
+    """Return the values of one argument, all of them integers or all floats."""
     if isinstance(values, str) or not hasattr(values, "__iter__"):
         raise InputError(f"values of {name} are {values!r}; pass a list.")
     found = [value.item() if isinstance(value, np.generic) else value for value in values]
@@ -404,7 +404,7 @@ def _resolve(module: str, name: str) -> Any:
 
 @functools.cache
 def _is_own(module: str) -> bool:
-    """Whether a module is the user's: neither part of Python, nor installed, nor of deeplin."""
+    """Return whether a module is the user's: not of Python, not installed, not of deeplin."""
     package = module.partition(".")[0]
     if package in sys.stdlib_module_names or package == "deeplin":
         return False

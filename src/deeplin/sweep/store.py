@@ -275,7 +275,7 @@ class Outcome:
         return not self.failed
 
     def table(self) -> pd.DataFrame:
-        """One tidy table of all finished units, in the order of the config."""
+        """Return one tidy table of all finished units, in the order of the config."""
         return self.store.table(self.units)
 
 

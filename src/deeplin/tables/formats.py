@@ -74,7 +74,7 @@ WITH_UNIT = re.compile(
 
 
 def listed(names: Sequence[str]) -> str:
-    """A few names, and how many more there are."""
+    """Return a few names, and how many more there are."""
     shown = ", ".join(repr(str(name)) for name in names[:5])
     return shown if len(names) <= 5 else f"{shown} and {len(names) - 5} more"
 
@@ -94,7 +94,7 @@ class NumberStyle(NamedTuple):
         return re.compile(rf"[+-]?(({whole})({point}\d*)?|{point}\d+)([eE][+-]?\d+)?")
 
     def note(self, name: str, example: str) -> str | None:
-        """What was done to a column, if anything was."""
+        """Return a sentence on how a column's text was read as numbers, or None."""
         done = []
         if self.thousands:
             mark = {" ": "a blank"}.get(self.thousands, f"{self.thousands!r}")
@@ -210,19 +210,19 @@ class TableFile:
     """The decimal mark of its text."""
 
     def kinds(self) -> Kinds:
-        """What each column holds."""
+        """Return the kind of each column."""
         raise NotImplementedError
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """These columns, as text where they are read as text."""
+        """Yield batches of these columns, as text where they are read as text."""
         raise NotImplementedError
 
     def split(self) -> list[TableFile]:
-        """Smaller parts of the same file, where its format has some."""
+        """Return smaller parts of the same file, where its format has parts."""
         return [self]
 
     def chunks(self, columns: Columns, rows: int | None = None) -> Iterator[np.ndarray]:
-        """Matrices of at most `rows` rows of these columns; a missing value is NaN."""
+        """Yield matrices of at most `rows` rows of these columns, with NaN for missing values."""
         rows = rows or max(1, CHUNK // len(columns))
         with readable(self.path):
             for batch in self.batches(columns, rows):
@@ -230,14 +230,14 @@ class TableFile:
                     yield _matrix(batch.slice(start, rows), columns)
 
     def texts(self, name: str) -> Iterator[str | None]:
-        """The values of one column as text; a missing value is None."""
+        """Yield the values of one column as text, with None for missing values."""
         with readable(self.path):
             for batch in self.batches([Column(name, "")], 1 << 16):
                 yield from _text(batch.column(name)).to_pylist()
 
 
 def kinds_of(schema: pa.Schema) -> Kinds:
-    """What each column of a schema holds."""
+    """Return the kind of each column of a schema."""
     if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
         raise InputError(f"column names repeat: {listed(repeated)}; rename them first.")
     # pandas keeps an index without a name among the columns; it is no measurement
@@ -264,7 +264,7 @@ def _kind(given: pa.DataType) -> Kind:
 
 
 def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
-    """A matrix whose columns are contiguous, as Arrow keeps them."""
+    """Return a matrix with contiguous columns, the layout of Arrow."""
     matrix = np.empty((len(batch), len(columns)), order="F")
     for j, column in enumerate(columns):
         values = batch.column(column.name)
@@ -286,7 +286,7 @@ def _matrix(batch: pa.RecordBatch, columns: Columns) -> np.ndarray:
 
 
 def _numbers(values: pa.Array, column: Column) -> pa.Array:
-    """Text of a style as numbers."""
+    """Return text of a style as numbers."""
     assert column.style is not None
     decimal, thousands, unit = column.style
     texts = _text(values)
@@ -303,7 +303,7 @@ def _numbers(values: pa.Array, column: Column) -> pa.Array:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """As text, where an empty cell and its like are missing values."""
+    """Return values as text, where empty cells and other marks of missing values are null."""
     values = values.cast(pa.string())
     missing = pc.call_function("is_in", [values], pc.SetLookupOptions(pa.array(MISSING)))
     return pc.call_function("if_else", [missing, pa.scalar(None, pa.string()), values])
@@ -330,7 +330,7 @@ class CsvFile(TableFile):
     """Lines of comment before the first record."""
 
     def _open(self, **convert: Any) -> pyarrow.csv.CSVStreamingReader:
-        """The file as a stream of record batches; lines of comment are skipped."""
+        """Open the file as a stream of record batches without comment lines."""
         return pyarrow.csv.open_csv(
             self.path,
             read_options=pyarrow.csv.ReadOptions(
@@ -348,12 +348,15 @@ class CsvFile(TableFile):
         )
 
     def kinds(self) -> Kinds:
-        """Inferred from the first block."""
+        """Return the kinds inferred from the first block."""
         with self._open() as reader:
             return kinds_of(reader.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Every number as a double: whole numbers in one block may be fractions further on."""
+        """Yield batches in which every number is a double.
+
+        Integers in one block may be followed by fractions in the next.
+        """
         with self._open() as reader:
             seen = {field.name: field.type for field in reader.schema}
         kinds = {}
@@ -412,7 +415,7 @@ def sniff(path: str, decimal: str | None = None) -> CsvFile:
 
 
 def _beginning(path: str) -> tuple[str, str, list[str]]:
-    """The text of the first block, its encoding, and what is to be said about that."""
+    """Return the text of the first block, its encoding, and a note about the encoding."""
     with pa.input_stream(path) as stream:
         block = stream.read(BLOCK)
     whole = len(block) < BLOCK
@@ -437,13 +440,13 @@ def _records(text: str, separator: str) -> list[list[str]]:
 
 
 def _evenness(records: Sequence[Sequence[str]]) -> tuple[bool, int]:
-    """Whether a separator cuts every record into equally many values, more than one; how many."""
+    """Return whether all records have the same number of values above one, and that number."""
     counts = [len(record) for record in records]
     return len(set(counts)) == 1 < counts[0], 0 if len(set(counts)) == 1 else counts[0]
 
 
 def _decimal(records: Sequence[Sequence[str]]) -> str:
-    """A comma, if some number is surely written with one and none with a point."""
+    """Return a comma if some number must be written with one and none with a point."""
     numbers = [value for record in records for value in record if WRITTEN_NUMBER.fullmatch(value)]
     comma = any("," in number and not GROUPED.fullmatch(number) for number in numbers)
     return "," if comma and not any("." in number for number in numbers) else "."
@@ -456,16 +459,16 @@ class ParquetFile(TableFile):
     """Parquet, in parts of row groups."""
 
     def kinds(self) -> Kinds:
-        """By its schema."""
+        """Return the kinds of the file's schema."""
         return kinds_of(pyarrow.parquet.read_schema(self.path))
 
     def split(self) -> list[TableFile]:
-        """Row groups."""
+        """Return one part for each row group."""
         groups = pyarrow.parquet.read_metadata(self.path).num_row_groups
         return [replace(self, part=part) for part in pairwise(range(groups + 1))]
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Little buffered: a row group is decoded as it is used, never held whole."""
+        """Yield batches with little buffering: row groups are decoded as they are used."""
         with pyarrow.parquet.ParquetFile(self.path, buffer_size=1 << 18, pre_buffer=False) as file:
             groups = range(*self.part) if self.part else None
             yield from file.iter_batches(rows, row_groups=groups, columns=_names(columns))
@@ -475,14 +478,14 @@ class ArrowFile(TableFile):
     """Arrow's file or stream format, and Feather."""
 
     def kinds(self) -> Kinds:
-        """By the schema of the first batch."""
+        """Return the kinds of the schema of the first batch."""
         first = next(self.batches((), 0), None)
         if first is None:
             raise InputError(f"{self.path!r} holds no rows.")
         return kinds_of(first.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """As they lie in the file."""
+        """Yield the batches of the file."""
         text = any(column.is_text for column in columns)
         with pa.memory_map(self.path) as source:
             if source.read(6) == b"ARROW1":
@@ -503,16 +506,16 @@ class FrameTable(TableFile):
     table: pa.Table
 
     def kinds(self) -> Kinds:
-        """By its schema."""
+        """Return the kinds of the table's schema."""
         return kinds_of(self.table.schema)
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """As they lie in memory."""
+        """Yield the batches of the table in memory."""
         yield from self.table.select(_names(columns)).to_batches(rows)
 
 
 def excel_table(path: str) -> FrameTable:
-    """The first sheet of an Excel workbook, through pandas and openpyxl."""
+    """Return the first sheet of an Excel workbook, read by pandas and openpyxl."""
     import pandas as pd
 
     try:
@@ -550,19 +553,19 @@ class NpyFile(TableFile):
         return array
 
     def kinds(self) -> Kinds:
-        """All of one kind."""
+        """Return one kind for all columns."""
         array = self._array()
         return dict.fromkeys(
             map(str, range(array.shape[1])), _kind(pa.from_numpy_dtype(array.dtype))
         )
 
     def split(self) -> list[TableFile]:
-        """Ranges of rows."""
+        """Return parts by ranges of rows."""
         count = len(self._array())
         return [replace(self, part=p) for p in pairwise([*range(0, count, NPY_ROWS), count])]
 
     def batches(self, columns: Columns, rows: int) -> Batches:
-        """Some rows after the other."""
+        """Yield batches of consecutive rows."""
         array = self._array()[slice(*self.part) if self.part else slice(None)]
         for start in range(0, len(array), rows):
             block = array[start : start + rows]
@@ -570,7 +573,10 @@ class NpyFile(TableFile):
 
 
 def npz_table(path: str) -> FrameTable:
-    """Arrays in a `.npz` file: a vector `y` is the column y, a matrix `X` the columns X[0], …"""
+    """Return the arrays of an `.npz` file as a table.
+
+    A vector `y` is the column y, a matrix `X` the columns X[0], X[1], ….
+    """
     with open(path, "rb") as file:  # which NumPy would leave open where it is damaged
         arrays = np.load(file, allow_pickle=False)
         if isinstance(arrays, np.ndarray):

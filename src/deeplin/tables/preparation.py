@@ -73,7 +73,10 @@ class Preparation:
         return tuple(f"{self.targets[0]}={label}" for label in shown)
 
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) of the prepared inputs, and intercepts, for the table's columns."""
+        """Return coefficients (d×q) and intercepts in the units of the table's columns.
+
+        `coefficients` are those of the prepared inputs.
+        """
         d = len(self.inputs)
         theta = np.asarray(coefficients).reshape(d + self.constant, -1)
         original = theta[:d] * self.scale[d:] / self.scale[:d, None]
@@ -81,7 +84,7 @@ class Preparation:
         return original, self.centre[d:] + constant - self.centre[:d] @ original
 
     def rows(self, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs and targets of rows of the table's numbers, targets last, as the network has them.
+        """Return inputs and targets (targets last) as the network sees them.
 
         A class becomes ±1 (two classes: the second is +1) or an indicator of it.
         """
@@ -99,13 +102,16 @@ class Preparation:
         return X, Y
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        """The probability of each class, (n, classes), from the outputs of the network (n, q)."""
+        """Return the probability of each class, (n, classes), from the network's outputs (n, q)."""
         values = np.hstack([0 * outputs, outputs]) if len(self.classes) == 2 else outputs
         shares = np.exp(values - values.max(axis=1, keepdims=True))
         return shares / shares.sum(axis=1, keepdims=True)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
-        """Targets (n,) or (n, q), or the most probable class of each row, from those outputs."""
+        """Return targets (n,) or (n, q), or the most probable class of each row.
+
+        `outputs` are those of the network.
+        """
         if not self.classes:
             return outputs[:, 0] if outputs.shape[1] == 1 else outputs
         chosen = np.asarray(self.classes)[self.probabilities(outputs).argmax(axis=1)]
@@ -116,7 +122,7 @@ class Preparation:
         return chosen
 
     def to_json(self) -> str:
-        """As text that `from_json` reads."""
+        """Return the preparation as text that `from_json` reads."""
         inputs = [(column.name, column.category, column.style) for column in self.inputs]
         return json.dumps(vars(self) | {"inputs": inputs}, default=np.ndarray.tolist)
 
@@ -186,7 +192,7 @@ class TablePredictions:
             raise InputError(f"{str(name)!r} holds no row; pass a table with at least one.")
 
     def _columns(self, table: Table) -> Iterator[Column]:
-        """The inputs as this table writes them: the style of its numbers may be another."""
+        """Return the inputs as columns of this table, which may write numbers in another style."""
         for column in self.preparation.inputs:
             if column.category is not None:
                 yield column
@@ -247,7 +253,7 @@ class Reading:
         return self.preparation.targets
 
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-        """Coefficients (d×q) of the prepared inputs as coefficients and intercepts of the table's.
+        """Return coefficients (d×q) of the prepared inputs in the table's units, and intercepts.
 
         Of a column that was removed the coefficient is not listed; see `inputs`.
         """
@@ -269,7 +275,7 @@ def prepare(
     categories: Mapping[str, tuple[str, ...]] | None = None,
     first_notes: Sequence[str] = (),
 ) -> Reading:
-    """The problem of rows or moments, with the targets in the last columns.
+    """Return the problem of rows or moments with the targets in the last columns.
 
     With `classes` the last column holds the place of each row's class among them; an intercept is
     then a constant input instead of a change of the means. `categories` are those of encoded
@@ -357,7 +363,7 @@ def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
 
 @np.errstate(over="ignore", invalid="ignore")
 def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Mean, standard deviation and size of every column.
+    """Return mean, standard deviation and size of every column.
 
     The size is the largest absolute value, or the root of the second moment where only that is
     known.
@@ -374,7 +380,7 @@ def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray,
 
 
 def _counts_rows(mean: float, deviation: float, rows: int) -> bool:
-    """Whether a column holds 0 … n−1 or 1 … n, in any order, judged by its two moments."""
+    """Return whether a column holds 0 … n−1 or 1 … n in any order, judged by its two moments."""
     first = mean - (rows - 1) / 2
     spread = np.sqrt((rows**2 - 1) / 12)
     near = min(abs(first), abs(first - 1)) <= 1e-9
@@ -446,7 +452,7 @@ def _notes(
 
 
 def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[tuple[int, int]]:
-    """Pairs of equal columns; of moments, those whose difference has none, to rounding."""
+    """Return pairs of equal columns, from rows or, up to rounding, from moments."""
     if isinstance(gathered, Moments):
         raw = gathered.raw[np.ix_(places, places)]
         power = np.diag(raw)

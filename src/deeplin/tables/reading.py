@@ -174,7 +174,7 @@ def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> R
 
 
 def _classes(rows: np.ndarray, column: Column, task: str, notes: list[str]) -> Classes:
-    """The classes in the last column, which becomes their places among them; () for amounts."""
+    """Return the classes of the last column, replaced by their indices; () for a numeric target."""
     values, places, counts = np.unique(rows[:, -1], return_inverse=True, return_counts=True)
     two = len(values) == 2 and len(rows) >= FEWEST_CLASSIFIED
     if not column.labels and (task == "regression" or (task == "auto" and not two)):
@@ -209,7 +209,7 @@ def _label(value: float) -> int | float:
 
 
 def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
-    """Which rows are held out: the nearest whole number to this share of each class.
+    """Return which rows are held out: this share of each class, to the nearest integer.
 
     Without classes (labels of no column) to this share of all.
     """
@@ -234,7 +234,7 @@ def _held_out(labels: np.ndarray, share: float, seed: int) -> np.ndarray:
 def whole_number_notes(
     rows: np.ndarray, columns: Sequence[Column], whole: Iterable[int], targets: int, kept: list[str]
 ) -> tuple[list[int], list[str]]:
-    """Places of columns to leave out as identifiers, and sentences about columns of whole numbers.
+    """Return columns to leave out as identifiers, and notes on columns of integers.
 
     Different whole numbers in every row are an identifier if the name says so, else worth a remark
     where their range is far wider than the number of rows; few may be codes of classes.
@@ -283,7 +283,7 @@ def whole_number_notes(
 
 
 def outliers(rows: np.ndarray, columns: Sequence[Column], complete: bool) -> list[str]:
-    """A sentence for each column in which a single row has most of the squared deviations.
+    """Return a sentence for each column in which one row has most of the squared deviations.
 
     `complete` says that no row was left out, so that places are row numbers.
     """
@@ -331,7 +331,7 @@ def _choose(
     categorical: Sequence[str],
     task: str,
 ) -> Choice:
-    """Every column of numbers that is neither target nor ignored nor without a name is an input.
+    """Return inputs and targets: inputs are numeric, named, not ignored and not a target.
 
     With `encode`, a column of text becomes one indicator column for each of its values but the
     first: their sum is one minus the first's, so that it would add nothing but a constant.
@@ -367,12 +367,12 @@ def _choose(
 
 
 def _named(table: Table, wishes: Iterable[str]) -> list[str]:
-    """The columns that a caller means, each once."""
+    """Return the columns that a caller names, each once."""
     return list(dict.fromkeys(name for wish in wishes for name in _meant(table, wish)))
 
 
 def _meant(table: Table, wish: str) -> list[str]:
-    """A column by its name, the columns of an array of an .npz file, or -1 for the last column."""
+    """Return a column by name, those of an array in an .npz file, or the last for -1."""
     names = list(table.columns)
     if wish in table.columns:
         return [wish]
@@ -390,14 +390,14 @@ def _meant(table: Table, wish: str) -> list[str]:
 
 
 def _styled(name: str, found: Survey, notes: list[str]) -> Column:
-    """A column of text that holds numbers."""
+    """Return a column of text that holds numbers."""
     note = found.style.note(name, found.shown)
     notes += [note] if note else []
     return Column(name, style=found.style)
 
 
 def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str) -> Column:
-    """The column of a target: of numbers, or of text whose values are classes."""
+    """Return the column of a target: numbers, or text whose values are classes."""
     kind = table.columns[name]
     if ignored:
         raise InputError(f"the target {name!r} is ignored; pass another, or do not ignore it.")

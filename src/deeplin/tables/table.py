@@ -83,7 +83,7 @@ class Table:
     notes: tuple[str, ...] = ()
 
     def survey(self, name: str, *, everything: bool = False) -> Survey:
-        """What one column holds as text; with `everything`, judged by all of its values."""
+        """Return what one column holds as text; with `everything`, judged by all of its values."""
         texts = (text for piece in self.pieces for text in piece.texts(name))
         return survey(texts, self.pieces[0].decimal, everything=everything)
 
@@ -134,7 +134,7 @@ def open_table(source: Source, decimal: str | None = None) -> Table:
 
 
 def in_memory(source: Frame | np.ndarray) -> pa.Table:
-    """A table of Arrow from what Arrow can read, or from a matrix."""
+    """Return a table of Arrow from anything that Arrow can read, or from a matrix."""
     if isinstance(source, np.ndarray) and source.ndim == 2:
         return pa.table({f"x{k + 1}": column for k, column in enumerate(source.T)})
     try:
@@ -147,7 +147,7 @@ def in_memory(source: Frame | np.ndarray) -> pa.Table:
 
 
 def _standard_input() -> Path:
-    """What comes on standard input, as a file for as long as the process lives."""
+    """Return standard input as a file that exists as long as the process."""
     data = sys.stdin.buffer.read()
     ending = next((end for sign, end in SIGNS.items() if data.startswith(sign)), ".csv")
     folder = tempfile.mkdtemp(prefix="deeplin-")
@@ -158,7 +158,7 @@ def _standard_input() -> Path:
 
 
 def _common(one: Kind, other: Kind) -> Kind:
-    """What a column holds whose files hold these."""
+    """Return the kind of a column that has these kinds in several files."""
     if one == other or other == Kind.EMPTY:
         return one
     if one == Kind.EMPTY:
@@ -183,7 +183,7 @@ def _files(source: str | Path) -> list[Path]:
 
 
 def _hidden(file: Path, folder: Path) -> bool:
-    """Whether writers of datasets mean the file to be ignored (`_SUCCESS`, `.crc`, ...)."""
+    """Return whether writers of datasets mean the file to be ignored (`_SUCCESS`, `.crc`, ...)."""
     return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
 
 
@@ -258,7 +258,7 @@ class Plan:
             )
 
     def moments(self, chunks: Iterable[np.ndarray]) -> Moments | None:
-        """The moments of all rows; None if there is none."""
+        """Return the moments of all rows; None if there are no rows."""
         return merge_all(Moments.of_table(rows, self.targets) for rows in chunks if len(rows))
 
     def refuse_no_rows(self, left_out: LeftOut) -> NoReturn:
@@ -282,7 +282,7 @@ class LeftOut:
 
 
 def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
-    """The rows themselves while they fit into `memory` bytes, else their moments.
+    """Return the rows if they fit into `memory` bytes, else their moments.
 
     The number says how many rows were left out.
     """
@@ -310,7 +310,7 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
 
 
 def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, int]:
-    """Moments of groups of files, computed by dask workers, merged in the order of the table."""
+    """Return moments computed by dask workers on groups of files, merged in order."""
     pieces = [part for piece in table.pieces for part in piece.split()]
     with dask_client(cluster) as client:
         workers = max(1, len(client.nthreads()))
@@ -323,14 +323,14 @@ def gather_on_cluster(table: Table, plan: Plan, cluster: Any) -> tuple[Moments, 
 
 
 def _moments_of(pieces: list[TableFile], plan: Plan) -> tuple[Moments | None, LeftOut]:
-    """What one worker does."""
+    """Return the moments of the files of one worker."""
     left_out = LeftOut()
     return plan.moments(plan.complete_rows(pieces, left_out)), left_out
 
 
 @contextmanager
 def dask_client(cluster: Any) -> Iterator[Any]:
-    """The caller's client, or a new one for the address of a scheduler."""
+    """Return the caller's client, or a new one for the address of a scheduler."""
     if not isinstance(cluster, str):
         yield cluster
         return

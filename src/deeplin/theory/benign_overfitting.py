@@ -29,7 +29,7 @@ class EffectiveRanks(NamedTuple):
 
 
 def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
-    """s_j = Σ_{i>j}λ_i, r_j = s_j/λ_{j+1}, R_j = s_j²/Σ_{i>j}λ_i² for all j (BO-D2.1).
+    """Return s_j = Σ_{i>j}λ_i, r_j = s_j/λ_{j+1}, R_j = s_j²/Σ_{i>j}λ_i² for all j (BO-D2.1).
 
     ```python
     import deeplin as dl
@@ -45,7 +45,7 @@ def effective_ranks(spectrum: ArrayLike) -> EffectiveRanks:
 
 
 def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
-    """k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
+    """Return k = min{j ≥ 0 : r_j ≥ bn}, infinite if there is none (BO-D2.2)."""
     return flat_tail(spectrum, samples, b).k
 
 
@@ -62,7 +62,7 @@ class Tail(NamedTuple):
 
 
 def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
-    """n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
+    """Return n, k, s_k and R_k of a population (BO-D2.1, BO-D2.2)."""
     n, ranks = whole_number("samples", samples), effective_ranks(spectrum)
     found = np.flatnonzero(ranks.small >= positive_number("b", b) * n)
     if len(found) == 0:
@@ -72,7 +72,7 @@ def flat_tail(spectrum: ArrayLike, samples: int, b: float = 1.0) -> Tail:
 
 
 def spike(spectrum: ArrayLike) -> tuple[int, float] | None:
-    """(k, ε) if the spectrum is a (k, ε)-spike, k eigenvalues 1 and the others ε < 1 (BO-D3.3)."""
+    """Return (k, ε) if k eigenvalues are 1 and the others ε < 1, a (k, ε)-spike (BO-D3.3)."""
     eigenvalues = _descending(spectrum)
     k = int(np.sum(eigenvalues == 1.0))
     tail = eigenvalues[k:]
@@ -129,7 +129,7 @@ class RiskBound(NamedTuple):
 
 
 def minimum_norm_interpolant(problem: Problem) -> np.ndarray:
-    """Θ_min = Xᵀ(XXᵀ)^{-1}Y, (d,) or (d, q), from the singular values of X (BO-D2.5)."""
+    """Return Θ_min = Xᵀ(XXᵀ)^{-1}Y, (d,) or (d, q), from the singular values of X (BO-D2.5)."""
     require_interpolation(problem, "the minimum-norm interpolant")
     return problem.optimum
 
@@ -144,7 +144,7 @@ def require_interpolation(problem: Problem, quantity: str) -> None:
 
 
 def conditional_variance(problem: Problem, population: Population) -> float:
-    """σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}: what fitting the noise costs (BO-L4.2).
+    """Return σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, the risk of fitting the noise (BO-L4.2).
 
     The same for every interpolating network, whatever its depth, width and initialization.
     """
@@ -153,20 +153,20 @@ def conditional_variance(problem: Problem, population: Population) -> float:
 
 
 def noise_cost(problem: Problem, population: Population) -> float:
-    """Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, from the singular vectors of X."""
+    """Return Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, from the singular vectors of X."""
     eigenvalues, vectors, _ = problem.spectrum
     spread = np.sum(vectors * population.apply(vectors), axis=0)
     return float(np.sum(spread / (problem.samples * eigenvalues)))
 
 
 def unseen_trace(problem: Problem, population: Population) -> float:
-    """tr((I−P_X)Σ): the population's variance in directions that no sample sees (X-25)."""
+    """Return tr((I−P_X)Σ), the variance of the population orthogonal to the data (X-25)."""
     vectors = problem.spectrum.vectors
     return float(np.sum(population.spectrum) - np.sum(vectors * population.apply(vectors)))
 
 
 def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSplit:
-    """The exact risk of Θ with its bias, variance and Θ_⊥ parts (BO-L4.2).
+    """Return the exact risk of Θ with its bias, variance and Θ_⊥ parts (BO-L4.2).
 
     ```python
     import deeplin as dl
@@ -201,7 +201,7 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
 
 
 def noise_cost_bound(problem: Problem, population: Population) -> float:
-    """A lower bound of Tr(C) for given X and Σ: Σ_i λ_i(v_iᵀP_Xv_i)²/‖Xv_i‖² (X-32).
+    """Return a lower bound of Tr(C) for given X and Σ: Σ_i λ_i(v_iᵀP_Xv_i)²/‖Xv_i‖² (X-32).
 
     v_i are eigenvectors of Σ; directions with Xv_i = 0 are left out. By Cauchy-Schwarz, and about
     1 − df₂/n of Tr(C): sharp where overfitting is benign.
@@ -220,7 +220,7 @@ def noise_cost_bound(problem: Problem, population: Population) -> float:
 def degrees_of_freedom_bounds(
     population: Population, samples: int, b: float = 2.0
 ) -> tuple[float, float] | None:
-    """Bounds of df₂/n by k and R_k, with k = min{j : r_j ≥ bn}, b > 1, x = n/(n−k) (X-32).
+    """Return bounds of df₂/n by k and R_k, for k = min{j : r_j ≥ bn}, b > 1, x = n/(n−k) (X-32).
 
     (k/n)/(1+bx)² + (n/R_k)/(1/b+x)² ≤ df₂/n ≤ k/n + (b/(b−1))²n/R_k; None unless k < n exists.
     """
@@ -235,7 +235,7 @@ def degrees_of_freedom_bounds(
 
 
 def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
-    """The interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
+    """Return the interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
 
     Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is what an interpolator costs at the least, σ²qn/(d−n−1) in
     the mean for Gaussian inputs whatever Σ. It needs the noise Ω = Y − XΘ*, so no one can train it.
@@ -265,7 +265,7 @@ class FirstGuess(NamedTuple):
 
 
 def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> FirstGuess:
-    """What a guess Θ_0 of Θ* gains where the trained map is Θ_min + (I−P_X)Θ_0 (X-33).
+    """Return the gain from a guess Θ_0 of Θ* if training ends in Θ_min + (I−P_X)Θ_0 (X-33).
 
     Exact for given X. How to start a network that keeps it: `guess_start`.
 
@@ -292,7 +292,7 @@ def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> F
 
 
 def random_direction_gain(problem: Problem, population: Population) -> float:
-    """The mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
+    """Return the mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
 
     A direction G lowers the risk of Θ_min by ⟨G, v⟩²/Tr(GᵀΣG) at best, v = (I−P_X)Σ(Θ*−Θ_min). For
     a Gaussian G beside the data the numerator has mean ‖v‖² and the denominator qT,
@@ -306,7 +306,7 @@ def random_direction_gain(problem: Problem, population: Population) -> float:
 
 
 def guess_start(guess: ArrayLike, width: int, depth: int, size: float) -> Network:
-    """The start that keeps a first guess: W_1 = [0; Θ_0ᵀ/b], identities, W_L = b[0, I] (X-33).
+    """Return a start that keeps a first guess: W_1 = [0; Θ_0ᵀ/b], identities, W_L = b[0, I] (X-33).
 
     Its map is Θ_0. Gradient flow changes (I−P_X)Θ_0 by the relative size O((L−2)/b²), O(1/b⁴) for
     two layers (leading order of X-28), and interpolates: the larger b = `size`, the better it is
@@ -330,7 +330,7 @@ class LowerRisk(NamedTuple):
 
 
 def lower_risk_probability(problem: Problem, population: Population, scale: float) -> LowerRisk:
-    """P(Risk(Θ_min + Θ_⊥) < Risk(Θ_min)) for Θ_⊥ = τ(I−P_X)·Gaussian, τ = `scale` (X-33).
+    """Return P(Risk(Θ_min + Θ_⊥) < Risk(Θ_min)) for Θ_⊥ = τ(I−P_X)·Gaussian, τ = `scale` (X-33).
 
     Δ = Tr(Θ_⊥ᵀΣΘ_⊥) − 2Tr(Θ_⊥ᵀv), v = (I−P_X)Σ(Θ*−Θ_min), has mean τ²qT and variance
     2τ⁴qS_2 + 4τ²‖v‖², T and S_2 the sums of e_i and e_i², the eigenvalues of (I−P_X)Σ(I−P_X):
@@ -362,7 +362,7 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
 def interpolation_bound(
     population: Population, samples: int, perpendicular: Any, *, delta: float = 0.1, b: float = 1.0
 ) -> RiskBound:
-    """Risk ≤ c[s_k/n‖Θ*‖² + q log(q/δ)(k/n + n/R_k) + s_k/n‖Θ_⊥‖²] (BO-T3.1).
+    """Return the bound c[s_k/n‖Θ*‖² + q log(q/δ)(k/n + n/R_k) + s_k/n‖Θ_⊥‖²] of BO-T3.1.
 
     `perpendicular` is ‖Θ_⊥‖ of the trained map. Infinite where no tail is flat enough (k = ∞).
     """
@@ -389,7 +389,7 @@ def random_start_bound(
     b: float = 1.0,
     corrected: bool = False,
 ) -> RiskBound:
-    """The bound of BO-T3.2, with Ξ from the initialization alone.
+    """Return the bound of BO-T3.2, with Ξ from the initialization alone.
 
     Ξ ≤ (cα²s_k/n)[qβ² + L²(α+1/L)⁴λ_1n²/s_k² · (λ_1‖Θ*‖² + q + α²β²s_0 q log(n/δ)/m)] as printed;
     `corrected` has (α+1/L)² in the place of (α+1/L)⁴ (errata E-19).
@@ -407,7 +407,8 @@ def random_start_bound(
 
 
 def spike_bound(population: Population, samples: int, *, delta: float = 0.1) -> float:
-    """Risk ≤ c((εd‖Θ*‖² + qk log(q/δ))/n + nq log(q/δ)/d) for a spike (BO-C3.4), at c = 1."""
+    """Return the bound c((εd‖Θ*‖² + qk log(q/δ))/n + nq log(q/δ)/d) for a spike (BO-C3.4), c =
+    1."""
     found = spike(population.spectrum)
     if found is None:
         raise InputError(

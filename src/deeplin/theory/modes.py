@@ -52,7 +52,7 @@ LATE = 20.0
 def time_to_reach(
     value: float, *, target: float, start: float, depth: int, curvature: float = 1.0
 ) -> float:
-    """When a balanced mode σ̇ = 2cLσ^{2−2/L}(s − σ) gets from `start` to `value` (X-13).
+    """Return the time at which a balanced mode σ̇ = 2cLσ^{2−2/L}(s − σ) reaches `value` (X-13).
 
     L = 2: log[σ(s − σ_0)/(σ_0(s − σ))]/(4cs). With `value` = s/2 and small starts these are the
     times from saddle to saddle: large modes are learned first, and for L ≥ 3 the time grows like
@@ -83,7 +83,7 @@ def time_to_reach(
 def balanced_mode(
     times: Any, *, target: float, start: float, depth: int, curvature: float = 1.0
 ) -> Float[np.ndarray, " m"]:
-    """σ(t) of a balanced mode under gradient flow, at each time (X-13).
+    """Return σ(t) of a balanced mode under gradient flow, at each time (X-13).
 
     L = 1: s + (σ_0 − s)e^{−2ct}. L = 2: s/(1 + (s/σ_0 − 1)e^{−4cst}). Deeper: `time_to_reach`
     inverted.
@@ -124,7 +124,7 @@ class TwoLayerFlow:
 def two_layer_flow(
     first: Any, second: Any, target: Any, time: float, curvature: float = 1.0
 ) -> TwoLayerFlow:
-    """W_2W_1 at time t from λ-balanced layers, any sizes, in closed form (X-13).
+    """Return W_2W_1 at time t from λ-balanced layers, any sizes, in closed form (X-13).
 
     With Q = [W_1ᵀ; W_2] and F = [[−(λ/2)I, Sᵀ], [S, (λ/2)I]], in the clock of ½‖Θ − S‖_F²,
     QQᵀ(t) = e^{Ft}Q_0[I + Q_0ᵀ(∫_0^t e^{2Fs}ds)Q_0]^{-1}Q_0ᵀe^{Ft}.
@@ -159,7 +159,7 @@ def two_layer_flow(
 
 
 def _flowed(Q: np.ndarray, rates: np.ndarray, time: float) -> np.ndarray:
-    """Q(t), up to a rotation from the right, in the eigenbasis of F."""
+    """Return Q(t), up to a rotation from the right, in the eigenbasis of F."""
     safe = np.where(rates == 0, 1.0, 2 * rates)
     integral = np.where(rates == 0, time, np.expm1(safe * time) / safe)
     factor = np.linalg.cholesky(np.eye(Q.shape[1]) + (Q.T * integral) @ Q)
@@ -180,12 +180,12 @@ def _balance(W: np.ndarray, V: np.ndarray) -> float:
 
 
 def _position(y: float, s: float, sign: float) -> float:
-    """σ from y = log(σ/|s − σ|); sign is 1 below the target and −1 above it."""
+    """Return σ from y = log(σ/|s − σ|); sign is 1 below the target and −1 above it."""
     return s / (1 + sign * np.exp(-y))
 
 
 def _clock(y: float, s: float, L: int, sign: float) -> float:
-    """An antiderivative of 1/(Lσ^{2−2/L}(s − σ)) at σ(y)."""
+    """Return an antiderivative of 1/(Lσ^{2−2/L}(s − σ)) at σ(y)."""
     if L == 2:
         return y / (2 * s)
     # hyp2f1 gives up at its singularity; there dt = dy/(Ls^{2−2/L}) up to e^{−y}
@@ -203,7 +203,7 @@ def _clock(y: float, s: float, L: int, sign: float) -> float:
 
 
 def _mode_after(time: float, s: float, begin: float, L: int) -> float:
-    """σ(t), sought in y, which grows at the rate Lsσ^{1−2/L}."""
+    """Return σ(t), found by solving for y, which grows at the rate Lsσ^{1−2/L}."""
     sign = 1.0 if begin < s else -1.0
     start = float(np.log(begin / abs(s - begin)))
     origin = _clock(start, s, L, sign)
@@ -259,7 +259,7 @@ class Orbit:
 def balanced_orbit(
     target: float, depth: int, learning_rate: float, curvature: float = 1.0
 ) -> Orbit | None:
-    """The orbit of period two of a balanced mode, or None where it settles (X-12).
+    """Return the orbit of period two of a balanced mode, or None if it converges (X-12).
 
     With the loss c(x^L − σ)² and η' = 2cη: a = 1 + η'(σ − x^L)x^{L−2} and
     σ = x^L(1 + a^{2L−1})/(1 + a^{L−1}). As η' grows with a, each rate above 2/(Lσ^{2−2/L}) has one
@@ -294,7 +294,9 @@ def balanced_orbit(
 
 
 def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orbit | None, ...]:
-    """The orbit of every mode (singular value of Θ*) of balanced weights, largest first (X-12).
+    """Return the orbit of every mode (singular value of Θ*) of balanced weights (X-12).
+
+    The largest mode comes first.
 
     For white inputs, Σ̂ = cI on its range, where balanced modes do not touch one another; None for
     a mode that settles. How many oscillate is the number of orbits.
@@ -322,12 +324,12 @@ def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orb
 
 
 def _share(u: float, L: int) -> float:
-    """x^L/σ = (1 + a^{L−1})/(1 + a^{2L−1}), a = e^u."""
+    """Return x^L/σ = (1 + a^{L−1})/(1 + a^{2L−1}), a = e^u."""
     return float(np.exp(np.logaddexp(0, (L - 1) * u) - np.logaddexp(0, (2 * L - 1) * u)))
 
 
 def _scaled_rate(u: float, L: int) -> float:
-    """η'σ^{2−2/L} = (a − 1)/((1 − s)s^{1−2/L}) with s = x^L/σ and 1 − s without cancellation."""
+    """Return η'σ^{2−2/L} = (a − 1)/((1 − s)s^{1−2/L}) with s = x^L/σ, without cancellation."""
     s = _share(u, L)
     rest = np.expm1(L * u) * np.exp((L - 1) * u - np.logaddexp(0, (2 * L - 1) * u))
     return float(np.expm1(u) / (rest * s ** (1 - 2 / L)))
@@ -387,7 +389,7 @@ class NetworkOrbit:
 
 
 def network_orbit(problem: Problem, net: Network, learning_rate: float) -> NetworkOrbit:
-    """The period-two orbit of gradient descent near a network, such as the end of a run.
+    """Return the period-two orbit of gradient descent near a network, such as the end of a run.
 
     Newton's method on two steps of descent finds it to rounding from an iterate nearby, stable or
     not. Where descent has settled it finds the minimizer, and `modes` is 0. Far from any orbit it
@@ -417,13 +419,13 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
         return Network(unravel(jnp.asarray(theta)), net.readout, net.activation)
 
     def descend(theta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """T(θ) and DT(θ)."""
+        """Return T(θ) and DT(θ)."""
         here = network(theta).with_batch()
         slope, hessian = (np.asarray(f(risk, data, here))[0] for f in (gradients, dense))
         return theta - rate * slope, np.eye(len(theta)) - rate * hessian
 
     def twice(theta: np.ndarray):
-        """T(θ), F(θ) = T(T(θ)) − θ and DT²(θ)."""
+        """Return T(θ), F(θ) = T(T(θ)) − θ and DT²(θ)."""
         there, first = descend(theta)
         back, second = descend(there)
         return there, back - theta, second @ first
@@ -437,7 +439,7 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
 
 
 def _newton(twice: Callable, theta: np.ndarray):
-    """A zero of F: θ, Tθ, F and DT² there."""
+    """Return a zero of F, with Tθ, F and DT² there."""
     there, error, slope = twice(theta)
     if not (np.isfinite(slope).all() and np.isfinite(error).all()):
         raise InputError(
@@ -463,7 +465,7 @@ def _newton(twice: Callable, theta: np.ndarray):
 
 
 def _found(pair: tuple, risks: list[float], residual: float, slope: np.ndarray) -> NetworkOrbit:
-    """The orbit with its evidence, the point of smaller risk first."""
+    """Return the orbit with its evidence, the point of smaller risk first."""
     first, second = (0, 1) if risks[0] <= risks[1] else (1, 0)
     maps = [np.asarray(products.product(network.weights, network.readout)) for network in pair]
     eigenvalues = np.linalg.eigvals(slope)

@@ -45,7 +45,7 @@ class RidgelessRisk:
 
 
 def ridgeless_risk(population: Population, samples: int) -> RidgelessRisk:
-    """E Risk(Θ̂) of the minimum-norm interpolant from n Gaussian samples, Risk as in BO-risk.
+    """Return E Risk(Θ̂) of the minimum-norm interpolant of n Gaussian samples (BO-risk).
 
     For n < rank Σ the equation Σ λ_i/(λ_i+κ) = n gives κ, and with df₂ = Σ λ_i²/(λ_i+κ)²
 
@@ -78,7 +78,7 @@ def ridgeless_risk(population: Population, samples: int) -> RidgelessRisk:
 
 
 def double_descent(population: Population, samples: int, dimensions: Iterable[int]) -> pd.DataFrame:
-    """Expected excess risk of the minimum-norm solution on the first d′ features, for each d′.
+    """Return the expected excess risk of the minimum-norm solution on the first d′ features.
 
     The features left out act as noise: with Σ split into used (S) and unused (R) ones, Gaussian
     inputs give y = x_S(θ_S + Σ_SS⁻¹Σ_SRθ_R) + independent noise of variance σ² + its Schur part,
@@ -130,7 +130,7 @@ def double_descent(population: Population, samples: int, dimensions: Iterable[in
 
 
 def _first_features(population: Population, d: int) -> tuple[Population, float]:
-    """The population that the first d features see, and what they can never explain."""
+    """Return the population of the first d features, and the risk that they cannot remove."""
     sigma, truth = population.covariance, population.optimum
     rest = truth[d:]
     if isinstance(sigma, Factored):
@@ -149,7 +149,7 @@ def _first_features(population: Population, d: int) -> tuple[Population, float]:
 
 
 def solve_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
-    """Σ⁺C, for a factor with a positive diagonal by a matrix of the factor's rank."""
+    """Return Σ⁺C; a factor with positive diagonal needs only a matrix of the factor's rank."""
     if not np.any(columns):
         return np.zeros_like(columns)
     if isinstance(covariance, Factored) and np.all(covariance.diagonal > 0):
@@ -164,7 +164,7 @@ def solve_covariance(covariance: Covariance, columns: np.ndarray) -> np.ndarray:
 
 
 def dense_covariance(covariance: Covariance) -> Float[np.ndarray, "d d"]:
-    """Σ as a d×d matrix, where d allows one."""
+    """Return Σ as a d×d matrix, or raise InputError if d is too large."""
     d = covariance_dimension(covariance)
     if d > LARGEST_DENSE:
         raise InputError(
@@ -208,7 +208,10 @@ def _interpolating(modes: _Modes, n: int, population: Population) -> RidgelessRi
 
 
 def _implicit_ridge(modes: _Modes, n: int) -> float:
-    """κ, between λ_min(rank Σ − n)/n and tr Σ/n: there Σ λ_i/(λ_i+κ) is at least and at most n."""
+    """Return κ, which lies between λ_min(rank Σ − n)/n and tr Σ/n.
+
+    At these ends Σ λ_i/(λ_i+κ) is at least and at most n.
+    """
 
     def excess(log_kappa: float) -> float:
         shares = modes.eigenvalues / (modes.eigenvalues + np.exp(log_kappa))
@@ -220,7 +223,10 @@ def _implicit_ridge(modes: _Modes, n: int) -> float:
 
 
 def _modes(population: Population) -> _Modes:
-    """The spectrum of Σ with the truth in its eigenbasis; no d×d matrix where there is a factor."""
+    """Return the spectrum of Σ with the truth in its eigenbasis.
+
+    No d×d matrix is formed where Σ has a factor.
+    """
     sigma, truth = population.covariance, population.optimum
     if isinstance(sigma, Factored) and np.ptp(sigma.diagonal) == 0:
         vectors, singular, _ = np.linalg.svd(sigma.factor, full_matrices=False)

@@ -68,7 +68,7 @@ class DecayedMinimum:
     where the weight decay is weak enough. Else it is the best minimum found."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
-        """2/S_λ, or as momentum has it: above it descent on F leaves every global minimizer."""
+        """Return 2/S_λ (more with momentum), above which no global minimizer of F is stable."""
         return stability_limit(momentum, nesterov=nesterov) / self.sharpness
 
     @cached_property
@@ -77,7 +77,7 @@ class DecayedMinimum:
         return self.attaining()
 
     def attaining(self, hidden: int | None = None) -> Network:
-        """The minimizer with hidden layers of this width: all layers share the singular values."""
+        """Return the minimizer with hidden layers of this width and equal singular values."""
         return balanced_factors(self.product, self.depth, hidden, self.readout)
 
 
@@ -85,7 +85,7 @@ class DecayedMinimum:
 def decayed_minimum(
     problem: Problem, depth: int, weight_decay: float, readout: ArrayLike | None = None
 ) -> DecayedMinimum:
-    """The global minimizer of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
+    """Return the global minimizer of R + λΣ_k‖W_k‖_F² and its sharpness (X-9).
 
     One output: w = (Σ̂ + μI)^{-1}Σ̂w* with μ = λ‖p‖^{−2/L}‖w‖^{2/L−2}, the best root of that scalar
     equation, or 0. Several outputs, white data (Σ̂ = cI on its range): each singular value of Θ*
@@ -143,7 +143,7 @@ class CriticalWeightDecay:
 def critical_weight_decay(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> CriticalWeightDecay:
-    """λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9, X-15).
+    """Return λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9, X-15).
 
     L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: the part of rank one that vanishes last decides, which
     is exact for any data.
@@ -183,7 +183,7 @@ def _architecture(
 
 
 def _shrunk(path: RidgePath, decay: float, size: int) -> np.ndarray:
-    """Coordinates of the minimizer of ℓ(w) + λ'L‖w‖^{2/L}."""
+    """Return the coordinates of the minimizer of ℓ(w) + λ'L‖w‖^{2/L}."""
     best = path.best(decay)
     return np.zeros(size) if best is None else best.product
 
@@ -210,7 +210,7 @@ def _assemble(
 
 
 def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.ndarray) -> float:
-    """S_λ = λ_max(∇²F) at the minimizer with this map.
+    """Return S_λ = λ_max(∇²F) at the minimizer with this map.
 
     At the zero network it is 2λ, and ‖p‖‖∇ℓ(0)‖ more for L = 2. One output (X-15):
     S_λ = max{4λ, λ_max(c²DHD + 2λ(I − (L−1)ŵŵᵀ))}, D = I + (√L − 1)ŵŵᵀ, c² = ‖p‖^{2/L}‖w‖^{2−2/L}.
@@ -265,10 +265,10 @@ class RidgePath(ABC):
 
     @abstractmethod
     def at(self, mu: float) -> Point:
-        """The point w(μ)."""
+        """Return the point w(μ)."""
 
     def best(self, decay: float) -> Point | None:
-        """The global minimizer for λ' > 0, or None where that is w = 0.
+        """Return the global minimizer for λ' > 0, or None if it is w = 0.
 
         As dF/dN = 2N^{2/L−1}(λ' − μN^{2−2/L}), minima are where μN^{2−2/L} passes λ' upwards.
         """
@@ -290,7 +290,7 @@ class RidgePath(ABC):
         return found[int(np.argmin(costs))] if costs and min(costs) < 0 else None
 
     def collapse(self) -> tuple[float, float]:
-        """λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
+        """Return λ' from which on w = 0 is the global minimizer, and ‖w‖ just below it.
 
         The supremum of (ℓ(0) − ℓ(w))/(L‖w‖^{2/L}); on the path it is where LμN² passes the gain.
         For L = 2 it is ‖∇ℓ(0)‖/2, reached continuously; for L ≥ 3 the norm jumps.
@@ -317,7 +317,7 @@ class RidgePath(ABC):
         slope: Callable[[float], float] | None,
         decay: float,
     ) -> list[float]:
-        """All log μ where a function grows through zero, for minima at strengths from `decay` on.
+        """Return all log μ where a function increases through zero, for strengths ≥ `decay`.
 
         F ≤ F(0) bounds the norm of a minimizer, N^{2/L} ≤ (ℓ(0) − inf ℓ)/(λ'L), and with it
         μ = λ'N^{2/L−2} from below; from (λ_max(H)/2)·L/(L−2) on, μN^{2−2/L} only falls.
@@ -357,7 +357,7 @@ class SquaredPath(RidgePath):
         self.most = float(eigenvalues @ coordinates**2)
 
     def at(self, mu: float) -> Point:
-        """In closed form; the gain Σℓ_i w*_i²(1 − (μ/(ℓ_i+μ))²) without cancellation."""
+        """Return the point in closed form, with its gain Σℓ_i w*_i²(1 − (μ/(ℓ_i+μ))²)."""
         shares = self.eigenvalues / (self.eigenvalues + mu)
         w = shares * self.coordinates
         square = float(w @ w)
@@ -380,7 +380,7 @@ class LossPath(RidgePath):
         self._points: dict[float, tuple[Point, np.ndarray]] = {}
 
     def at(self, mu: float) -> Point:
-        """The ridge solution and how fast its norm falls."""
+        """Return the ridge solution and the rate at which its norm decreases."""
         if mu in self._points:
             return self._points[mu][0]
         problem = self.problem
@@ -412,7 +412,7 @@ Levels = Float[np.ndarray, " r"]
 
 
 def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[float, float]:
-    """λ_c and the norm of Θ just below it, from the eigenvalues ℓ of Σ̂ and Θ* in its eigenbasis.
+    """Return λ_c and the norm of Θ just below it, from the eigenvalues ℓ and Θ* in their basis.
 
     The best σ of one part uvᵀ leaves λ_c = C max over unit v of ‖Θ*Σ̂v‖^{2−2/L}(vᵀΣ̂v)^{2/L−1},
     C = ((L−2)/(L−1))^{1−2/L}/(L−1). By the weighted mean inequality (vᵀΣ̂v)^θ = min over τ of vᵀD_τv
@@ -442,7 +442,7 @@ def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[flo
 def decayed_several(
     levels: Levels, target: Matrix, depth: int, decay: float
 ) -> tuple[Matrix, bool]:
-    """Θ (q×r, in the eigenbasis of Σ̂) of least objective, and whether that is certain.
+    """Return Θ (q×r, in the eigenbasis of Σ̂) of least objective, and whether that is certain.
 
     One layer is a ridge. Two: the penalty is 2λ times the nuclear norm, so the problem is convex
     and ‖(Θ*−Θ)Σ̂‖ ≤ λ certifies the minimum. Deeper: the best of descents that start from Θ* and
@@ -466,7 +466,7 @@ def decayed_several(
 
 
 def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float) -> Matrix:
-    """Ridges on the columns and on the rows of Θ in turn, until neither changes it.
+    """Apply ridges to the columns and the rows of Θ in turn until neither changes it.
 
     Σσ^{2/L} is concave in ΘΘᵀ and in ΘᵀΘ, so each minimizes an objective that lies above F and
     touches it at Θ: F never grows. The first keeps the column space, the second the row space.
@@ -485,21 +485,21 @@ def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float)
 
 
 def _parts(theta: Matrix, L: int, decay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Left and right singular vectors of the parts that are not gone, and μ_i = λσ_i^{2/L−2}."""
+    """Return the singular vectors of the parts that remain, and μ_i = λσ_i^{2/L−2}."""
     left, values, right = np.linalg.svd(theta, full_matrices=False)
     alive = values > GONE * values[0]
     return left[:, alive], right[alive], decay * values[alive] ** (2 / L - 2)
 
 
 def _cost(levels: Levels, target: Matrix, theta: Matrix, L: int, decay: float) -> float:
-    """F − R_min."""
+    """Return F − R_min."""
     _, _, ridge = _parts(theta, L, decay)
     penalty = decay * np.sum((ridge / decay) ** (1 / (1 - L)))  # Σσ^{2/L}
     return float(np.sum((theta - target) ** 2 * levels) + L * penalty)
 
 
 def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: float) -> bool:
-    """Whether F has only one stationary point among all Θ whose objective is at most this one's.
+    """Return whether F has one stationary point among the Θ with at most this objective.
 
     Such Θ have the range of Θ* (projecting on it lowers F), and a gap g with
     g + λLΣσ_i(Θ)^{2/L} ≤ F − R_min, σ_i(Θ) ≥ σ_i(Θ*) − √(g/ℓ_min) (Weyl): iterate the two. On that
@@ -518,7 +518,7 @@ def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: floa
 
 
 def _largest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
-    """The largest value of a function on an interval, and where: a grid, then its best cell."""
+    """Return the largest value of a function on an interval and its place, by a refined grid."""
     grid = np.linspace(low, high, 2 + int((high - low) / SPACING))
     heights = [function(point) for point in grid]
     k = int(np.argmax(heights))
