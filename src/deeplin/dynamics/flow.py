@@ -39,30 +39,30 @@ from deeplin.networks.products import drift
 from deeplin.problems import Problem
 
 NEAR = 1e-4
-"""Share of the initial gap below which the flow is nearly linear: there stability limits the steps,
-and order 5 takes longer ones for its cost than order 8."""
+"""Fraction of the initial gap below which the flow is nearly linear: stability then limits the
+steps, and order 5 is more efficient than order 8."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
 CHUNK = 1000
-"""Most steps in one compiled call, so that Ctrl-C works."""
+"""Maximum number of steps in one compiled call, so that Ctrl-C works."""
 MOST_IMPLICIT = 1000
-"""Parameters up to which the linear systems of implicit steps are worth their cost."""
+"""Number of parameters up to which implicit steps are used: they solve linear systems."""
 STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
-"""New stages of a step (the first stage is the last one of the step before)."""
+"""Number of new stages of a step (the first stage is the last one of the step before)."""
 ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
-"""Tolerances are multiplied by this. The high-order pair goes on from the better of its two results
-and estimates the error of the worse: 100 times the requested one leaves less true error than the
-pair of order 5 does (tests/dynamics/test_flow.py)."""
+"""Factors of the tolerances. The high-order pair continues from the more accurate of its two
+results and estimates the error of the other: with 100 times the tolerance its true error is still
+below that of the pair of order 5 (tests/dynamics/test_flow.py)."""
 OPENING = 3
-"""Gradients at the start of a call: the first stage, and two to choose the first step."""
+"""Number of gradients at the start of a call: the first stage, and two to choose the first step."""
 
 
 class Times(NamedTuple):
-    """What a flow remembers besides its weights, one entry for each run."""
+    """State of a flow besides its weights, one entry for each run."""
 
     time: Float[np.ndarray, " batch"]
     rejected: Int[np.ndarray, " batch"]
     evaluations: Int[np.ndarray, " batch"]
-    """Gradients evaluated; for implicit steps the most it can have been."""
+    """Number of gradient evaluations; for implicit steps an upper bound."""
 
 
 @dataclass(frozen=True)
@@ -97,22 +97,22 @@ def gradient_flow(
     - `problem`, `network`: a `Problem` and a network (or a batch); or any differentiable
       `loss(parameters) -> scalar` and any pytree, whose floating arrays move.
     - `until`: a number is a time; `Gap(1e-12)` is a gap R − R_min (linear networks). `time=` and
-      `gap=` say the same in words; pass one of the three.
-    - `record_every`, `at`: times to record at, evenly spaced or given. Steps end exactly there,
-      nothing is interpolated. Recorded are the quantities of descent, with `time` for `step`.
+      `gap=` are the same by name; pass one of the three.
+    - `record_every`, `at`: times to record at, evenly spaced or given. Steps end exactly at these
+      times, without interpolation. The quantities are those of descent, with `time` in place of
+      `step`.
     - `record`, `keep_weights`: which quantities, and whether `run.trajectory` keeps the weights.
     - `rtol`, `atol`: local error allowed in each step, relative and absolute.
     - `solver`: `"explicit"` (Tsitouras 5(4)), `"implicit"` (Kværnø 5(4), for stiff ends of
       training), `"auto"` (explicit, then implicit once stability alone limits the steps), or
       `"high-order"` (Dormand–Prince 8(7) until the gap has shrunk 10⁴ times, then Tsitouras 5(4)):
-      the fewest gradients, for the price of compiling two solvers.
-    - `max_steps`: the most steps, rejected ones included.
+      the fewest gradients, at the cost of compiling two solvers.
+    - `max_steps`: maximum number of steps, including rejected ones.
 
     The run's evidence: `gap` (or `risk`) at the end, `time`, `evaluations` of the gradient (for
     implicit steps an upper bound), `rejected` steps, `drift` and `relative_drift` of the conserved
-    matrices of FM-L1 (networks), and a `message` that says what to change if the goal was not
-    reached (status `stopped`). A run to a time is `converged` if it ends with
-    R − R_min ≤ 1e-8 (R(0) − R_min).
+    matrices of FM-L1 (networks), and a `message` with advice if the goal was not reached (status
+    `stopped`). A run to a time is `converged` if it ends with R − R_min ≤ 1e-8 (R(0) − R_min).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -132,7 +132,7 @@ def gradient_flow(
     require_float64("gradient flow", ensemble.weights)
     objective = objective_of(problem, ensemble.tree(ensemble.weights), ensemble.layout)
     with explain_loss_errors(problem, network):
-        abs(objective.evidence(ensemble.tree(ensemble.weights))["risk"])  # a number, that is
+        abs(objective.evidence(ensemble.tree(ensemble.weights))["risk"])  # it must be a number
     end, goal = _until(until, time, gap, objective)
     stops = _stops(record_every, at, end)
     if solver not in SOLVERS:
@@ -148,7 +148,7 @@ def gradient_flow(
 
 
 class FlowStepper(Stepper):
-    """Gradient flow of a batch, as a dynamics, and the solver it is on."""
+    """Gradient flow of a batch as a `Stepper`, with its current solver."""
 
     def __init__(self, problem, objective, ensemble: Ensemble, goal: float, solver: Solver):
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
@@ -174,7 +174,7 @@ class FlowStepper(Stepper):
         """Take every run to each of these times, until all have stopped."""
         visited = []
         for stop in stops:
-            while True:  # at least once, because that is where a run is checked against its goal
+            while True:  # at least once: the goal is checked here
                 state = self._towards(state, stop)
                 check_interrupt()
                 if not np.any(state.running & (self.clock(state) < stop)):
@@ -206,7 +206,7 @@ class FlowStepper(Stepper):
         rule, data, fixed = self.objective.gradient, self.objective.data, self.ensemble.fixed
         each = STAGES[solver.method]
         if solver.method == IMPLICIT:
-            # A step forms the Hessian, one product for each parameter, and iterates its stages.
+            # A step forms the Hessian by one product for each parameter, and iterates its stages.
             each = each * NEWTON + self.ensemble.numbers // self.ensemble.size
         piece = Solver(solver.method, rtol, atol, CHUNK)
         found = integrate(rule, data, piece, flows, fixed, goals, until)
@@ -230,7 +230,7 @@ class FlowStepper(Stepper):
     def _stiff(self, before: State, after: State) -> bool:
         """Return whether stability limits the steps: mean step × sharpness above one.
 
-        Following the flow itself needs steps short against its own time scale only.
+        Accuracy alone needs only steps that are short compared with the time scale of the flow.
         """
         taken = after.steps - before.steps
         slow = (taken >= CHUNK) & after.running
@@ -301,7 +301,7 @@ def _finish(flow: FlowStepper, recorder: Recorder, state: State, end: float) -> 
     }
     if ensemble.layout.network:
         weights, initial = (list(map(np.asarray, w)) for w in (state.weights, ensemble.weights))
-        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may get there
+        with np.errstate(over="ignore", invalid="ignore"):  # a diverging run may overflow
             moved = drift(weights, initial)
             size = np.max([np.sum(weight**2, axis=(-2, -1)) for weight in weights], axis=0)
         evidence |= {"drift": moved, "relative_drift": moved / np.where(size > 0, size, 1)}

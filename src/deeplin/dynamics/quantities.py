@@ -1,4 +1,4 @@
-"""The quantities that are recorded along a dynamics."""
+"""Quantities recorded along a dynamics."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ QUANTITIES = (
     "alignment",
     "conservation",
 )
-"""Recorded unless others are asked for."""
+"""Quantities that are recorded by default."""
 ON_REQUEST = ("eigenvalues", "product_singular_values", "flow_sharpness")
 TOP = 5
-"""Eigenvalues of the Hessian in a record."""
+"""Number of Hessian eigenvalues in a record."""
 
 
 class Quantities:
-    """The named quantities of a batch of runs at each state, the sharpness followed from the last.
+    """Named quantities of a batch of runs at each state; the sharpness is tracked between states.
 
     Sharpness is the largest eigenvalue of ∇²R, without the 2λ that weight decay adds to it.
     """
 
     def __init__(self, problem: Any, objective: Objective, ensemble: Ensemble, record: Any):
-        """`record` has names, and the caller's own as `{"name": function}`, alone or among them."""
+        """`record` holds names and user-defined quantities as `{"name": function}`."""
         self.problem, self.objective, self.ensemble = problem, objective, ensemble
         parts = (record,) if isinstance(record, (str, Mapping)) else record
         parts = None if parts is None else tuple(parts)
@@ -86,7 +86,7 @@ class Quantities:
 
     @cached_property
     def tracker(self) -> SharpnessTracker:
-        """Follows the sharpness from record to record."""
+        """Tracker of the sharpness from record to record."""
         return SharpnessTracker(self.problem)
 
     def __call__(
@@ -95,7 +95,7 @@ class Quantities:
         """Return each quantity for each record and run.
 
         The trained arrays have axes for records and runs first; `values` are R − floor there, if
-        the dynamics knows them.
+        the dynamics has computed them.
         """
         tree = self._records(weights)
         if values is None and not {"risk", "gap"}.isdisjoint(self.names):
@@ -139,7 +139,7 @@ class Quantities:
     def _flow_sharpness(self, tree: Network) -> dict[str, np.ndarray]:
         """Return the sharpness at the end of the gradient flow from each state, with its error.
 
-        A run that has stopped repeats its state, which then is not followed again.
+        The repeated states of a stopped run are evaluated once.
         """
         axes = tree.weights[0].shape[:2]
         layers = [np.asarray(layer).reshape(*axes, -1) for layer in tree.weights]

@@ -1,4 +1,4 @@
-"""Exact reduction of a network to the subspaces in which its training lives (X-4)."""
+"""Exact reduction of a network to the subspaces in which it is trained (X-4)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deeplin.problems import Problem
 
 @dataclass(frozen=True, eq=False)
 class Reduction:
-    """A smaller network and problem with exactly the same training, and the way back.
+    """A smaller network and problem with exactly the same training dynamics, and the inverse map.
 
     With orthonormal bases B_0 … B_L the reduced layers are A_k = B_kᵀ W_k B_{k−1}, and at all times
     W_k(t) = W_k(0) + B_k (A_k(t) − A_k(0)) B_{k−1}ᵀ, under descent, momentum and flow.
@@ -32,7 +32,7 @@ class Reduction:
     original: Network
     """The network that was reduced."""
     reason: str
-    """Why it is no smaller, or what it was reduced to."""
+    """A sentence on the reduction, or on why the network cannot be reduced."""
 
     @property
     def smaller(self) -> bool:
@@ -159,7 +159,7 @@ def _hidden_spaces(
             up(k + 1, fresh)
         if k > 1:
             down(k - 1, fresh)
-    # A layer that no direction reaches never moves; one idle unit keeps the network well formed.
+    # A layer that no direction reaches is constant; one zero unit keeps the network valid.
     return [space if space.shape[1] else np.eye(len(space), 1) for space in spaces]
 
 

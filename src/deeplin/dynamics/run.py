@@ -1,4 +1,4 @@
-"""What every dynamics returns, the trained networks with their evidence, and how it is recorded."""
+"""Results of a dynamics: the trained networks with their evidence and records."""
 
 from __future__ import annotations
 
@@ -31,18 +31,18 @@ STATUS_NAMES = {
     Status.CONVERGED: CONVERGED,
     Status.DIVERGED: DIVERGED,
 }
-"""What `Run.status` says."""
+"""Values of `Run.status`."""
 
 
 Evidence = Mapping[str, str | float | int | Shaped[np.ndarray, " ..."]]
 """Values by name: one for a single network, an array with an entry for each run of a batch."""
 
 Measure = Callable[[tuple[np.ndarray, ...], np.ndarray | None], Mapping[str, np.ndarray]]
-"""The quantities of some records from weights and values (R − floor), records and runs first."""
+"""Function from weights and values (R − floor), both (records, runs, …), to quantities."""
 Watch = Callable[[float, Mapping[str, np.ndarray]], None]
-"""Called with every record: its step or time, and its quantities."""
+"""Callback for every record, with its step or time and its quantities."""
 CLOSE = 1e-8
-"""Without a goal, a run that has shrunk its initial gap by this factor is called converged."""
+"""Factor of the initial gap at which a run without a goal counts as converged."""
 TOGETHER, HELD = 256, 2**26
 """Records measured together, unless someone watches, and the most numbers they may hold."""
 
@@ -89,7 +89,8 @@ class Records(Mapping[str, np.ndarray]):
     def table(self, *, single: bool | None = None) -> pd.DataFrame:
         """Return a tidy table with one row for each record and run.
 
-        `single` says that there is no axis of runs; by default the shape of the risk does.
+        Layer quantities become `name_1`, `name_2`, …. `single` means that there is no axis of runs;
+        by default this is inferred from the shape of the risk.
         """
         index_name = "time" if "time" in self._columns else "step"
         when = self._columns[index_name]
@@ -109,7 +110,7 @@ class Records(Mapping[str, np.ndarray]):
                 rows[name] = flat[:, 0]
             else:
                 rows |= {f"{name}_{k + 1}": flat[:, k] for k in range(flat.shape[1])}
-        import pandas as pd  # only here: it takes a third of a second
+        import pandas as pd  # takes a third of a second
 
         return pd.DataFrame(rows)
 
@@ -123,16 +124,16 @@ class Run:
     """
 
     network: Network | PyTree
-    """The trained weights (or the pytree of a loss of one's own). A diverged run keeps its last
-    finite ones."""
+    """The trained weights (or the pytree of a user-defined loss). A diverged run keeps its last
+    finite weights."""
     initial: Network | PyTree
-    """The weights it started from."""
+    """The initial weights."""
     status: str | Shaped[np.ndarray, " batch"]
     """`converged` (a goal was reached), `diverged`, or `stopped` (ran out of steps or time)."""
     steps: int | Integer[np.ndarray, " batch"]
     """Steps taken; for a diverged run the step at which it diverged."""
     records: Records = field(default_factory=Records)
-    """What was recorded along the way."""
+    """The recorded quantities."""
     trajectory: Trajectory | None = None
     """The weights at each record."""
     learning_rate: float | Float[np.ndarray, " ..."] | None = None
@@ -145,20 +146,20 @@ class Run:
     dynamics: str = "descent"
     """`descent` or `flow`."""
     variant: str = "plain"
-    """`plain`, or what else there was: `nesterov`, `layers`, `schedule`, `optimizer`, …"""
+    """`plain`, or the options used: `nesterov`, `layers`, `schedule`, `optimizer`, …"""
     weight_decay: float = 0.0
     """λ of the objective R + λΣ‖W_k‖² (X-9)."""
     batch_size: int | None = None
     """Rows of each mini-batch (X-10); None for full-batch descent."""
     preparation: Preparation | None = None
-    """How the table it was trained on became inputs and targets, for `predict`."""
+    """How the training table was converted to inputs and targets, for `predict`."""
 
     def predict(self, table: Source) -> np.ndarray:
         """Predict the rows of a table (a file or a DataFrame): (n,) or (n, targets), or classes.
 
-        Rows with a missing value or a category that was not there in training are NaN (of classes
-        None), and a `UserWarning` says which. For runs of `deeplin train` and others that have a
-        `preparation`.
+        The prediction is NaN (None for classes) for rows with a missing value or a category that
+        did not occur in training, and a `UserWarning` lists them. The run must have a
+        `preparation`, as those of `deeplin train` do.
         """
         prepared, outputs = self._outputs(table)
         return prepared.predictions(outputs)
@@ -205,11 +206,11 @@ class Run:
         return self.records.table(single=self.single).melt(["run", when], var_name="quantity")
 
     def __len__(self) -> int:
-        """How many runs there are: 1 for a single one."""
+        """Return the number of runs, 1 for a single run."""
         return int(np.size(self.steps))
 
     def __getitem__(self, index: int) -> Run:
-        """One run of a batch."""
+        """Return one run of a batch."""
         if self.single:
             raise TypeError("this is a single run; run[k] is for batches")
         batch = len(self)
@@ -232,7 +233,7 @@ class Run:
         values["evidence"] = {name: one(entry) for name, entry in self.evidence.items()}
         records = {n: v if n in ("step", "time") else one(v, 1) for n, v in self.records.items()}
         if "time" in records and "time" in values["evidence"]:
-            # A flow that stopped before the others repeats its end: that is then its time.
+            # A flow that stopped before the others repeats its end, so its time is the last one.
             records["time"] = np.minimum(records["time"], values["evidence"]["time"])
         values["records"] = Records(records)
         path = self.trajectory
@@ -271,7 +272,7 @@ class Run:
 
 
 class Recorder:
-    """Collects the quantities of a batch of runs, whatever their dynamics, and their weights."""
+    """Recorder of the quantities and the weights of a batch of runs, for any dynamics."""
 
     def __init__(
         self,
@@ -288,11 +289,11 @@ class Recorder:
         self.parts: list[Mapping[str, np.ndarray]] = []
         self.kept: list[tuple[np.ndarray, ...]] = []
         self.values: np.ndarray | None = None
-        """R − floor of every run at the last record, if the dynamics knows it."""
+        """R − floor of every run at the last record, if the dynamics computes it."""
 
     @property
     def together(self) -> int:
-        """Records measured at a time."""
+        """Number of records measured at a time."""
         if self.watch is not None:
             return 1
         return max(1, min(TOGETHER, HELD // self.ensemble.numbers))

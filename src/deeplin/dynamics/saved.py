@@ -1,4 +1,4 @@
-"""Runs kept on disk: one `.npz` file without pickles, and a JSON manifest beside it."""
+"""Runs saved to disk: one `.npz` file without pickles, and a JSON manifest next to it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def save_run(
 ) -> Path:
     """Write a run and its problem to `path` (.npz) and a manifest to the same name with .json.
 
-    Both files appear whole or not at all. `notes` (JSON values) are added to the manifest.
+    Both files are written atomically. `notes` (JSON values) are added to the manifest.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -64,7 +64,7 @@ def save_run(
     arrays |= dict(_flatten("run", parts))
     arrays |= {"format": np.array(FORMAT), "entries": np.array(len(arrays))}
     net = run.network
-    manifest = (  # what a reader wants to know before opening the arrays
+    manifest = (  # a summary for readers of the JSON file
         {"format": FORMAT, "deeplin": version("deeplin")}
         | {name: getattr(problem, name) for name in SIZES}
         | {name: getattr(net, name) for name in ("depth", "widths", "activation")}
@@ -98,10 +98,10 @@ def check_run_path(path: str | Path) -> Path:
 def load_run(path: str | Path) -> tuple[Problem, Run]:
     """Read a run saved by `save_run`; nothing in the file is ever executed.
 
-    A file may be damaged or edited: which arrays there are, their types and shapes, that they fit
-    each other and that they are finite is checked here, before anything is computed from them.
+    A file may be damaged or edited, so its arrays, their types and shapes, their consistency and
+    finiteness are checked before anything is computed from them.
     """
-    with readable(path), open(path, "rb") as file:  # NumPy would leave a damaged one open
+    with readable(path), open(path, "rb") as file:  # NumPy would not close a damaged file
         found = np.load(file, allow_pickle=False)
         if isinstance(found, np.ndarray):
             raise InputError(f"{str(path)!r} is a single array; pass a file written by save_run.")
@@ -128,7 +128,8 @@ def load_run(path: str | Path) -> tuple[Problem, Run]:
 def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
     """Return the preparation that version 0.2 saved next to a run of `deeplin train`.
 
-    It kept coefficients and intercepts in the units of the table, not means and deviations.
+    That version saved coefficients and intercepts in the units of the table, not means and
+    deviations; the predictions are the same.
     """
     beside = path.with_suffix(".json")
     if not beside.is_file() or not run.single:
@@ -289,7 +290,7 @@ def _network(where: str, parts: Any, records: int | None = None) -> Network:
     return jax.tree.unflatten(jax.tree.structure(pattern), [jnp.asarray(leaf) for leaf in leaves])
 
 
-def _shapes(network: Network) -> tuple:  # what networks of one run have in common
+def _shapes(network: Network) -> tuple:  # common to all networks of one run
     return jax.tree.structure(network), [weight.shape for weight in network.weights]
 
 

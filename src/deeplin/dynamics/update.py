@@ -1,4 +1,4 @@
-"""How a gradient becomes a step: rates, momentum, weight decay, schedules, optax, mini-batches."""
+"""Update rules: learning rates, momentum, weight decay, schedules, optax, mini-batches."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from deeplin.networks import Layout
 from deeplin.problems import Problem
 
 MOST_ROWS = 2**21
-"""Numbers of rows drawn ahead for a batch of runs, before the next piece of training."""
+"""Maximum number of row indices drawn in advance for a batch of runs."""
 
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """B of the n rows at every step, without replacement, independent from step to step.
+    """Mini-batches: B of the n rows at every step, without replacement, independent between steps.
 
     The rows of a run depend on its key and the step only.
     """
@@ -34,7 +34,7 @@ class Batches:
     samples: int
     size: int
     steps: int | None = None
-    """Steps of the descent, beyond which nothing is drawn; None where that is not known."""
+    """Number of steps for which batches are drawn; None if unknown."""
 
     @classmethod
     def of(
@@ -61,7 +61,7 @@ class Batches:
 
     @property
     def ahead(self) -> int:
-        """Steps drawn at a time."""
+        """Number of steps drawn at a time."""
         most = np.clip(MOST_ROWS // (len(self.seeds) * self.size), 1, 4096)
         return int(most if self.steps is None else min(most, max(1, self.steps)))
 
@@ -107,7 +107,7 @@ def _traced(swaps: Int[np.ndarray, "size batches"], _samples: int) -> np.ndarray
     """Return the result of `_shuffled` for few of many rows, storing only the swapped entries."""
     rows, moved = swaps.copy(), np.empty_like(swaps)
     for r in range(len(swaps)):
-        moved[r] = r  # what stands at place r before swap r
+        moved[r] = r  # the entry at place r before swap r
         for s in range(r):
             np.copyto(moved[r], moved[s], where=swaps[s] == r)
             np.copyto(rows[r], moved[s], where=swaps[s] == swaps[r])
@@ -163,7 +163,7 @@ class Numbers(NamedTuple):
     momentum: Any = None
     weight_decay: Any = None
     schedule: Float[Array | np.ndarray, " steps"] | None = None
-    """What the learning rate is multiplied by at each step."""
+    """Factor of the learning rate at each step."""
 
 
 @dataclass(frozen=True)
@@ -172,8 +172,8 @@ class Method:
 
     Or of many runs whose arrays have the batch axis last.
 
-    Plain U = −ηG. Heavy ball V ← βV − ηG, U = V. Nesterov, as optimizers in use define it,
-    V ← βV − ηG, U = βV − ηG. Or what an optax transformation makes of G.
+    Plain: U = −ηG. Heavy ball: V ← βV − ηG, U = V. Nesterov, as common optimizers define it: V ← βV
+    − ηG, U = βV − ηG. Otherwise U is the update of an optax transformation.
     """
 
     layout: Layout
@@ -217,7 +217,7 @@ class Method:
         value, gradient, risk = descent
         slopes, parameters = map(self.layout.parameters, (gradient, weights))
 
-        def of_tree(tree, grad_fn=None):  # line searches refuse what this does not take
+        def of_tree(tree, grad_fn=None):  # line searches require this signature
             return risk(tuple(jax.tree.leaves(tree)))
 
         update = self._transformation(rate).update
@@ -230,7 +230,7 @@ class Method:
         return jax.tree.leaves(steps), memory
 
     def _transformation(self, rate):
-        import optax  # a third of a second, for those who use it
+        import optax  # takes a third of a second
 
         made = hasattr(self.optimizer, "update")
         return optax.with_extra_args_support(self.optimizer if made else self.optimizer(rate))
@@ -243,7 +243,7 @@ def _accelerated(momentum, velocity, push):
 
 @dataclass(frozen=True, eq=False)
 class Rates:
-    """The learning rates as a caller gives them."""
+    """The learning rates as a caller passes them."""
 
     each: Any
     """A number, one for each run, a tuple of these with one for each layer; None if scheduled."""
@@ -312,7 +312,7 @@ def _table(schedule: Callable[[Any], Any], steps: int) -> np.ndarray:
     except (TypeError, ValueError, jax.errors.JAXTypeError):
         try:
             values = np.asarray([schedule(step) for step in range(steps)])
-        except Exception as error:  # the caller's own function: whatever it raises
+        except Exception as error:  # a user-defined function may raise anything
             raise InputError(
                 f"learning_rate is {shown(schedule)}, which raised {type(error).__name__} for a "
                 "step; pass a number, or a function of the step that returns one."

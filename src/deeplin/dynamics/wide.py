@@ -37,7 +37,7 @@ from deeplin.problems import Problem
 from deeplin.problems.population import Population
 
 GROWTH, OBSERVATIONS = 1.25, 150
-"""A flow is observed at times that grow by this factor: they span fourteen decades."""
+"""Ratio and number of the times at which a flow is observed; they span fourteen decades."""
 
 
 @validated
@@ -76,8 +76,8 @@ def simulate_wide(
       or `"flow"`; both until that mean is at most `loss_target`, or for `max_steps` steps.
     - `population`: where the data come from; `wide.risk` is then the exact excess risk, and
       `wide.added_risk` and `wide.cross_term` are the two parts that Θ_⊥ adds to it.
-    - `record_every`: steps between records; for flow, keep every so many of the times at which it
-      is observed (each a quarter later than the one before). See `WideRun.records`.
+    - `record_every`: steps between records; for flow, keep one in this many of the observation
+      times (each 1.25 times the one before). See `WideRun.records`.
 
     A batch of runs uses all cores; each run depends on its own key alone. Flow needs float64.
 
@@ -148,7 +148,7 @@ class _Options(NamedTuple):
 
 
 class Task(NamedTuple):
-    """What a run minimizes, how it moves and when it ends; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
+    """Objective, step and stopping criteria of a run; R = Σ_i λ_i‖Θ_i − Θ*_i‖² (FM-L8)."""
 
     eigenvalues: Float[np.ndarray, " rank"]
     optimum: Float[np.ndarray, "rank q"]
@@ -169,7 +169,7 @@ class Task(NamedTuple):
 
 
 class Descent(NamedTuple):
-    """A network between two steps."""
+    """State of a network between two steps."""
 
     weights: tuple[np.ndarray, ...]
     risk: float
@@ -212,7 +212,7 @@ def descend(weights: tuple[np.ndarray, ...], task: Task, stops: Sequence[int]) -
                 moves = [m + task.momentum * v for m, v in zip(moves, velocity, strict=True)]
                 velocity = [move.copy() for move in moves]
             for weight, move in zip(weights, moves, strict=True):
-                move += weight  # in place: passes over memory are what a step costs
+                move += weight  # in place: memory access dominates the cost
         weights, path = tuple(moves), path + float(np.sqrt(risk))
     return states
 

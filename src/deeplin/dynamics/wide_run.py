@@ -1,4 +1,4 @@
-"""Wide networks in reduced coordinates: how they start, and what their simulation returns."""
+"""Wide networks in reduced coordinates: their initial states and simulated runs."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ INSIDE, OUTSIDE = 0, 1
 
 @dataclass(frozen=True, eq=False)
 class ReducedStart:
-    """What the training of one wide network depends on: layers of width r, and a random stream.
+    """Reduced initial state of one wide network: layers of width r, and a random stream.
 
     With X = R Qᵀ and V an orthonormal basis of span(W_1(0)Q, W_L(0)ᵀ), the layers are
-    (VᵀW_1Q, I, …, I, W_LV). The outside part N = VᵀW_1(0)(I − P_X) (r×d) is needed only for Θ_⊥
-    and is drawn again from the key whenever asked for, so that a batch does not hold it.
+    (VᵀW_1Q, I, …, I, W_LV). The outside part N = VᵀW_1(0)(I − P_X) (r×d) is needed only for Θ_⊥ and
+    is drawn again from the key whenever it is used, so that a batch does not store it.
     """
 
     problem: Problem
     words: np.ndarray
     full_width: int
-    """m, the width of the network that is never formed."""
+    """m, the width of the full network, which is never formed."""
     alpha: float
     beta: float
     layers: tuple[np.ndarray, ...]
@@ -48,8 +48,8 @@ class ReducedStart:
         rank, q = problem.rank, problem.outputs
         random = _generator(words, INSIDE)
         if width >= rank + q:
-            # The triangular factor of an m×r Gaussian matrix (Bartlett): rows of its orthonormal
-            # factor, the basis V, never matter.
+            # The triangular factor of an m×r Gaussian matrix (Bartlett decomposition); its
+            # orthonormal factor, the basis V, is not needed.
             factor = np.triu(random.standard_normal((rank + q, rank + q)), 1)
             factor[np.diag_indices_from(factor)] = np.sqrt(
                 random.chisquare(width - np.arange(rank + q, dtype=np.float64))
@@ -212,14 +212,14 @@ class WideRun(Run):
 
     cases: Cases
     courses: Sequence[Course]
-    """One for each run, all with as many records."""
+    """One for each run, all with the same number of records."""
     time: float | Float[np.ndarray, " runs"] | None = None
     """Where a flow ended; None for descent."""
 
     def __init__(
         self, cases: Cases, courses: Sequence[Course], each: Mapping[str, list], **values: Any
     ):
-        """`each` has an entry for every run; what is left out has the default of a `Run`."""
+        """`each` has an entry for every run; other fields have the defaults of a `Run`."""
         each = {**each, "status": [c.status for c in courses], "steps": [c.steps for c in courses]}
         own = {name: cases.one_or_all(entries) for name, entries in each.items()}
         vars(self).update(values, cases=cases, courses=courses, **own)
@@ -254,8 +254,8 @@ class WideRun(Run):
     def expected_distance(self) -> float | Float[np.ndarray, " runs"]:
         """α²(d−n)‖U‖², the mean of ‖Θ_⊥‖² given the trained U = W_2ᵀ…W_Lᵀ (X-25).
 
-        Its mean over runs is that of `distance` at interpolation, without the random directions
-        beside the data.
+        Its mean over runs is that of `distance` at interpolation, without the variance of the
+        random directions orthogonal to the data.
         """
 
         def expected(start: ReducedStart, course: Course) -> float:
@@ -333,7 +333,7 @@ class WideRun(Run):
 
     @property
     def message(self) -> str:
-        """What to change where not every run converged; empty if all did."""
+        """Advice if not every run converged; empty otherwise."""
         status = np.atleast_1d(np.asarray(self.status))
         parts = []
         lost = np.flatnonzero(status == DIVERGED)
@@ -445,7 +445,7 @@ class WideRun(Run):
     def _networks(self, record: int) -> Network:
         """Return reduced layers with the original inputs: W̃_1 = A_1Qᵀ + N, the others unchanged.
 
-        Zeros, which training keeps, fill up those of smaller width.
+        Layers of smaller width are padded with zeros, which training preserves.
         """
         members = []
         for start, outside, course in zip(self.starts, self._outside, self.courses, strict=True):

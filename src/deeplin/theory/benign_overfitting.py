@@ -407,8 +407,7 @@ def random_start_bound(
 
 
 def spike_bound(population: Population, samples: int, *, delta: float = 0.1) -> float:
-    """Return the bound c((εd‖Θ*‖² + qk log(q/δ))/n + nq log(q/δ)/d) for a spike (BO-C3.4), c =
-    1."""
+    """Return the bound c((εd‖Θ*‖² + qk log(q/δ))/n + nq log(q/δ)/d) of BO-C3.4, c = 1."""
     found = spike(population.spectrum)
     if found is None:
         raise InputError(
