@@ -25,7 +25,7 @@ from deeplin.theory.minimizers import MinimalSharpness, minimal_sharpness
 from deeplin.theory.residual_initialization import prefix_singular_values, suffix_singular_values
 from deeplin.theory.small_initialization import scale_of_layers
 
-NEAR = 1e-3
+AT_MINIMIZER = 1e-3
 """A network counts as a minimizer when its map is this close to w*, relatively, on the data."""
 INTERPOLATES = 1e-3
 """A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖ (a mean loss of 1e-7 is).
@@ -185,7 +185,7 @@ class Context:
     def ends_in_minimizer(self) -> dict[str, Any]:
         """Return the hypothesis of statements about minimizers."""
         away = np.where(self.bounded, self.slack, np.inf)
-        return {"the run ended in a minimizer": Hypothesis(away, "≤", NEAR)}
+        return {"the run ended in a minimizer": Hypothesis(away, "≤", AT_MINIMIZER)}
 
     def with_constant(self, left: Any, right: Any, part: str = "", **details: Any) -> Check:
         """Judge left ≤ c·right with the caller's c, or measure the smallest c that suffices."""
@@ -472,7 +472,7 @@ class Context:
     @cached_property
     def perpendicular(self) -> np.ndarray:
         """Θ_⊥ = (I − P_X)Θ, (records, batch, d, q)."""
-        return self.problem.spectrum.beside(self.backward[0])
+        return self.problem.spectrum.orthogonal_part(self.backward[0])
 
     @cached_property
     def perpendicular_norm(self) -> np.ndarray:
@@ -542,7 +542,7 @@ class Context:
     @cached_property
     def unseen_first(self) -> np.ndarray:
         """(W_1(0)(I − P_X))ᵀ: what the first layer makes of directions beside the data."""
-        return self.problem.spectrum.beside(self.initial[0].mT)
+        return self.problem.spectrum.orthogonal_part(self.initial[0].mT)
 
     @property
     def width(self) -> int:

@@ -124,8 +124,8 @@ def gradient_descent(
     recorder = Recorder(ensemble, measured, keep_weights=keep_weights, watch=watch)
     stops = steps_to_record(record_every, steps)
     criteria = StoppingCriteria(target, ceiling)
-    together = min(len(stops), recorder.together)
-    descent = Descent(objective, ensemble, criteria, update, together)
+    stops_per_call = min(len(stops), recorder.records_per_call)
+    descent = Descent(objective, ensemble, criteria, update, stops_per_call)
     state = drive(descent, descent.start(), stops, recorder)
     if record_every is not None and record_every % 2 == 0 and batches is None:
         _warn_of_alternation(descent, state, record_every)

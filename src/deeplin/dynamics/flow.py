@@ -38,21 +38,21 @@ from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.networks.products import drift
 from deeplin.problems import Problem
 
-NEAR = 1e-4
+NEARLY_LINEAR = 1e-4
 """Fraction of the initial gap below which the flow is nearly linear: stability then limits the
 steps, and order 5 is more efficient than order 8."""
 SOLVERS = ("auto", "explicit", "implicit", "high-order")
 CHUNK = 1000
 """Maximum number of steps in one compiled call, so that Ctrl-C works."""
-MOST_IMPLICIT = 1000
+MAX_IMPLICIT_PARAMETERS = 1000
 """Number of parameters up to which implicit steps are used: they solve linear systems."""
 STAGES = {HIGH_ORDER: 13, EXPLICIT: 6, IMPLICIT: 6}
 """Number of new stages of a step (the first stage is the last one of the step before)."""
-ALLOWANCE = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
+TOLERANCE_FACTOR = {HIGH_ORDER: 100, EXPLICIT: 1, IMPLICIT: 1}
 """Factors of the tolerances. The high-order pair continues from the more accurate of its two
 results and estimates the error of the other: with 100 times the tolerance its true error is still
 below that of the pair of order 5 (tests/dynamics/test_flow.py)."""
-OPENING = 3
+OPENING_GRADIENTS = 3
 """Number of gradients at the start of a call: the first stage, and two to choose the first step."""
 
 
@@ -156,7 +156,9 @@ class FlowStepper(Stepper):
         self.may_switch = solver.method == "auto"
         self.near = None
         if solver.method == "high-order":
-            self.near = np.maximum(NEAR * _gaps(objective, ensemble, ensemble.weights), goal)
+            self.near = np.maximum(
+                NEARLY_LINEAR * _gaps(objective, ensemble, ensemble.weights), goal
+            )
         method = IMPLICIT if solver.method == "implicit" else EXPLICIT
         self.solver = solver._replace(method=method)
 
@@ -199,7 +201,7 @@ class FlowStepper(Stepper):
 
     def _move(self, solver: Solver, state: State, until: float, goal: Any) -> State:
         """Take each run towards the time `until`, stopping at its goal, and count the work."""
-        rtol, atol = (ALLOWANCE[solver.method] * item for item in (solver.rtol, solver.atol))
+        rtol, atol = (TOLERANCE_FACTOR[solver.method] * item for item in (solver.rtol, solver.atol))
         goals = np.broadcast_to(goal, state.steps.shape)
         nothing = np.zeros_like(state.steps)
         flows = Flows(state.weights, state.memory.time, nothing, nothing, state.status)
@@ -211,7 +213,7 @@ class FlowStepper(Stepper):
         piece = Solver(solver.method, rtol, atol, CHUNK)
         found = integrate(rule, data, piece, flows, fixed, goals, until)
         before, steps = state.memory, state.steps + found.taken
-        evaluations = np.where(found.taken > 0, OPENING + each * found.taken, 0)
+        evaluations = np.where(found.taken > 0, OPENING_GRADIENTS + each * found.taken, 0)
         memory = Times(
             found.time, before.rejected + found.rejected, before.evaluations + evaluations
         )
@@ -234,7 +236,7 @@ class FlowStepper(Stepper):
         """
         taken = after.steps - before.steps
         slow = (taken >= CHUNK) & after.running
-        if not slow.any() or self.ensemble.numbers > MOST_IMPLICIT * self.ensemble.size:
+        if not slow.any() or self.ensemble.numbers > MAX_IMPLICIT_PARAMETERS * self.ensemble.size:
             return False
         step = (self.clock(after) - self.clock(before)) / np.maximum(taken, 1)
         networks = self.ensemble.result(after.weights)

@@ -21,13 +21,13 @@ from deeplin.problems import Problem
 
 HIGH_ORDER, EXPLICIT, IMPLICIT = "Dopri8", "Tsit5", "Kvaerno5"
 """Names of diffrax solvers."""
-NEWTON = 10
+NEWTON_ITERATIONS = 10
 """Maximum number of Newton iterations for each implicit stage."""
 CHUNK = 64
 """Number of flows in one program, which takes as long as the slowest of them."""
-SMALLEST = 1e-14
+SMALLEST_STEP = 1e-14
 """Smallest step relative to the time (at time 0, its square); a smaller step has failed."""
-NEAR = 1e-14
+COMPLETION_GAP = 1e-14
 """Fraction of R(0) − R_min of the zero map below which the flow is completed by one step. The step
 has length 1e-7, and its error is of the order of its square."""
 HORIZON = 1e15
@@ -44,7 +44,7 @@ class Solver(NamedTuple):
     """Maximum number of steps, including rejected ones."""
 
 
-TO_THE_END = Solver(HIGH_ORDER, 1e-10, 1e-12, 20_000)
+LIMIT_SOLVER = Solver(HIGH_ORDER, 1e-10, 1e-12, 20_000)
 """Solver of flows to a minimizer."""
 
 
@@ -85,7 +85,7 @@ def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows
     solver = getattr(diffrax, method)()
     if method == IMPLICIT:
         newton = diffrax.VeryChord(*tolerances)
-        solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON)
+        solver = diffrax.Kvaerno5(root_finder=newton, root_find_max_steps=NEWTON_ITERATIONS)
     kinds = diffrax.RESULTS
     fine = (kinds.successful, kinds.event_occurred, kinds.max_steps_reached)
 
@@ -101,7 +101,7 @@ def _integrate(gradient: Gradient, method: str, limit: int, data, numbers, flows
 
         reached = (flow.status == Status.CONVERGED) | (value(start) <= goal)
         resting = reached | (flow.status != Status.RUNNING)
-        shortest = SMALLEST * jnp.maximum(flow.time, SMALLEST)
+        shortest = SMALLEST_STEP * jnp.maximum(flow.time, SMALLEST_STEP)
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),  # pyright: ignore[reportArgumentType]
             solver,
@@ -146,8 +146,10 @@ def flow_limit(problem: Problem, networks: Network) -> tuple[Network, np.ndarray
     nothing = np.zeros(len(networks.weights[0]))
     weights, fixed = objective.layout.split(networks)
     starts = Flows(weights, nothing, *(nothing.astype(np.int32) for _ in range(3)))
-    goals = np.full_like(nothing, NEAR * problem.zero_gap)
-    found = integrate(objective.gradient, objective.data, TO_THE_END, starts, fixed, goals, HORIZON)
+    goals = np.full_like(nothing, COMPLETION_GAP * problem.zero_gap)
+    found = integrate(
+        objective.gradient, objective.data, LIMIT_SOLVER, starts, fixed, goals, HORIZON
+    )
     weights, reached = found.weights, found.status == Status.CONVERGED
     _, readout = host_arrays(networks)
     ends = [np.array(weight) for weight in weights]

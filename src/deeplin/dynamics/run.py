@@ -43,7 +43,7 @@ Watch = Callable[[float, Mapping[str, np.ndarray]], None]
 """Callback for every record, with its step or time and its quantities."""
 CLOSE = 1e-8
 """Factor of the initial gap at which a run without a goal counts as converged."""
-TOGETHER, HELD = 256, 2**26
+RECORDS_PER_CALL, MAX_RECORDED_NUMBERS = 256, 2**26
 """Records measured together, unless someone watches, and the most numbers they may hold."""
 
 
@@ -292,11 +292,11 @@ class Recorder:
         """R − floor of every run at the last record, if the dynamics computes it."""
 
     @property
-    def together(self) -> int:
+    def records_per_call(self) -> int:
         """Number of records measured at a time."""
         if self.watch is not None:
             return 1
-        return max(1, min(TOGETHER, HELD // self.ensemble.numbers))
+        return max(1, min(RECORDS_PER_CALL, MAX_RECORDED_NUMBERS // self.ensemble.numbers))
 
     def add(
         self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: np.ndarray | None
@@ -353,7 +353,7 @@ def steps_to_record(every: int | None, steps: int) -> list[int]:
 def drive(stepper: Stepper, state: State, stops: Iterable[Any], recorder: Recorder) -> State:
     """Take the runs through all stops, until the last one or until all have stopped."""
     remaining = iter(stops)
-    ahead = list(islice(remaining, recorder.together))
+    ahead = list(islice(remaining, recorder.records_per_call))
     while ahead:
         state, visited = stepper.advance(state, ahead)
         check_interrupt()

@@ -85,13 +85,13 @@ class ReducedStart:
 
     def outside(self) -> np.ndarray:
         """Return N = VᵀW_1(0)(I − P_X), (r, d): α times a Gaussian matrix, projected."""
-        return self.alpha * self.problem.spectrum.beside(self._gaussian()).T
+        return self.alpha * self.problem.spectrum.orthogonal_part(self._gaussian()).T
 
     def perpendicular(self, backward: np.ndarray) -> np.ndarray:
         """Return Θ_⊥ = NᵀV_1 (d×q) for backward products V_1 = A_2ᵀ…A_Lᵀ (r×q) (BO-L5.3)."""
         if self.alpha == 0:
             return np.zeros((self.problem.dimension, backward.shape[1]))
-        return self.alpha * self.problem.spectrum.beside(self._gaussian() @ backward)
+        return self.alpha * self.problem.spectrum.orthogonal_part(self._gaussian() @ backward)
 
     def _gaussian(self) -> np.ndarray:
         random = _generator(self.words, OUTSIDE)
@@ -272,7 +272,7 @@ class WideRun(Run):
     @cached_property
     def added_risk(self) -> float | Float[np.ndarray, " runs"] | None:
         """Tr(Θ_⊥ᵀΣΘ_⊥), what Θ_⊥ always adds to the risk; None unless a population was passed."""
-        return self._risks(lambda source, _, beside: float(np.sum(beside * source.apply(beside))))
+        return self._risks(lambda source, _, part: float(np.sum(part * source.apply(part))))
 
     @cached_property
     def cross_term(self) -> float | Float[np.ndarray, " runs"] | None:
@@ -282,8 +282,8 @@ class WideRun(Run):
         unless a population was passed.
         """
 
-        def cross(source: Population, theta: np.ndarray, beside: np.ndarray) -> float:
-            return 2 * float(np.sum((theta - beside - source.optimum) * source.apply(beside)))
+        def cross(source: Population, theta: np.ndarray, part: np.ndarray) -> float:
+            return 2 * float(np.sum((theta - part - source.optimum) * source.apply(part)))
 
         return self._risks(cross)
 
@@ -293,11 +293,11 @@ class WideRun(Run):
         for run, source in enumerate(self.cases.populations):
             if source is None:
                 return None
-            theta, beside = (
+            theta, perpendicular = (
                 np.reshape(columns if self.single else columns[run], source.optimum.shape)
                 for columns in (self.theta, self.theta_perp)
             )
-            values.append(quantity(source, theta, beside))
+            values.append(quantity(source, theta, perpendicular))
         return self.cases.one_or_all(values)
 
     @property

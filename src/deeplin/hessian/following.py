@@ -25,16 +25,16 @@ Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
 MAX_PRODUCTS = 400
 SEARCH_PRODUCTS = 12
 """Products of a search for a larger eigenvalue."""
-TURNED = 0.9
+TURNED_COSINE = 0.9
 """A cosine between the vectors of two records that says that another eigenvalue took over."""
-CAUTION = 0.25
+TOLERANCE_SHARE = 0.25
 """Part of the tolerance that is used, because the gap is known from a record before."""
-SINGULAR = 1e-6
+SMALLEST_REMAINDER = 1e-6
 """Squared length that is left at least of a residual, relative to its own."""
-NEWTON = 5
-LOOSE = 0.03
+NEWTON_STEPS = 5
+SECOND_RESIDUAL = 0.03
 """Residual, relative to ‖H‖, at which the second vector is known well enough."""
-SMALLEST = 1e-3
+VALUE_FLOOR = 1e-3
 """A value is wanted relative to itself, or to this part of ‖H‖ where that is more."""
 
 
@@ -122,7 +122,7 @@ def follow(
             gap = jnp.where(stage == 0, _remaining_gap(state, ritz.found.value), 0)
             exact = ritz.found.residual > _allowed(ritz.found, gap, tolerance, len(start))
             wanted = jnp.where(stage == 2, higher, True) & (ritz.products < MAX_PRODUCTS)
-            loose = ritz.found.residual > LOOSE * ritz.found.scale
+            loose = ritz.found.residual > SECOND_RESIDUAL * ritz.found.scale
             searching = loose & (ritz.products < SEARCH_PRODUCTS)
             return jnp.where(stage == 1, searching, exact & wanted)
 
@@ -131,7 +131,7 @@ def follow(
             stage, [_moved, _searched, _settled], state, known, ritz, higher
         )
         found = Found(*(column.at[at].set(new) for column, new in zip(found, result, strict=True)))
-        return state, found, higher, turned | (state.cosine < TURNED)
+        return state, found, higher, turned | (state.cosine < TURNED_COSINE)
 
     none = jnp.zeros((capacity, batch), dtype)
     no = jnp.zeros(batch, bool)
@@ -208,9 +208,9 @@ def _remaining_gap(state: State, value: Array) -> Array:
 
 def _allowed(found: Found, gap: Array, tolerance: Array | np.ndarray, size: int) -> Array:
     """Return the residual at which the value is accurate, never below rounding."""
-    value = jnp.maximum(jnp.abs(found.value), SMALLEST * found.scale)
+    value = jnp.maximum(jnp.abs(found.value), VALUE_FLOOR * found.scale)
     error = tolerance * value
-    accurate = jnp.maximum(error, jnp.sqrt(CAUTION * error * gap * value))
+    accurate = jnp.maximum(error, jnp.sqrt(TOLERANCE_SHARE * error * gap * value))
     return jnp.maximum(accurate, rounding(found.scale.dtype, size) * found.scale)
 
 
@@ -240,7 +240,8 @@ def _improved(
         value, length = ritz.found.value, ritz.found.residual
         rest = (hx - value * x) * jnp.where(active, _inverse(length), 0)
         along, across = _dot(x, rest), _dot(p, rest)
-        left = jnp.maximum(1 - along**2 - across**2, SINGULAR)  # ‖rest‖² without these parts
+        # ‖rest‖² without these parts
+        left = jnp.maximum(1 - along**2 - across**2, SMALLEST_REMAINDER)
         q = jnp.where(opening, x, (rest - along * x - across * p) / jnp.sqrt(left))
         hq = jax.lax.cond(apart, lambda h: h - first * _dot(first, h), lambda h: h, multiply(q))
         a, b, c = _dot(q, hq), _dot(p, hq), ritz.below
@@ -283,7 +284,7 @@ def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Arra
     root = jnp.sqrt(a * a + 4 * r * r)
     m = jnp.where(a < 0, 2 * r * r / (root - a), 0.5 * (a + root))
     m = jnp.maximum(m, 0.5 * (a + c) + jnp.sqrt(0.25 * (a - c) ** 2 + b * b))
-    for _ in range(NEWTON):
+    for _ in range(NEWTON_STEPS):
         u, w = 1 / m, 1 / (m - c)
         above = m - a - b * b * w - r * r * u
         m = m - above / (1 + (b * w) ** 2 + (r * u) ** 2)

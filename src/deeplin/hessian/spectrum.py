@@ -35,9 +35,9 @@ from deeplin.problems import Problem
 
 DENSE_LIMIT = 100
 """`sharpness` prefers the dense matrix up to this many parameters."""
-DENSE = 400
+DENSE_SPECTRUM_LIMIT = 400
 """Up to this size `hessian_spectrum` forms the matrix and finds all of its eigenvalues at once."""
-PIECE = 64
+PIECE_SIZE = 64
 """Networks whose matrices are in memory at the same time."""
 
 
@@ -409,8 +409,10 @@ def _at_minimizers(problem, trees, count: int, tolerance: float):
 def _in_pieces(problem, trees, batch: int, count: int, tolerance: float):
     """Return the spectra by the matrix or by Lanczos, for some networks at a time."""
     pieces = []
-    for first in range(0, batch, PIECE):
-        part = jax.tree.map(lambda a, f=first: a[f : f + PIECE] if eqx.is_array(a) else a, trees)
+    for first in range(0, batch, PIECE_SIZE):
+        part = jax.tree.map(
+            lambda a, f=first: a[f : f + PIECE_SIZE] if eqx.is_array(a) else a, trees
+        )
         pieces.append(
             _of_matrix(problem, part, count) or _deflated(problem, part, count, tolerance)
         )
@@ -425,11 +427,11 @@ def _of_matrix(problem, trees, count: int):
     if has_reduced_hessian(problem, trees):
         hessian = ReducedHessian(problem, trees)
         n = hessian.shape[1]
-        if n > DENSE:
+        if n > DENSE_SPECTRUM_LIMIT:
             return None
         rows = hessian(np.repeat(np.arange(batch), n), np.tile(np.eye(n, dtype=dtype), (batch, 1)))
         matrices = rows.reshape(batch, n, n)
-    elif size <= DENSE:
+    elif size <= DENSE_SPECTRUM_LIMIT:
         matrices = full_hessian(problem, trees).matrices()
     else:
         return None
@@ -514,7 +516,7 @@ def blocks(problem: Problem | Loss, trees: PyTree) -> tuple[np.ndarray | None, n
             squares.append(2 * left.sum(-1) * right.sum(-1))
             tops.append(2 * left[..., 0] * right[..., 0])
         return np.sum(squares, axis=0), np.stack(tops, axis=-1)
-    if extent(trees)[0][1] > DENSE:
+    if extent(trees)[0][1] > DENSE_SPECTRUM_LIMIT:
         return None, None
     hessian = full_hessian(problem, trees)
     matrices, cuts = hessian.matrices(), np.cumsum([0, *hessian.sizes])

@@ -38,13 +38,13 @@ NARROW = 16
 """Linear networks up to this width are followed with the batch axis last."""
 CHUNK = 16
 """Networks that are followed together; fewer are filled up, so that none depends on its batch."""
-EVERY = 16
+SEARCH_EVERY = 16
 """Records from one search for a larger eigenvalue to the next."""
-FRESH = 64
+FRESH_SEARCH_EVERY = 64
 """Records from one search in a fresh direction to the next."""
-SHORT = 8
+SHORT_CALL = 8
 """Records of a call that are too few for a search at its end, unless it is the first."""
-LARGE = 2**20
+LARGE_CHUNK = 2**20
 """Numbers of a chunk above which its records are followed one call at a time."""
 
 
@@ -221,16 +221,16 @@ class _Chunk:
         pieces = [*self.earlier, (records, found)]
         start = 0
         while start < count:
-            end = min(count, start + EVERY - (clock + start - 1) % EVERY)
+            end = min(count, start + SEARCH_EVERY - (clock + start - 1) % SEARCH_EVERY)
             last, places = clock + end - 1, np.arange(start, end)
-            due, fresh = last % EVERY == 0, last if last % FRESH == 0 else None
+            due, fresh = last % SEARCH_EVERY == 0, last if last % FRESH_SEARCH_EVERY == 0 else None
             result, late = self._run(records, places, live or due, fresh)
             self._write(found, places, result, np.ones_like(late))
             if not live:
                 self._correct(pieces, start, end, late)
             start = end
         if not live:
-            if not due and (clock == 0 or count >= SHORT):
+            if not due and (clock == 0 or count >= SHORT_CALL):
                 self._search_at_end(pieces, clock)
             self.earlier = [(records, found)]
 
@@ -249,11 +249,11 @@ class _Chunk:
         if fresh is not None:
             draw = np.random.default_rng([1, fresh]).standard_normal(size)
             direction[:] = draw / np.linalg.norm(draw)
-        once = self.live or size * len(self.members) > LARGE
+        once = self.live or size * len(self.members) > LARGE_CHUNK
         steps = [places[k : k + 1] for k in range(len(places))] if once else [places]
         parts = []
         for own in steps:
-            piece = self._piece(records, own, 1 if once else EVERY)
+            piece = self._piece(records, own, 1 if once else SEARCH_EVERY)
             last = own[-1] == places[-1]
             self.state, found, higher = self.compiled(
                 operator, data, piece, np.int32(len(own)), self.state, direction,
@@ -291,9 +291,9 @@ class _Chunk:
             if piece < 0:
                 break
             records, found = pieces[piece]
-            stop = max(start - 1, 0) if first else max(place - EVERY, 0)
+            stop = max(start - 1, 0) if first else max(place - SEARCH_EVERY, 0)
             stop = min(stop, place - 1)
-            places = np.arange(place - 1, max(stop, place - EVERY) - 1, -1)
+            places = np.arange(place - 1, max(stop, place - SEARCH_EVERY) - 1, -1)
             result, _ = self._run(records, places, False, None)
             known = found.value[np.ix_(places, self.members)]
             better = late & (result.value > known + self.tolerance * np.abs(known))

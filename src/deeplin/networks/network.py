@@ -230,7 +230,7 @@ def _check_shapes(weights: tuple[Array, ...], readout: Array | None) -> None:
 
 TRAINED, FIXED, STATIC = range(3)
 
-TORCH = (
+TORCH_MESSAGE = (
     "of PyTorch, through which JAX cannot differentiate; pass a Problem with "
     "deeplin.from_torch(module), arrays with a loss written in jax.numpy, or for the sharpness the "
     "module itself with a deeplin.TorchLoss (docs/how-to/pytorch.md)."
@@ -288,7 +288,7 @@ def no_parameters(tree: PyTree) -> InputError:
     """Return the error message for a pytree without floating-point arrays."""
     kinds = {kind for leaf in jax.tree.leaves(tree) for kind in type(leaf).__mro__}
     if any(kind.__module__.partition(".")[0] == "torch" for kind in kinds):
-        return InputError(f"the parameters are {TORCH}")
+        return InputError(f"the parameters are {TORCH_MESSAGE}")
     return InputError("there are no floating parameters; pass a pytree with arrays in it.")
 
 
@@ -477,7 +477,7 @@ def check_loss(loss: Loss, tree: PyTree) -> None:
         ) from error
     except Exception as error:  # the caller's own function: whatever it raises
         if _from_torch(error):
-            raise InputError(f"the loss is {TORCH}") from error
+            raise InputError(f"the loss is {TORCH_MESSAGE}") from error
         reason = next(iter(str(error).splitlines()), "")[:200]
         raise InputError(
             f"the loss raised {type(error).__name__} on these parameters: {reason}; pass "

@@ -22,7 +22,7 @@ HINTS = {
     "LayerNorm": "Leave it out: it divides by the size of its input, which no layer here does",
     "GELU": 'Its approximate is neither "none" nor "tanh"',
 }
-ELSE = (
+OTHER_MODULE_HINT = (
     "Of any other module the sharpness comes from deeplin.sharpness(deeplin.TorchLoss(loss, data), "
     "module) (docs/how-to/pytorch.md)"
 )
@@ -177,7 +177,7 @@ def _activation(layer: Any) -> str:
         return KNOWN[kind]
     raise InputError(
         f"{name} is no layer of a network here; pass Linear layers, with ReLU, Tanh or GELU "
-        f"between them if they are not linear. {HINTS.get(name, ELSE)}."
+        f"between them if they are not linear. {HINTS.get(name, OTHER_MODULE_HINT)}."
     )
 
 

@@ -19,17 +19,17 @@ from deeplin.problems.losses import ConvexLoss, Softmax
 from deeplin.problems.moments import is_tall, solver, thin_svd
 from deeplin.problems.problem import LeastSquares, Problem, Spectrum
 
-STEPS = 500
-SETTLED = 1e-8
+NEWTON_STEPS = 500
+STEP_TOLERANCE = 1e-8
 """Change of the predictions, relative to 1 + their size, at which one more step is the last: the
 error is then squared."""
-FAR = 25.0
+SUSPICIOUS_SIZE = 25.0
 """Size of the predictions from which on data are suspected to have no minimizer."""
-REUSED = 0.3
+REUSE_FACTOR = 0.3
 """Where steps shrink by this factor at least, the Hessian of many rows is used once more."""
-SHARE = 16
+SUBSAMPLING = 16
 """Of many rows, one in so many gives the point to start from."""
-SEPARATED = 1e-7
+MARGIN_TOLERANCE = 1e-7
 """Margins, relative to the size of their rows, that count as zero."""
 
 
@@ -58,8 +58,10 @@ class GeneralizedLinear(eqx.Module):
 
     def curvature_product(self, theta: Any, direction: Any) -> Any:
         """Return ∇²R(Θ)[D] = (1/n)Xᵀ φ''(XΘ)[XD]."""
-        bent = self.loss.bend(self.inputs @ theta, self.targets, self.inputs @ direction)
-        return self.inputs.T @ bent / self.inputs.shape[0]
+        second = self.loss.second_product(
+            self.inputs @ theta, self.targets, self.inputs @ direction
+        )
+        return self.inputs.T @ second / self.inputs.shape[0]
 
 
 Objective: TypeAlias = LeastSquares | GeneralizedLinear
@@ -246,7 +248,7 @@ class Coordinates(NamedTuple):
         n, d = inputs.shape
         if is_tall(inputs):
             some = inputs[
-                :: max(1, n // max(n // SHARE, 4 * d))
+                :: max(1, n // max(n // SUBSAMPLING, 4 * d))
             ]  # if they have full rank, so have all
             if solver(some.T @ some / len(some)) is not None:
                 return cls(inputs, None, outputs)
@@ -283,14 +285,16 @@ def fit(
     `start` are coordinates U to begin with, such as those of a minimizer nearby.
     """
     rows, outputs = coordinates.rows, coordinates.outputs
-    if start is None and is_tall(rows) and len(rows) > 8 * SHARE * rows.shape[1] * outputs.shape[1]:
-        # a sixteenth of the rows has its minimizer near that of all
-        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SHARE]))
-        near = fit(loss, part, targets[::SHARE], ridge=ridge)
+    many = 8 * SUBSAMPLING * rows.shape[1] * outputs.shape[1]
+    if start is None and is_tall(rows) and len(rows) > many:
+        # the minimizer of a sixteenth of the rows is close to that of all rows
+        part = coordinates._replace(rows=np.ascontiguousarray(rows[::SUBSAMPLING]))
+        near = fit(loss, part, targets[::SUBSAMPLING], ridge=ridge)
         start = near.coordinates if near.settled else None
     u = _starting_point(loss, coordinates, targets) if start is None else start
-    for easier in loss.easier(coordinates.predictions(u), targets) if start is None else ():
-        u = _newton(easier, coordinates, targets, ridge, u).coordinates
+    if start is None:
+        for preliminary in loss.preliminary_losses(coordinates.predictions(u), targets):
+            u = _newton(preliminary, coordinates, targets, ridge, u).coordinates
     return _newton(loss, coordinates, targets, ridge, u)
 
 
@@ -302,7 +306,7 @@ def _newton(
     metric = coordinates.penalty() if ridge else None
     z = coordinates.predictions(u)
     separable, hessian, reuse, before = None, np.zeros((0, 0)), False, np.inf
-    for _ in range(STEPS):
+    for _ in range(NEWTON_STEPS):
         gradient = rows.T @ (loss.slope(z, targets) @ outputs) / n
         if metric is not None:
             gradient = gradient + 2 * ridge * metric @ u
@@ -317,16 +321,16 @@ def _newton(
         scale, size = 1 + float(np.abs(z).max()), float(np.abs(change).max())
         if not np.isfinite(size):
             break
-        bend = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
-        excess = partial(_excess, loss, targets, z, change, bend)
+        quadratic = 0.0 if metric is None else ridge * float(np.sum(step * (metric @ step)))
+        excess = partial(_excess, loss, targets, z, change, quadratic)
         length = 1.0 if reuse and size <= before else _backtracked(excess, descent)
         u, z = u + length * step, z + length * change
         # A Hessian from before makes the error smaller by a factor, not its square.
-        if length == 1.0 and size <= (SETTLED**2 * 1e3 if reuse else SETTLED) * scale:
+        if length == 1.0 and size <= (STEP_TOLERANCE**2 * 1e3 if reuse else STEP_TOLERANCE) * scale:
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
-        reuse = length == 1.0 and size <= REUSED * min(scale, before) and is_tall(rows)
+        reuse = length == 1.0 and size <= REUSE_FACTOR * min(scale, before) and is_tall(rows)
         before = size
-        if not ridge and separable is None and scale > FAR:
+        if not ridge and separable is None and scale > SUSPICIOUS_SIZE:
             separable = is_separable(loss, coordinates, targets, u)
         if separable and -descent < 1e-17:
             break
@@ -391,10 +395,15 @@ def _solved(hessian: np.ndarray, gradient: np.ndarray) -> np.ndarray:
 
 
 def _excess(
-    loss: ConvexLoss, y: np.ndarray, z: np.ndarray, change: np.ndarray, bend: float, length: float
+    loss: ConvexLoss,
+    y: np.ndarray,
+    z: np.ndarray,
+    change: np.ndarray,
+    quadratic: float,
+    length: float,
 ) -> float:
     rounding = 4 * np.finfo(float).eps * abs(float(loss.value(z, y).mean()))
-    return float(loss.excess(z, z + length * change, y).mean()) + length**2 * bend - rounding
+    return float(loss.excess(z, z + length * change, y).mean()) + length**2 * quadratic - rounding
 
 
 def _backtracked(excess: Callable[[float], float], descent: float) -> float:
@@ -438,7 +447,7 @@ def is_separable(
     if answer.status != 0:
         return False
     values = margins @ answer.x
-    return bool(values.max() > 10 * SEPARATED and values.min() >= -SEPARATED)
+    return bool(values.max() > 10 * MARGIN_TOLERANCE and values.min() >= -MARGIN_TOLERANCE)
 
 
 def _margins(

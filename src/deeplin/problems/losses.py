@@ -40,7 +40,7 @@ class ConvexLoss:
         """Return the loss of each sample."""
         return self.phi(z, y).sum(axis=-1)
 
-    def bend(self, z: Any, y: Any, direction: Any) -> Any:
+    def second_product(self, z: Any, y: Any, direction: Any) -> Any:
         """Return φ''·direction, the second derivative applied to a change of the predictions."""
         return self.second(z, y) * direction
 
@@ -61,7 +61,7 @@ class ConvexLoss:
         """Return predictions near those of a minimizer, from which Newton's method starts."""
         return np.zeros_like(y)
 
-    def easier(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
+    def preliminary_losses(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
         """Return losses to minimize in turn before this one, starting from the predictions z."""
         return []
 
@@ -163,7 +163,7 @@ class Huber(ConvexLoss):
     def first_guess(self, y: np.ndarray) -> np.ndarray:
         return y
 
-    def easier(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
+    def preliminary_losses(self, z: np.ndarray, y: np.ndarray) -> list[ConvexLoss]:
         residual = float(np.abs(z - y).max())
         count = int(np.ceil(np.log(max(residual / self.delta, 1.0)) / np.log(4)))
         return [Huber(self.delta * 4.0**k) for k in range(count, 0, -1)]
@@ -182,7 +182,7 @@ class Softmax(ConvexLoss):
     def slope(self, z: Any, y: Any) -> Any:
         return _shares(z) - y
 
-    def bend(self, z: Any, y: Any, direction: Any) -> Any:
+    def second_product(self, z: Any, y: Any, direction: Any) -> Any:
         p = _shares(z)
         return p * (direction - (p * direction).sum(axis=-1, keepdims=True))
 

@@ -39,7 +39,7 @@ class Spectrum(NamedTuple):
     vectors: np.ndarray
     coordinates: np.ndarray
 
-    def beside(self, columns: np.ndarray) -> np.ndarray:
+    def orthogonal_part(self, columns: np.ndarray) -> np.ndarray:
         """Return (I − P_X) C, the part of columns (…, d, k) orthogonal to all samples."""
         return columns - self.vectors @ (self.vectors.T @ columns)
 

@@ -179,19 +179,19 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
     require_interpolation(problem, "the split of the risk")
     given = finite_array("theta", theta, (1, 2, 3))
     columns = given[:, None] if given.ndim == 1 else given
-    beside = problem.spectrum.beside
+    orthogonal = problem.spectrum.orthogonal_part
 
     def size(map: np.ndarray) -> Any:
         return np.sum(map * population.apply(map), axis=(-2, -1))
 
-    perpendicular, optimum = beside(columns), problem.optimum.reshape(population.optimum.shape)
+    perpendicular, optimum = orthogonal(columns), problem.optimum.reshape(population.optimum.shape)
     # X⁺Ω = Θ_min − P_XΘ*: what the interpolant makes of the noise.
-    noise_map = optimum - (population.optimum - beside(population.optimum))
+    noise_map = optimum - (population.optimum - orthogonal(population.optimum))
     noise = float(size(noise_map))
-    missed = size(beside(population.optimum - perpendicular))
+    missed = size(orthogonal(population.optimum - perpendicular))
     return RiskSplit(
         total=population.risk(theta),
-        bias=float(size(beside(population.optimum))),
+        bias=float(size(orthogonal(population.optimum))),
         variance=conditional_variance(problem, population),
         noise=noise,
         xi=size(perpendicular),
@@ -279,7 +279,7 @@ def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> F
     """
     split = risk_split(problem, population, problem.optimum)
     given = finite_array("guess", guess, (1, 2)).reshape(population.optimum.shape)
-    unseen, truth = (problem.spectrum.beside(map) for map in (given, population.optimum))
+    unseen, truth = (problem.spectrum.orthogonal_part(map) for map in (given, population.optimum))
     along, size = (float(np.sum(unseen * population.apply(map))) for map in (truth, unseen))
     before = split.bias + split.variance
     gain = 2 * along - size
@@ -301,7 +301,7 @@ def random_direction_gain(problem: Problem, population: Population) -> float:
     """
     require_interpolation(problem, "the gain of a random direction")
     optimum = problem.optimum.reshape(population.optimum.shape)
-    pull = problem.spectrum.beside(population.apply(population.optimum - optimum))
+    pull = problem.spectrum.orthogonal_part(population.apply(population.optimum - optimum))
     return float(np.sum(pull**2)) / (population.outputs * unseen_trace(problem, population))
 
 
@@ -338,12 +338,13 @@ def lower_risk_probability(problem: Problem, population: Population, scale: floa
     large τ. A trained wide network has τ = α‖U‖/√q.
     """
     require_interpolation(problem, "the chance of a lower risk")
-    tau, q, beside = positive_number("scale", scale), population.outputs, problem.spectrum.beside
-    sigma = beside(beside(dense_covariance(population.covariance)).T)
+    tau, q = positive_number("scale", scale), population.outputs
+    orthogonal = problem.spectrum.orthogonal_part
+    sigma = orthogonal(orthogonal(dense_covariance(population.covariance)).T)
     eigenvalues, basis = np.linalg.eigh((sigma + sigma.T) / 2)
     eigenvalues = np.maximum(eigenvalues, 0.0)
     optimum = problem.optimum.reshape(population.optimum.shape)
-    pull = basis.T @ beside(population.apply(population.optimum - optimum))
+    pull = basis.T @ orthogonal(population.apply(population.optimum - optimum))
     pulls = np.sum(pull**2, axis=1)
     mean = tau**2 * q * float(np.sum(eigenvalues))
     variance = 2 * tau**4 * q * np.sum(eigenvalues**2) + 4 * tau**2 * np.sum(pulls)

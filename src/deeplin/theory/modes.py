@@ -43,9 +43,9 @@ from deeplin.theory.architecture import is_white, numerical_rank, root
 
 BALANCED = 1e-9
 """‖W_2ᵀW_2 − W_1W_1ᵀ − λI‖ up to which layers count as λ-balanced, relative to their size."""
-STRETCH = 2.0
+LONGEST_STRETCH = 2.0
 """Fastest rate times time over which the formula for two layers is applied at once."""
-LATE = 20.0
+LATE_MODE = 20.0
 """log(σ/|s − σ|) from which on a mode counts as late: e^{−20} from its target."""
 
 
@@ -151,7 +151,7 @@ def two_layer_flow(
     rates, vectors = np.linalg.eigh(F)
     Q = vectors.T @ np.concatenate([W.T, V])
     # The formula composes; over short stretches it loses no digits to modes of different speed.
-    stretches = max(1, int(np.ceil(np.abs(rates).max() * clock / STRETCH)))
+    stretches = max(1, int(np.ceil(np.abs(rates).max() * clock / LONGEST_STRETCH)))
     for _ in range(stretches):
         Q = _flowed(Q, rates, clock / stretches)
     gram = (vectors @ Q) @ (vectors @ Q).T
@@ -189,7 +189,7 @@ def _clock(y: float, s: float, L: int, sign: float) -> float:
     if L == 2:
         return y / (2 * s)
     # hyp2f1 gives up at its singularity; there dt = dy/(Ls^{2−2/L}) up to e^{−y}
-    past = max(y - LATE, 0.0)
+    past = max(y - LATE_MODE, 0.0)
     sigma = _position(y - past, s, sign)
     late = past / (L * s ** (2 - 2 / L))
     if L == 1:
@@ -335,15 +335,15 @@ def _scaled_rate(u: float, L: int) -> float:
     return float(np.expm1(u) / (rest * s ** (1 - 2 / L)))
 
 
-MOST = 2000
+MAX_PARAMETERS = 2000
 """Parameters up to which a dense Hessian is worth its cost."""
 ITERATIONS = 60
 """Largest number of steps; five are usual from a settled run."""
-CLOSE = 1e-12
+RESIDUAL_TOLERANCE = 1e-12
 """Residual of two steps, relative to the weights, at which an orbit counts as found."""
-NEUTRAL = 1e-6
+NEUTRAL_TOLERANCE = 1e-6
 """How near to one a multiplier is that belongs to a direction along which orbits continue."""
-MOVES = 1e-6
+MOVING_SHARE = 1e-6
 """Share of the largest swing above which a mode moves; of ‖Θ‖, above which anything does."""
 
 
@@ -369,8 +369,8 @@ class NetworkOrbit:
     @property
     def modes(self) -> int:
         """How many modes oscillate; none if descent settles."""
-        largest = self.amplitudes[0] if self.amplitudes[0] > MOVES * self.size else np.inf
-        return int(np.sum(self.amplitudes > MOVES * largest))
+        largest = self.amplitudes[0] if self.amplitudes[0] > MOVING_SHARE * self.size else np.inf
+        return int(np.sum(self.amplitudes > MOVING_SHARE * largest))
 
     @property
     def amplitude(self) -> float:
@@ -411,8 +411,10 @@ def network_orbit(problem: Problem, net: Network, learning_rate: float) -> Netwo
     require_float64("the orbit of a network", net.weights)
     rate = positive_number("learning_rate", learning_rate)
     flat, unravel = ravel_pytree(net.weights)
-    if flat.size > MOST:
-        raise InputError(f"net has {flat.size} weights; orbits are searched up to {MOST}.")
+    if flat.size > MAX_PARAMETERS:
+        raise InputError(
+            f"net has {flat.size} weights; orbits are searched up to {MAX_PARAMETERS}."
+        )
     risk, data = risk_and_data(problem, net)
 
     def network(theta: np.ndarray) -> Network:
@@ -449,7 +451,7 @@ def _newton(twice: Callable, theta: np.ndarray):
     damping = 1.0
     for _ in range(ITERATIONS):
         size = np.linalg.norm(error)
-        if size <= CLOSE * np.linalg.norm(theta) / 100:
+        if size <= RESIDUAL_TOLERANCE * np.linalg.norm(theta) / 100:
             break
         jacobian = slope - np.eye(len(theta))
         square = jacobian.T @ jacobian + damping * size**2 * np.eye(len(theta))
@@ -469,12 +471,12 @@ def _found(pair: tuple, risks: list[float], residual: float, slope: np.ndarray) 
     first, second = (0, 1) if risks[0] <= risks[1] else (1, 0)
     maps = [np.asarray(products.product(network.weights, network.readout)) for network in pair]
     eigenvalues = np.linalg.eigvals(slope)
-    neutral = np.abs(eigenvalues - 1) <= NEUTRAL
+    neutral = np.abs(eigenvalues - 1) <= NEUTRAL_TOLERANCE
     return NetworkOrbit(
         (pair[first], pair[second]),
         (risks[first], risks[second]),
         residual,
-        bool(residual <= CLOSE),
+        bool(residual <= RESIDUAL_TOLERANCE),
         np.linalg.svd(maps[1] - maps[0], compute_uv=False) / 2,
         np.sort(np.abs(eigenvalues[~neutral]))[::-1],
         int(np.sum(neutral)),

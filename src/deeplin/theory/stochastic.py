@@ -261,9 +261,9 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
 
 DENSE = 20
 """Dimension up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos multiplies."""
-MOST = 60
+MAX_MINIMIZERS = 60
 """Largest number of minimizers tried on the way to the flattest one."""
-CELLS, SHARES = 64, 4
+SEARCH_CELLS, CELL_PARTS = 64, 4
 """Cells of the search for the lowest cut, and into how many one that may hold it is divided."""
 
 Cut = tuple[float, float, float]
@@ -486,7 +486,7 @@ def flattest(
     cuts = [family.cut(np.outer(w, w))]  # grows without bound for t → 0
     tau, best, lower = guess, None, -np.inf
     found = None
-    for _ in range(MOST):
+    for _ in range(MAX_MINIMIZERS):
         found = family.top(tau, None if found is None else found.moment)
         cuts.append(family.cut(found.moment))
         if best is None or found.value < best[0].value:
@@ -516,8 +516,8 @@ def _lowest(
 ) -> tuple[float, float]:
     """Return a lower bound of the highest cut on [low, high], and about where it is lowest."""
     falling, rising = -2 / (family.depth - 1), 2.0  # between which the slopes of all cuts lie
-    left = np.linspace(low, high, CELLS + 1)[:-1]
-    width = (high - low) / CELLS
+    left = np.linspace(low, high, SEARCH_CELLS + 1)[:-1]
+    width = (high - low) / SEARCH_CELLS
     lowest, at, settled = np.inf, low, np.inf
     while len(left):
         start, end = family.heights(cuts, left), family.heights(cuts, left + width)
@@ -528,6 +528,6 @@ def _lowest(
         bounds = start + falling * meeting
         open_cells = bounds < lowest - tolerance
         settled = min(settled, float(bounds[~open_cells].min(initial=np.inf)))
-        width /= SHARES
-        left = (left[open_cells, None] + width * np.arange(SHARES)).reshape(-1)
+        width /= CELL_PARTS
+        left = (left[open_cells, None] + width * np.arange(CELL_PARTS)).reshape(-1)
     return min(settled, lowest), at

@@ -402,9 +402,9 @@ class LossPath(RidgePath):
         return point
 
 
-SPACING = 0.02
+GRID_SPACING = 0.02
 """Spacing of the grid in log τ; the logarithm searched there has slopes of at most one."""
-STEPS, SETTLED, GONE = 20_000, 1e-14, 1e-9
+RIDGE_STEPS, RIDGE_TOLERANCE, ZERO_TOLERANCE = 20_000, 1e-14, 1e-9
 """Largest number of ridge steps, change at which they end, and size of a part that counts as 0."""
 
 Matrix = Float[np.ndarray, "q r"]
@@ -472,14 +472,14 @@ def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float)
     touches it at Θ: F never grows. The first keeps the column space, the second the row space.
     """
     theta = start
-    for _ in range(STEPS):
+    for _ in range(RIDGE_STEPS):
         before = theta
         left, _, ridge = _parts(theta, L, decay)
         theta = left @ ((left.T @ target) * (levels / (levels + ridge[:, None])))
         _, right, ridge = _parts(theta, L, decay)
         inner = (right * levels) @ right.T + np.diag(ridge)
         theta = (target * levels) @ right.T @ np.linalg.solve(inner, right)
-        if np.linalg.norm(theta - before) <= SETTLED * np.linalg.norm(theta):
+        if np.linalg.norm(theta - before) <= RIDGE_TOLERANCE * np.linalg.norm(theta):
             break
     return theta
 
@@ -487,7 +487,7 @@ def _settle(levels: Levels, target: Matrix, start: Matrix, L: int, decay: float)
 def _parts(theta: Matrix, L: int, decay: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the singular vectors of the parts that remain, and μ_i = λσ_i^{2/L−2}."""
     left, values, right = np.linalg.svd(theta, full_matrices=False)
-    alive = values > GONE * values[0]
+    alive = values > ZERO_TOLERANCE * values[0]
     return left[:, alive], right[alive], decay * values[alive] ** (2 / L - 2)
 
 
@@ -506,7 +506,7 @@ def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: floa
     convex set the curvature of the risk, 2ℓ_min, must exceed the most negative one of the
     penalty, 2λ(1−2/L)s^{2/L−2} at the smallest singular value s.
     """
-    present = values[values > GONE * values[0]]
+    present = values[values > ZERO_TOLERANCE * values[0]]
     gap = cost
     for _ in range(100):
         least = np.maximum(present - np.sqrt(gap / levels.min()), 0.0)
@@ -519,7 +519,7 @@ def _unique(levels: Levels, values: np.ndarray, cost: float, L: int, decay: floa
 
 def _largest(function: Callable[[float], float], low: float, high: float) -> tuple[float, float]:
     """Return the largest value of a function on an interval and its place, by a refined grid."""
-    grid = np.linspace(low, high, 2 + int((high - low) / SPACING))
+    grid = np.linspace(low, high, 2 + int((high - low) / GRID_SPACING))
     heights = [function(point) for point in grid]
     k = int(np.argmax(heights))
     best = heights[k], float(grid[k])

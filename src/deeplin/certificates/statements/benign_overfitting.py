@@ -245,7 +245,7 @@ def printed_zero_case(context: Context) -> Check:
 @statement("BO-L5.3", Context.stays_finite, Context.wide_data)
 def perpendicular_from_first_layer(context: Context) -> Check:
     """Projecting the product, or the first layer before multiplying."""
-    first = context.problem.spectrum.beside(context.weights[0].mT)
+    first = context.problem.spectrum.orthogonal_part(context.weights[0].mT)
     difference = context.perpendicular - first @ context.backward[1]
     scale = np.sqrt(context.problem.outputs) * np.prod(context.singular_values, axis=-1)
     return Check(np.linalg.norm(difference, axis=(-1, -2)), 0.0, scale=scale)
@@ -254,7 +254,7 @@ def perpendicular_from_first_layer(context: Context) -> Check:
 @statement("BO-L5.4", Context.stays_finite, Context.wide_data)
 def first_layer_beside_data(context: Context) -> Check:
     """For descent as for flow: its gradients have their rows in the span of the data."""
-    change = context.problem.spectrum.beside((context.weights[0] - context.initial[0]).mT)
+    change = context.problem.spectrum.orthogonal_part((context.weights[0] - context.initial[0]).mT)
     sizes = context.layer_norms[..., 0]
     return Check(np.linalg.norm(change, axis=(-1, -2)), 0.0, scale=np.maximum(sizes, sizes[:1]))
 

@@ -12,7 +12,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 from scipy.special import chdtr, ndtr
 
-from deeplin.certificates.context import NEAR, Context
+from deeplin.certificates.context import AT_MINIMIZER, Context
 from deeplin.certificates.registry import Check, Hypothesis, NotApplicable, statement, value
 from deeplin.hessian import sharpness
 from deeplin.networks import Network, linear_gradient, linear_risk
@@ -211,7 +211,9 @@ def settled_sharpness(context: Context) -> list[Check]:
     threshold = (2 + 2 * context.run.momentum) / context.learning_rate
     measured, slack = context.final_sharpness, 4 * context.slack
     hypotheses = context.ends_in_minimizer()
-    doubtful = context.bounded & (context.slack <= NEAR) & (measured > threshold * (1 + slack))
+    doubtful = (
+        context.bounded & (context.slack <= AT_MINIMIZER) & (measured > threshold * (1 + slack))
+    )
     hypotheses["the run stayed there long enough to be thrown out"] = ~doubtful | _settled(context)
     minimal = context.minimal.exact * context.minimal_scale
     return [
@@ -224,16 +226,17 @@ def _settled(context: Context) -> np.ndarray:
     """Whether each run stayed at its minimizer long enough for an instability to show, (batch,).
 
     Above the threshold one step multiplies the deviation along the top eigenvector by g, |g| > 1
-    (for heavy ball the larger root of z² − (1 + β − ηS)z + β): rounding grows to `NEAR` within
-    log(NEAR/eps)/log|g| steps. The run itself says how long it was near; nothing is trained.
+    (for heavy ball the larger root of z² − (1 + β − ηS)z + β): rounding grows to
+    `AT_MINIMIZER` within log(AT_MINIMIZER/eps)/log|g| steps. The records of the run show how long
+    it was near a minimizer; nothing is trained.
     """
     beta = context.run.momentum
     trace = 1 + beta - context.learning_rate * context.final_sharpness
     root = np.sqrt(np.maximum(trace**2 - 4 * beta, 0))
     with np.errstate(divide="ignore", invalid="ignore"):
         growth = np.log(np.maximum((np.abs(trace) + root) / 2, 1))
-        needed = np.log(NEAR / np.finfo(float).eps) / growth
-    near = context.gap <= NEAR**2 * context.problem.zero_gap
+        needed = np.log(AT_MINIMIZER / np.finfo(float).eps) / growth
+    near = context.gap <= AT_MINIMIZER**2 * context.problem.zero_gap
     near = np.logical_and.accumulate(near[::-1])[::-1]
     since = np.where(near, context.times[:, None], np.inf).min(axis=0)
     return (context.times[-1] - since >= needed) & (context.gap[-1] > 0)
