@@ -16,7 +16,7 @@ from deeplin.dynamics.flow_limit import (
     HIGH_ORDER,
     HORIZON,
     IMPLICIT,
-    NEWTON,
+    NEWTON_ITERATIONS,
     Flows,
     Solver,
     integrate,
@@ -209,7 +209,7 @@ class FlowStepper(Stepper):
         each = STAGES[solver.method]
         if solver.method == IMPLICIT:
             # A step forms the Hessian by one product for each parameter, and iterates its stages.
-            each = each * NEWTON + self.ensemble.numbers // self.ensemble.size
+            each = each * NEWTON_ITERATIONS + self.ensemble.numbers // self.ensemble.size
         piece = Solver(solver.method, rtol, atol, CHUNK)
         found = integrate(rule, data, piece, flows, fixed, goals, until)
         before, steps = state.memory, state.steps + found.taken

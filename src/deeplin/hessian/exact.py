@@ -1,4 +1,4 @@
-"""Sharpness at a minimizer from a small matrix (X-1), with a bound for not being quite there.
+"""Sharpness at a minimizer from a small matrix (X-1), with an error bound near a minimizer.
 
 Let Σ̂ = CCᵀ (d×r), B_k = W_{k−1}…W_1C and V_k = W_{k+1}ᵀ…W_Lᵀp. The Gauss-Newton part 2JᵀΣ̂J of the
 Hessian has the nonzero spectrum of 2 Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), which is d×d for one output.
@@ -21,12 +21,12 @@ from deeplin.networks import Network, host_arrays, products
 from deeplin.problems import Problem
 
 MARGIN = 1e3
-"""How far a lower bound of the error may exceed the tolerance before `exact` is not even tried."""
+"""Largest ratio of a lower bound of the error to the tolerance at which `exact` is tried."""
 ROUNDING = float(np.finfo(np.float64).eps)
 
 
 class Tangent(NamedTuple):
-    """Linear networks (any leading axes) on a problem, with the letters of the formula."""
+    """Linear networks (any leading axes) on a problem, in the notation of the formula."""
 
     weights: list[np.ndarray]
     backward: list[np.ndarray]
@@ -64,12 +64,12 @@ def _factors(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
 def exact(problem: Problem, networks: Network, which: str) -> tuple[np.ndarray, np.ndarray]:
     """Return the extreme eigenvalue of 2JᵀΣ̂J of each network, and a bound on its error.
 
-    The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. Linear
-    networks only; always in float64.
+    The error bounds the distance to the eigenvalue of the whole Hessian, rounding included. For
+    linear networks only; computed in float64.
     """
     tangent = Tangent.of(problem, *host_arrays(networks))
     matrices, error = gauss_newton(tangent)
-    if matrices.shape[1] == 0:  # no input has a direction: the Hessian is zero
+    if matrices.shape[1] == 0:  # all inputs are zero, and so is the Hessian
         return np.zeros(len(matrices)), error
     lost = ~np.isfinite(error)
     values = np.linalg.eigvalsh(np.where(lost[:, None, None], 0, matrices))
@@ -118,8 +118,8 @@ def tangent_kernel(problem: Problem, networks: Network) -> np.ndarray:
     """Return the tangent kernel of linear networks on the data, (…, r·q, r·q).
 
     K = Σ_k (B_kᵀB_k) ⊗ (V_kᵀV_k), with Σ̂ = CCᵀ and B_k = W_{k−1}…W_1C: the n·q×n·q kernel
-    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, in the singular basis of the data, where it is not
-    zero. Any leading axes: `tangent_kernel(problem, run.trajectory)` gives it at every record.
+    ⟨∇f_i(x_a), ∇f_j(x_b)⟩ divided by n, restricted to the range of the data in its singular basis.
+    Leading axes are allowed: `tangent_kernel(problem, run.trajectory)` gives it at every record.
 
     ```python
     import deeplin as dl, jax, numpy as np

@@ -1,13 +1,13 @@
-"""Largest eigenvalues of moving symmetric operators, each found from that of the record before.
+"""Largest eigenvalues of changing symmetric operators, each found from the previous record.
 
 The eigenvector of a new record is predicted from those of the last two, and improved by locally
 optimal conjugate gradients (LOBPCG, Knyazev 2001) until the residual ρ = ‖Hx − θx‖ says that the
-value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that comes from below,
-with a vector that hardly meets the one that is followed, is found by a search among all vectors
-orthogonal to it, from time to time.
+value is accurate: its error is at most min(ρ, ρ²/(λ_1 − λ_2)). An eigenvalue that rises from below,
+with a vector nearly orthogonal to the tracked one, is found by an occasional search among all
+vectors orthogonal to it.
 
-Arrays of vectors have the batch axis last, (N, b): many operators are followed at once, and each
-stays as it is from where it has converged, so that its result does not depend on the others.
+Arrays of vectors have the batch axis last, (N, b): many operators are tracked at once, and each is
+frozen once it has converged, so that its result does not depend on the others.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ Multiply = Callable[[Float[Array, "N b"]], Float[Array, "N b"]]
 
 MAX_PRODUCTS = 400
 SEARCH_PRODUCTS = 12
-"""Products of a search for a larger eigenvalue."""
+"""Number of products in a search for a larger eigenvalue."""
 TURNED_COSINE = 0.9
-"""A cosine between the vectors of two records that says that another eigenvalue took over."""
+"""Cosine between the vectors of two records below which another eigenvalue has taken over."""
 TOLERANCE_SHARE = 0.25
-"""Part of the tolerance that is used, because the gap is known from a record before."""
+"""Fraction of the tolerance that is used, since the gap is that of an earlier record."""
 SMALLEST_REMAINDER = 1e-6
-"""Squared length that is left at least of a residual, relative to its own."""
+"""Smallest squared length of an orthogonalized residual, relative to its own."""
 NEWTON_STEPS = 5
 SECOND_RESIDUAL = 0.03
-"""Residual, relative to ‖H‖, at which the second vector is known well enough."""
+"""Residual, relative to ‖H‖, at which the second vector is accurate enough."""
 VALUE_FLOOR = 1e-3
-"""A value is wanted relative to itself, or to this part of ‖H‖ where that is more."""
+"""The tolerance is relative to the value, or to this fraction of ‖H‖ if that is larger."""
 
 
 class State(NamedTuple):
-    """What is kept of each operator from record to record."""
+    """State of each operator between records."""
 
     vector: Float[Array, "N b"]
     before: Float[Array, "N b"]
@@ -57,7 +57,7 @@ class State(NamedTuple):
 
 
 class Found(NamedTuple):
-    """Rayleigh quotients with their evidence."""
+    """Rayleigh quotients with residuals and cost."""
 
     value: Float[Array, "*records b"]
     residual: Float[Array, "*records b"]
@@ -67,7 +67,7 @@ class Found(NamedTuple):
 
 
 class _Ritz(NamedTuple):
-    """A unit vector on its way to an eigenvector."""
+    """A unit vector that converges to an eigenvector."""
 
     vector: Array
     image: Array
@@ -100,11 +100,11 @@ def follow(
 ) -> tuple[State, Found, Bool[Array, " b"]]:
     """Find the largest eigenvalue of `operator(data, record)` at the first `count` of the records.
 
-    With `search`, a larger eigenvalue is then sought at the last of them, by a second vector that
-    starts where it was, mixed with the direction `fresh`. If one is found it is followed from there
-    on. The last result says where that happened, or where the vector turned by itself: there,
-    records before may have missed a larger eigenvalue. A loop with a step for each record, and two
-    more with a search, compiles the product once.
+    With `search`, a larger eigenvalue is then sought at the last record, by a second vector that
+    starts from its previous value mixed with the direction `fresh`. If one is found, it is tracked
+    from there on. The last result marks where that happened, or where the vector turned by itself:
+    earlier records may then have missed a larger eigenvalue. The loop has a step for each record,
+    and two more with a search, so that the product is compiled once.
     """
     batch = state.vector.shape[1]
     capacity = jax.tree.leaves(records)[0].shape[0]
@@ -154,9 +154,9 @@ def _mixed(state: State, fresh: Array) -> Array:
 def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
     """Keep the new vector, and what would have predicted it best: the largest cosine.
 
-    To stay, to go on along a line, or to return to where it was two records ago. A cosine below one
-    half predicts nothing: a vector that has just been found shall not give way to the one it
-    replaced.
+    The candidates are the last vector, its linear extrapolation, and the vector two records ago. A
+    cosine below one half predicts nothing: a vector that has just been found must not be replaced
+    by the one it replaced.
     """
     x, p, q = ritz.vector, state.vector, state.before
     here, there = _dot(x, p), _dot(x, q)
@@ -227,11 +227,11 @@ def _improved(
 ) -> _Ritz:
     """Iterate while `needed`; if `apart`, among vectors orthogonal to the unit vectors `first`.
 
-    Each is a Rayleigh-Ritz step in the space of the vector, its residual and its last step. In
-    exact arithmetic they are orthogonal: the residual to the whole space before, the step to the
-    vector; and the vector is a Ritz vector, so that H is tridiagonal there. A residual that is
-    nearly rounding is orthogonal to nothing: it is made so again, at length one. Inner products are
-    what takes time, so those that are known are not computed.
+    Each iteration is a Rayleigh-Ritz step in the space of the vector, its residual and its last
+    step. In exact arithmetic these are orthogonal (the residual to the whole previous space, the
+    step to the vector), and the vector is a Ritz vector, so that H is tridiagonal in this basis. A
+    residual close to rounding is not orthogonal to the others, so it is normalized and
+    orthogonalized again. Inner products dominate the cost, so known ones are not computed.
     """
 
     def step(ritz: _Ritz) -> _Ritz:
@@ -277,8 +277,9 @@ def _improved(
 def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Array]:
     """Return the largest eigenvalue of ((0, r, 0), (r, a, b), (0, b, c)) and its vector (1, y, z).
 
-    Eigenvalues of the two 2×2 blocks are below it; from there Newton's method climbs, since
-    m − a − b²/(m − c) − r²/m grows and is concave. Unless c < 0 the last step is left out.
+    The eigenvalues of the two 2×2 blocks are lower bounds, from which Newton's method increases to
+    it, since m − a − b²/(m − c) − r²/m is increasing and concave. Unless c < 0 the last step is
+    omitted.
     """
     b, c = jnp.where(c < 0, b, 0), jnp.where(c < 0, c, -r)
     root = jnp.sqrt(a * a + 4 * r * r)
@@ -298,8 +299,8 @@ def _largest(a: Array, b: Array, c: Array, r: Array) -> tuple[Array, Array, Arra
 def _dot(left: Array, right: Array) -> Array:
     """Return ⟨left, right⟩ of each operator, (b,).
 
-    In two stages that XLA may not merge: on a CPU a long sum is a chain of additions that wait for
-    each other, and takes five times as long.
+    The sum has two stages that XLA must not merge: on a CPU one long sum is a chain of dependent
+    additions, which takes five times as long.
     """
     products = left * right
     size, batch = products.shape

@@ -1,17 +1,18 @@
-"""Extreme eigenvalues from Hessian-vector products alone, with a certificate.
+"""Extreme eigenvalues from Hessian-vector products, with a certificate.
 
-Lanczos with full reorthogonalization from a random unit vector. The largest Ritz value θ never
-exceeds the largest eigenvalue λ. For the other side, let π_j be the orthonormal polynomials that
-the recurrence coefficients define. If there is an eigenvalue μ > θ, the squared component of the
-start on its eigenspace is at most 1/Σ_j π_j(μ)² (the Christoffel function: no measure with these
-moments has more mass at μ). A uniformly random unit vector in N dimensions has a component below t
-with probability at most t√(2N/π). So outside an event of probability FAILURE_PROBABILITY, λ lies
-below the μ where the polynomials have grown to 1/t (van Dorsselaer, Hochstenbach, van der Vorst,
-2000). This holds for clustered, multiple and low-rank spectra alike, where the residual ‖Hv − θv‖
-alone only says that *some* eigenvalue is near θ.
+The method is Lanczos with full reorthogonalization from a random unit vector. The largest Ritz
+value θ never exceeds the largest eigenvalue λ. For the other side, let π_j be the orthonormal
+polynomials that the recurrence coefficients define. If there is an eigenvalue μ > θ, the squared
+component of the start on its eigenspace is at most 1/Σ_j π_j(μ)² (the Christoffel function: no
+measure with these moments has more mass at μ). A uniformly random unit vector in N dimensions has a
+component below t with probability at most t√(2N/π). So outside an event of probability
+FAILURE_PROBABILITY, λ lies below the μ where the polynomials have grown to 1/t (van Dorsselaer,
+Hochstenbach, van der Vorst, 2000). This holds for clustered, multiple and low-rank spectra alike,
+where the residual ‖Hv − θv‖ alone only says that *some* eigenvalue is near θ.
 
-A low-rank Hessian exhausts its Krylov space early: the recurrence breaks down. Then it goes on from
-a fresh random vector orthogonal to the space found, and the two small probabilities multiply.
+For a low-rank Hessian the Krylov space is exhausted early and the recurrence breaks down. It then
+continues from a new random vector orthogonal to the space found, and the two small probabilities
+multiply.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ import scipy.linalg
 from deeplin.execution import check_interrupt, interruptible
 
 FAILURE_PROBABILITY = 1e-10
-"""Probability that the certificate fails: a random start nearly orthogonal to what is sought."""
+"""Probability that the certificate fails, because the random start is nearly orthogonal to the
+eigenvector."""
 
 DENSE = 24
-"""Up to this size a stack of dense matrices is solved faster than tridiagonal ones one by one."""
+"""Size up to which a stack of dense matrices is solved faster than single tridiagonal ones."""
 
 GUESS_SHARE = 0.9
-"""How much of the start may be a guess; the rest stays random, which keeps the certificate."""
+"""Largest weight of a guess in the start; the rest is random, as the certificate requires."""
 
 
 class Extreme(NamedTuple):
@@ -43,7 +45,7 @@ class Extreme(NamedTuple):
     vector: np.ndarray
     products: np.ndarray
     scale: np.ndarray
-    """A lower bound of the operator's norm: what rounding and the tolerance are relative to."""
+    """A lower bound of the operator's norm, the scale of rounding and tolerance."""
 
 
 @interruptible
@@ -59,9 +61,9 @@ def largest(
 ) -> Extreme:
     """Return the largest eigenvalue of each operator of a symmetric batch; `shape` is (batch, N).
 
-    `multiply(members, vectors)` gives the images of one vector for each of the numbered operators.
-    Each is left when its error is below `tolerance` relative to its norm, or when rounding is
-    larger than that and all else is smaller than rounding.
+    `multiply(members, vectors)` returns the products of the operators with indices `members` with
+    one vector each. An operator is finished when its error is below `tolerance` relative to its
+    norm, or when the error is dominated by rounding.
     """
     limit = min(shape[1], max_products)
     state = Recurrence(shape, limit, dtype, seed, guess)
@@ -87,7 +89,7 @@ def largest(
 
 
 class Recurrence:
-    """The orthonormal basis so far, and the tridiagonal matrix of the operator in it."""
+    """The current orthonormal basis, and the tridiagonal matrix of the operator in it."""
 
     def __init__(self, shape, limit: int, dtype, seed: int, guess: np.ndarray | None = None):
         batch, size = shape
@@ -144,7 +146,7 @@ class Recurrence:
         k, size = self.steps, self.basis.shape[2]
         top, mixing = _top_of_tridiagonal(*self.tridiagonal)
         scale = np.maximum(np.abs(top), self._scale())
-        complete = k == size  # the basis spans everything: nothing is left to be found
+        complete = k == size  # the basis spans the whole space
         above = 0 if complete else self._excess(top, scale)
         last = np.where(self.broken[:, k - 1], 0, self.off_diagonal[:, k - 1])
         residual = last * np.abs(mixing[:, -1])

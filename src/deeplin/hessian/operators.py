@@ -1,7 +1,7 @@
-"""The Hessian of anything over its flattened parameters, and the one place that chooses its form.
+"""The Hessian over flattened parameters in its various forms, and the choice between them.
 
-`hessian_of` gives the reduced Hessian of a linear network with one output (by NumPy, in the
-coordinates of its range), else automatic differentiation.
+`hessian_of` returns the reduced Hessian of a linear network with one output (in NumPy, in
+coordinates of its range), and otherwise one by automatic differentiation.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def surface(problem: Problem | Loss, tree: PyTree) -> tuple[Callable, Any]:
 def parameters(tree: PyTree) -> tuple[Any, Callable[[Any], Any]]:
     """Return the trained part of a pytree, and the function that puts it back.
 
-    Of a Network the weights (and biases) are trained and the read-out is fixed; of any other pytree
-    every floating array is trained.
+    In a Network the weights (and biases) are trained and the read-out is fixed; in any other pytree
+    every floating-point array is trained.
     """
     if isinstance(tree, Network):
         return tree.parameters, tree.with_parameters
@@ -145,7 +145,7 @@ def gradient(risk: Callable, data: Any, tree: PyTree) -> tuple[Callable[[Array],
 class AutodiffHessian:
     """The Hessian of any loss at each network (or pytree) of a batch, (batch, parameters).
 
-    `hessian(members, vectors)` multiplies those with the numbers `members`, each by its vector.
+    `hessian(members, vectors)` multiplies the Hessians with indices `members`, each by its vector.
     """
 
     def __init__(self, problem: Problem | Loss, trees: PyTree):
@@ -156,7 +156,7 @@ class AutodiffHessian:
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         """Hv, a row for each of the members."""
         everyone = np.zeros(self.shape, self.dtype)
-        everyone[members] = vectors  # the others are multiplied too: one compiled shape
+        everyone[members] = vectors  # all are multiplied, to compile one shape only
         images = products(self.risk, self.data, self.trees, jnp.asarray(everyone))
         return np.asarray(images)[members]
 
@@ -176,7 +176,7 @@ class AutodiffHessian:
 
     @property
     def sizes(self) -> list[int]:
-        """Parameters of each array."""
+        """Number of parameters of each array."""
         return [leaf[0].size for leaf in jax.tree.leaves(parameters(self.trees)[0])]
 
 
@@ -189,8 +189,8 @@ class ReducedHessian:
     coordinates, (a_1, b_1, …, a_L, b_L), and a product needs no matrix but the weights themselves:
     δv_{k−1} = ⟨a, v_k⟩ û + |v_k| b + W_kᵀδv_k and δu_{k+1} = |u_k| a + W_k δu_k.
 
-    Coordinates that stand for no direction (b along û) count as directions of eigenvalue zero. All
-    other eigenvalues are those of the full Hessians.
+    Redundant coordinates (b along û) count as directions with eigenvalue zero. All other
+    eigenvalues are those of the full Hessians.
     """
 
     def __init__(self, problem: Problem, networks: Network):
@@ -382,7 +382,7 @@ def over_batch(function: Callable) -> Callable:
 def eigen(matrices: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return ascending eigenvalues, eigenvectors (columns) and error bounds of symmetric matrices.
 
-    NaN, with an infinite error, for a matrix that is not finite.
+    The results are NaN, with an infinite error, for a matrix that is not finite.
     """
     lost = np.asarray(~np.isfinite(matrices).all(axis=(1, 2), keepdims=True))
     matrices = np.where(lost, 0, matrices)

@@ -1,4 +1,4 @@
-"""The sharpness and other eigenvalues of the Hessian, by every way to them, with their vectors."""
+"""The sharpness and other eigenvalues of the Hessian by several methods, with their vectors."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ from deeplin.networks.products import singular_values
 from deeplin.problems import Problem
 
 DENSE_LIMIT = 100
-"""`sharpness` prefers the dense matrix up to this many parameters."""
+"""Number of parameters up to which `sharpness` uses the dense matrix."""
 DENSE_SPECTRUM_LIMIT = 400
-"""Up to this size `hessian_spectrum` forms the matrix and finds all of its eigenvalues at once."""
+"""Size up to which `hessian_spectrum` forms the matrix and computes all of its eigenvalues."""
 PIECE_SIZE = 64
-"""Networks whose matrices are in memory at the same time."""
+"""Number of networks whose matrices are in memory at the same time."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Sharpness:
     """
 
     value: float | Float[np.ndarray, " batch"]
-    """The eigenvalue: algebraically the largest, or the smallest where that was asked for."""
+    """The eigenvalue: algebraically the largest, or the smallest on request."""
     error: float | Float[np.ndarray, " batch"]
     """The true eigenvalue is within this distance of `value`, rounding included."""
     method: str | Shaped[np.ndarray, " batch"]
@@ -84,18 +84,18 @@ def sharpness(
         problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
             a PyTorch module a `TorchLoss`.
         network: a `Network` (its weights are the parameters, the read-out is fixed; a batch gives
-            arrays), or for a loss of your own any pytree of parameters, or a PyTorch module.
+            arrays), or for a user-defined loss any pytree of parameters, or a PyTorch module.
         method: `exact` (X-1: a small matrix, for linear networks at minimizers; the error says how
             far from one it is), `lanczos` (anywhere, certified), `dense` (automatic
             differentiation, small networks), `power` (the papers' iteration of `steps` products,
             for comparison: largest modulus), or `auto`: exact where its error allows, otherwise
             dense or Lanczos by size.
         which: `largest` or `smallest`, algebraically.
-        tolerance: error wanted, relative to the norm of the Hessian; by default two thirds of the
+        tolerance: requested error relative to the norm of the Hessian; by default two thirds of the
             digits of the precision.
         start: a guess of the eigenvector (flattened parameters), used by `lanczos` and `power`.
-        key: randomness of the start vector.
-        max_products: where Lanczos gives up (`converged` is then False).
+        key: random key of the start vector.
+        max_products: maximum number of products in Lanczos (`converged` is then False).
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -190,7 +190,7 @@ def _lanczos(request: _Request) -> Sharpness:
     assert found.vector is not None
     vector = hessian.expand(everyone, found.vector)
     nothing = np.flatnonzero(np.linalg.norm(vector, axis=1) < 0.5)
-    if len(nothing):  # eigenvalue zero, found where coordinates stand for no direction
+    if len(nothing):  # eigenvalue zero, found in redundant coordinates
         part = request.part(nothing)
         vector[nothing] = _by_products(part, AutodiffHessian(part.problem, part.trees)).vector
     return replace(found, vector=vector / np.linalg.norm(vector, axis=1, keepdims=True))
@@ -256,7 +256,7 @@ def _auto(request: _Request) -> Sharpness:
         return general(request)
     padded = members
     if general is _dense or not has_reduced_hessian(request.problem, request.trees):
-        # To a power of two: few shapes, few compilations.
+        # Round up to a power of two, to compile few shapes.
         padded = np.resize(members, 1 << (len(members) - 1).bit_length())
     other = general(request.part(padded))
     columns = {
@@ -289,20 +289,20 @@ METHODS = {"auto": _auto, "exact": _exact, "lanczos": _lanczos, "dense": _dense,
 
 @dataclass(frozen=True)
 class HessianSpectrum:
-    """The largest eigenvalues of Hessians; leading axes for batch (and records) where there are."""
+    """The largest eigenvalues of Hessians, with leading axes for the batch and records, if any."""
 
     values: Float[np.ndarray, "*batch count"]
     """Eigenvalues, largest first."""
     errors: Float[np.ndarray, "*batch count"]
     """Each value is within this distance of the true one, rounding included."""
     vectors: Float[np.ndarray, "*batch count N"] = field(repr=False)
-    """Unit eigenvectors over the flattened parameters; NaN where zero has none of its own."""
+    """Unit eigenvectors over the flattened parameters; NaN for a zero eigenvalue without one."""
     alignment: Float[np.ndarray, "*batch count"] = field(repr=False)
     """⟨∇R, v⟩²/‖∇R‖² for each vector: how much of the gradient points along it."""
     trace: float | Float[np.ndarray, "*batch"] | None = field(repr=False)
-    """The sum of all eigenvalues; None where the matrix is too large to know."""
+    """The sum of all eigenvalues; None if the matrix is too large."""
     layers: Float[np.ndarray, "*batch L"] | None = field(repr=False)
-    """The largest eigenvalue of each layer's own block of the Hessian; None likewise."""
+    """The largest eigenvalue of each layer's diagonal block of the Hessian; None likewise."""
     method: str
     """`exact` (X-1, at minimizers), `dense` or `lanczos`."""
 
@@ -338,10 +338,10 @@ def hessian_spectrum(
     Arguments:
         problem: a `Problem`, or any differentiable loss: a function from a pytree to a scalar; for
             a PyTorch module a `TorchLoss`.
-        network: a `Network` or a batch of them, or for a loss of your own any pytree, or a PyTorch
+        network: a `Network` or a batch of them, or for a user-defined loss any pytree, or a PyTorch
             module.
-        count: how many eigenvalues, largest first.
-        tolerance: error wanted, relative to the norm of the Hessian.
+        count: number of eigenvalues, largest first.
+        tolerance: requested error relative to the norm of the Hessian.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -375,7 +375,7 @@ def spectra(
         if found is None:
             found = _in_pieces(problem, trees, batch, count, tolerance)
     values, errors, vectors, method = found
-    with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may get there
+    with np.errstate(invalid="ignore", over="ignore"):  # a diverging run may overflow
         slope = _gradients(problem, trees)
         aligned = (vectors @ slope[:, :, None])[..., 0] ** 2 / np.sum(slope**2, axis=1)[:, None]
         trace, layers = blocks(problem, trees)
@@ -438,7 +438,7 @@ def _of_matrix(problem, trees, count: int):
     values, vectors, error = eigen(matrices)
     vectors = vectors.mT
     missing = min(size - matrices.shape[1], count)
-    if missing > 0:  # eigenvalues zero that the coordinates do not have
+    if missing > 0:  # zero eigenvalues outside the coordinates
         values = np.pad(values, ((0, 0), (0, missing)))
         order = np.argsort(values, axis=1)
         values = np.take_along_axis(values, order, axis=1)
@@ -452,7 +452,7 @@ def _of_matrix(problem, trees, count: int):
 def _deflated(problem, trees, count: int, tolerance: float):
     """Return the largest eigenvalues one by one, deflating to H − Σ (θ_i + s) v_i v_iᵀ.
 
-    The shift s is the norm of the Hessian, so that what was found is out of the way.
+    The shift s is the norm of the Hessian, which moves the eigenvalues found below all others.
     """
     hessian = hessian_of(problem, trees)
     if count > hessian.shape[1]:
@@ -475,7 +475,7 @@ def _deflated(problem, trees, count: int, tolerance: float):
         shift = np.maximum(shift, found.scale[:, None])
         known = np.concatenate([known, found.vector[:, None]], axis=1)
         values = np.concatenate([values, found.value[:, None]], axis=1)
-        # Each vector removed before was off by its own error, which moves the others by as much.
+        # The error of each deflated vector moves the other eigenvalues by as much.
         own = found.error[:, None] + np.sum(errors, axis=1, keepdims=True)
         errors = np.concatenate([errors, own], axis=1)
     return values, errors, _expanded(hessian, known), "lanczos"

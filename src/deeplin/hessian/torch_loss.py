@@ -1,6 +1,6 @@
-"""The Hessian of any PyTorch module, by PyTorch's own products of Hessian and vector.
+"""The Hessian of any PyTorch module, by PyTorch's Hessian-vector products.
 
-PyTorch is imported where it is used: whoever passes a module has it.
+PyTorch is imported only where it is used.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ def _torch() -> Any:
 class TorchLoss:
     """The mean loss of a PyTorch module over data: `dl.sharpness(TorchLoss(loss, data), module)`.
 
-    R = (1/n) Σ_i ℓ(module(x_i), y_i), summed over the batches of `data` in their own sizes, so that
-    it does not matter how the rows are cut into batches (unless `training`). The module is
+    R = (1/n) Σ_i ℓ(module(x_i), y_i), with batches of `data` weighted by their sizes, so that the
+    result does not depend on how the rows are split into batches (unless `training`). The module is
     evaluated on the device where its parameters are; its mode, buffers and `.grad` and the state of
-    PyTorch's random numbers are as before afterwards.
+    PyTorch's random number generator are restored afterwards.
 
     Arguments:
         loss: `loss(outputs, targets)`, a mean over the rows, such as `torch.nn.CrossEntropyLoss()`;
@@ -36,8 +36,8 @@ class TorchLoss:
         training: whether batch normalization and dropout act as in training (with the same random
             numbers each time); otherwise the module is evaluated as after `module.eval()`.
 
-    Any function from the module to a scalar tensor may take the place of a `TorchLoss`; the module
-    is then evaluated in the mode that it is in.
+    Any function from the module to a scalar tensor may be passed instead of a `TorchLoss`; the
+    module is then evaluated in its current mode.
 
     ```python
     import deeplin as dl, torch
@@ -117,9 +117,9 @@ def _on_device(part: Any, device: Any) -> Any:
 class TorchHessian:
     """The Hessian of a loss at a module, over the parameters that require gradients.
 
-    Interface of `AutodiffHessian`, for a batch of one. A product differentiates the gradient along
-    the vector, batch by batch: memory is that of one batch, whatever the data. Vectors are in
-    double precision whatever the module's, so that only its own rounding counts.
+    It has the interface of `AutodiffHessian`, for a batch of one. A product differentiates the
+    gradient along the vector, batch by batch, so that memory is that of one batch. Vectors are in
+    double precision for any module, so that only the module's own rounding matters.
     """
 
     dtype = np.dtype(np.float64)
@@ -248,7 +248,7 @@ class TorchHessian:
             stack.enter_context(torch.inference_mode(False))
             stack.enter_context(torch.enable_grad())
             stack.enter_context(torch.random.fork_rng(devices))
-            # other kernels of attention have no second derivative
+            # other attention kernels have no second derivative
             math = torch.nn.attention.SDPBackend.MATH
             stack.enter_context(torch.nn.attention.sdpa_kernel(math))
             torch.manual_seed(0)
@@ -269,5 +269,5 @@ class TorchHessian:
                     child.training = mode
                 with torch.no_grad():
                     for buffer, before in buffers:
-                        if not torch.equal(buffer, before):  # graphs may still need the others
+                        if not torch.equal(buffer, before):  # others may be part of a graph
                             buffer.copy_(before)

@@ -1,8 +1,8 @@
 """Sharpness along a trajectory: each record starts from the eigenvectors of the record before.
 
-Networks are followed in chunks, all records of a chunk by one compiled loop (see `following`), and
-chunks are spread over threads. At every 16th record a larger eigenvalue is sought; where one is
-found, or where the vector turns, it is followed back through the records before, which are at hand.
+Networks are tracked in chunks, all records of a chunk by one compiled loop (see `following`), and
+chunks are distributed over threads. At every 16th record a larger eigenvalue is sought; where one
+is found, or where the vector turns, it is tracked backwards through the earlier records.
 """
 
 from __future__ import annotations
@@ -35,21 +35,22 @@ from deeplin.networks import Loss, Network, explain_loss_errors
 from deeplin.problems import Problem
 
 NARROW = 16
-"""Linear networks up to this width are followed with the batch axis last."""
+"""Width up to which linear networks are tracked with the batch axis last."""
 CHUNK = 16
-"""Networks that are followed together; fewer are filled up, so that none depends on its batch."""
+"""Number of networks tracked together; smaller chunks are padded, so that results do not depend on
+the batch."""
 SEARCH_EVERY = 16
-"""Records from one search for a larger eigenvalue to the next."""
+"""Number of records between two searches for a larger eigenvalue."""
 FRESH_SEARCH_EVERY = 64
-"""Records from one search in a fresh direction to the next."""
+"""Number of records between two searches in a fresh random direction."""
 SHORT_CALL = 8
-"""Records of a call that are too few for a search at its end, unless it is the first."""
+"""Number of records below which a call, except the first, does not search at its end."""
 LARGE_CHUNK = 2**20
-"""Numbers of a chunk above which its records are followed one call at a time."""
+"""Size of a chunk above which each call tracks one record."""
 
 
 class Tracked(NamedTuple):
-    """Sharpness with its evidence, for each network (and each record, along a trajectory)."""
+    """Sharpness with its error, for each network (and each record, along a trajectory)."""
 
     value: np.ndarray
     """Rayleigh quotient: never above the largest eigenvalue."""
@@ -60,18 +61,18 @@ class Tracked(NamedTuple):
 
 
 class SharpnessTracker:
-    """Sharpness of a batch of networks, called again and again as they move.
+    """Tracker of the sharpness of a batch of networks, called repeatedly during training.
 
     Arguments:
         problem: a `Problem` or a loss, as for `sharpness`.
         tolerance: relative accuracy of the value, down to 1e-12 in double precision. The residual
             ‖Hv − θv‖ allowed for it is √(tolerance · (λ_1 − λ_2)/λ_1), relative to λ_1.
 
-    A second eigenvector is kept, in case its eigenvalue overtakes. An eigenvalue that rises from
-    far below both, and whose vector hardly meets theirs, is found by a search in a fresh direction
-    at every 64th call: late by so many calls at most. `sharpness_along`, which has all records at
-    hand, searches at every 16th record and at the last one, and goes back and corrects what came
-    before, as it does wherever the vector turns.
+    A second eigenvector is kept, in case its eigenvalue becomes the largest. An eigenvalue that
+    rises from far below both, with a vector nearly orthogonal to theirs, is found by a search in a
+    fresh direction at every 64th call, hence at most that many calls late. `sharpness_along`, which
+    has all records, searches at every 16th record and at the last one, and corrects the earlier
+    records, as it does wherever the vector turns.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -91,7 +92,7 @@ class SharpnessTracker:
         self.clock = 0
 
     def __call__(self, networks: PyTree) -> Tracked:
-        """Sharpness of each network, from the eigenvectors found at the last call."""
+        """Return the sharpness of each network, starting from the eigenvectors of the last call."""
         check_subject(self.problem, networks)
         records = _arrays(as_batch(networks), lambda leaf: leaf[None])
         return Tracked(*(column[0] for column in self._along(records, live=True)))
@@ -130,10 +131,10 @@ def sharpness_along(
 ) -> Tracked | HessianSpectrum:
     """Return the sharpness at each record of a trajectory.
 
-    `trajectory` is `run.trajectory`, or for a loss of your own a pytree whose arrays have a leading
-    record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one, or with
-    `vectors=True`, the spectrum at each record instead (see `hessian_spectrum`), whose arrays have
-    the record axis first.
+    `trajectory` is `run.trajectory`, or for a user-defined loss a pytree whose arrays have a
+    leading record axis. Arguments and accuracy as for `SharpnessTracker`. With `count` above one,
+    or with `vectors=True`, the result is the spectrum at each record (see `hessian_spectrum`),
+    whose arrays have the record axis first.
 
     ```python
     import deeplin as dl, jax, numpy as np
@@ -181,7 +182,7 @@ def records_of(problem: Any, trajectory: Any) -> tuple[Any, bool]:
         axes = leaf.shape[: leaf.ndim - 2]
         readout = np.broadcast_to(readout, (*axes, readout.shape[-1]))
     networks = eqx.tree_at(lambda n: n.readout, trajectory, readout, is_leaf=lambda x: x is None)
-    networks = jax.tree.map(np.asarray, networks)  # views: a slice by JAX takes half a millisecond
+    networks = jax.tree.map(np.asarray, networks)  # views; a JAX slice takes half a millisecond
     return networks if batched else jax.tree.map(lambda leaf: leaf[:, None], networks), batched
 
 
@@ -194,26 +195,26 @@ def spectrum_along(problem: Any, records: Any, *, count: int) -> HessianSpectrum
 
 def _arrays(tree: PyTree, function: Callable[[Any], Any]) -> PyTree:
     """Apply `function` to each array of a tree and leave everything else as it is."""
-    known = isinstance(tree, Network)  # its arrays may be those of NumPy
+    known = isinstance(tree, Network)  # its arrays may be NumPy arrays
     return jax.tree.map(lambda leaf: function(leaf) if known or eqx.is_array(leaf) else leaf, tree)
 
 
 @dataclass
 class _Chunk:
-    """Follows some networks of a batch through their records."""
+    """Tracker of some networks of a batch through their records."""
 
     problem: Any
     members: np.ndarray
-    """Their numbers in the batch; the last is repeated to fill the chunk up."""
+    """Their indices in the batch; the last one is repeated to fill the chunk."""
     count: int
-    """How many of them there are."""
+    """Number of networks without the repetitions."""
     tolerance: float
     live: bool = False
     state: State | None = None
     compiled: ClassVar[Callable]
     """`follow`, compiled."""
     earlier: list[tuple[PyTree, Tracked]] = field(default_factory=list)
-    """The records of the call before, with what was found there."""
+    """The records of the previous call with their results."""
 
     def along(self, records: PyTree, found: Tracked, clock: int, live: bool) -> None:
         """Write what is found at each record; what was found before may be corrected."""
@@ -278,8 +279,9 @@ class _Chunk:
     ) -> None:
         """Follow what overtook before the record `end` back to where it did.
 
-        A Rayleigh quotient is never above the largest eigenvalue: the larger of two is right. The
-        piece itself is gone through to its start, and one record beyond; then as long as it helps.
+        A Rayleigh quotient never exceeds the largest eigenvalue, so the larger of two is the better
+        one. The piece is processed back to its start and one record beyond, then as long as values
+        improve.
         """
         if not late.any():
             return
@@ -343,7 +345,7 @@ class _Narrow(_Chunk):
         own = slice(self.members[0], self.members[0] + self.count)
         low, high = sorted((int(places[0]), int(places[-1])))
 
-        def put(target: np.ndarray, array: np.ndarray) -> None:  # slices: half the time of indices
+        def put(target: np.ndarray, array: np.ndarray) -> None:  # slices are faster
             part = array[low : high + 1, own]
             target[:count, : self.count] = part if places[0] == low else part[::-1]
             target[:count, self.count :] = target[:count, self.count - 1 : self.count]

@@ -1,7 +1,7 @@
-"""Initializations of both papers, and starts by name. Every draw depends only on its own key.
+"""Initializations of both papers, and initializations by name.
 
 Each random initialization accepts a batch of keys (and of scales) and then returns a batch of
-networks, so that results do not depend on how runs are grouped.
+networks. Every draw depends only on its own key, so results do not depend on how runs are grouped.
 """
 
 from __future__ import annotations
@@ -239,9 +239,9 @@ def default_width(problem: Problem) -> int:
 def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
     """Draw i.i.d. N(0, 1) entries, the same as `jax.random.normal`.
 
-    Entry i depends on the key and on i alone, so that a draw is the beginning of any longer one:
-    a few lengths are compiled for all shapes, which otherwise costs a second for a new network.
-    Cut and reshaped in NumPy, which compiles nothing, unless JAX is tracing.
+    Entry i depends only on the key and on i, so that a draw is a prefix of any longer one. Only a
+    few lengths are compiled for all shapes, which otherwise takes a second for a new network.
+    Results are sliced and reshaped in NumPy, which compiles nothing, unless JAX is tracing.
     """
     size = math.prod(shape)
     length = next((n for n in (64, 256, 1024, 4096, 16384) if n >= size), size)
@@ -252,7 +252,7 @@ def standard_normal(key: Array, shape: tuple[int, ...]) -> Array | np.ndarray:
 def _split(key: Array, count: int) -> Iterable[Array]:
     """Return the keys of `jax.random.split`, of which number i is also `fold_in(key, i)`.
 
-    That is one program for all counts; JAX's own generator only, as it is set up by default.
+    This needs one program for all counts. It holds for JAX's default generator only.
     """
     alike = jax.config.jax_threefry_partitionable and str(key.dtype) in ("key<fry>", "uint32")  # pyright: ignore[reportAttributeAccessIssue]
     if isinstance(key, Tracer) or not alike:

@@ -1,4 +1,4 @@
-"""A feed-forward network and its risk, what is trained in any pytree, such trees along a run."""
+"""Feed-forward networks and their risk, layouts of trained pytrees, and trajectories."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deeplin.problems.losses import ConvexLoss
 from deeplin.problems.problem import Problem
 
 Loss = Callable[[PyTree], Array]
-"""A loss of one's own: from the parameters to a number."""
+"""A user-defined loss, a function from the parameters to a number."""
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "linear": lambda h: h,
     "gelu": lambda h: jax.nn.gelu(h, approximate=True),  # tanh approximation, as FM-7 was run
@@ -36,15 +36,15 @@ GIVES_ONE = {
     "gelu": 1.1446303090227823,
     "gelu_exact": 1.1444507183528788,
     "relu": 1.0,
-    "tanh": 20.0,  # saturated: 1 to rounding, with slope 0
+    "tanh": 20.0,  # saturated: 1 up to rounding, with slope 0
 }
-"""For each activation a number c with activation(c) = 1: what keeps a unit constant."""
+"""For each activation, a number c with activation(c) = 1, which keeps a unit constant."""
 
 
 class Network(eqx.Module):
     """f(x) = pᵀ W_L … W_1 x, with an activation after every layer but the last if one is named.
 
-    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Weights may carry one leading
+    A pytree: `jax.grad`, `jax.vmap` and `jax.tree.map` work on it. Weights may have one leading
     batch axis, `(batch, d_k, d_{k−1})`; the read-out may then be shared, `(d_L,)`, or one for each
     network, `(batch, d_L)`. Without a read-out the last layer is the output.
 
@@ -83,11 +83,11 @@ class Network(eqx.Module):
 
     @property
     def parameters(self) -> tuple[Array, ...]:
-        """What is trained: the weights; with a constant unit W_1, b_1, W_2, … without its own.
+        """The trained arrays: the weights, or W_1, b_1, W_2, … in a network with a constant unit.
 
         A network with biases (`from_arrays`) is x ↦ (x, 1) ↦ …, with layers [[W_k b_k], [0 c]] up
-        to the last bias, whose layer has no row for the constant. There W_k and b_k are parameters,
-        and what keeps the unit constant, or stands for a bias that is not there, is none.
+        to the last bias, whose layer has no row for the constant. There W_k and b_k are parameters.
+        Entries that keep the unit constant, or stand for an absent bias, are not.
         """
         if self.biased is None:
             return self.weights
@@ -118,7 +118,7 @@ class Network(eqx.Module):
     @property
     def widths(self) -> tuple[int, ...]:
         """d_0, …, d_L."""
-        weights = self.weights  # once: Equinox takes a microsecond to look it up
+        weights = self.weights  # once: attribute access in Equinox takes a microsecond
         return (weights[0].shape[-1], *[weight.shape[-2] for weight in weights])
 
     @property
@@ -141,10 +141,10 @@ class Network(eqx.Module):
         return matrix[..., 0] if self.outputs == 1 else matrix
 
     def __call__(self, inputs: Float[Array | np.ndarray, "n d"]) -> Float[Array, "n q"]:
-        """Outputs on the rows of `inputs`, (n, q)."""
+        """Return the outputs on the rows of `inputs`, (n, q)."""
         activation = ACTIVATIONS[self.activation]
         weights = self.weights
-        if self.biased is not None:  # what is no parameter is not trained
+        if self.biased is not None:  # entries that are not parameters have no gradient
             fixed = jax.tree.map(jax.lax.stop_gradient, self)
             weights = fixed.with_parameters(self.parameters).weights
         hidden = jnp.asarray(inputs) @ weights[0].T
@@ -239,10 +239,11 @@ TORCH_MESSAGE = (
 
 @dataclass(frozen=True)
 class Layout:
-    """How a pytree falls into trained arrays, fixed arrays and the rest, and is put together again.
+    """Decomposition of a pytree into trained arrays, fixed arrays and static leaves.
 
-    Of a `Network` the weights are trained and the read-out is fixed; of any other pytree every
-    floating array is trained. Hashable, so that compiled code is kept for equal layouts.
+    In a `Network` the weights are trained and the read-out is fixed; in any other pytree every
+    floating-point array is trained. Layouts are hashable, so that compiled code is reused for equal
+    ones.
     """
 
     structure: Any
@@ -316,7 +317,7 @@ def _of_networks(name: str, meaning: str) -> Any:
 
 
 class Trajectory(eqx.Module):
-    """What a run looked like at each record: `trajectory[k]` is a network, or a batch of them.
+    """The networks of a run at each record: `trajectory[k]` is a network, or a batch of them.
 
     A pytree whose arrays have a leading record axis, before the batch axis if there is one. For
     networks `weights`, `readout` and `activation` give those arrays by name; a slice of a
@@ -353,11 +354,11 @@ class Trajectory(eqx.Module):
         return self.layout.tree(self.arrays[:trained], self.arrays[trained:])
 
     def __len__(self) -> int:
-        """Number of records."""
+        """Return the number of records."""
         return len(self.arrays[0])
 
     def __getitem__(self, index: Any) -> Any:
-        """One record as a tree, or several as a trajectory."""
+        """Return one record as a tree, or several as a trajectory."""
         part = Trajectory(tuple(a[index] for a in self.arrays), self.layout, self.batched)
         if not isinstance(index, (int, np.integer)):
             return part
@@ -367,7 +368,7 @@ class Trajectory(eqx.Module):
         return tree
 
     def __iter__(self) -> Iterator[Any]:
-        """The records one by one."""
+        """Iterate over the records."""
         return (self[k] for k in range(len(self)))
 
     weights = _of_networks("weights", "W_1 … W_L at every record.")
@@ -383,14 +384,14 @@ class Trajectory(eqx.Module):
 
 
 class Data(NamedTuple):
-    """What a nonlinear network needs: the rows themselves."""
+    """Training data of a nonlinear network: the rows."""
 
     inputs: Float[Array, "n d"]
     targets: Float[Array, "n q"]
 
 
 class LossData(eqx.Module):
-    """The same for another loss than the squared one."""
+    """Training data for a loss other than the squared one."""
 
     inputs: Float[Array, "n d"]
     targets: Float[Array, "n q"]
@@ -444,8 +445,8 @@ def risk_and_data(
 ) -> tuple[Callable[[Any, Network], Array], Any]:
     """Return the pair (risk function, its data) for this kind of network.
 
-    `risk(data, network)` is a pure function of arrays: linear networks get the moments, others the
-    rows. Keeping the data an argument keeps compiled code independent of the problem.
+    `risk(data, network)` is a pure function of arrays: data are the moments for linear networks and
+    the rows for others. As the data are an argument, compiled code does not depend on the problem.
     """
     check_fits(problem, network)
     dtype = network.weights[0].dtype
@@ -464,7 +465,7 @@ def risk_and_data(
 def check_loss(loss: Loss, tree: PyTree) -> None:
     """Raise unless JAX can trace a caller's loss at `tree` and it returns one real number.
 
-    Of a batch of networks the first is tried.
+    For a batch of networks the first one is used.
     """
     if isinstance(tree, Network) and tree.batch is not None:
         tree = jax.tree.map(lambda leaf: leaf[0], tree.with_batch())
@@ -475,7 +476,7 @@ def check_loss(loss: Loss, tree: PyTree) -> None:
             "the loss turns its parameters into NumPy arrays, PyTorch tensors or plain numbers, "
             "through which JAX cannot differentiate; write it with jax.numpy."
         ) from error
-    except Exception as error:  # the caller's own function: whatever it raises
+    except Exception as error:  # a user-defined function may raise anything
         if _from_torch(error):
             raise InputError(f"the loss is {TORCH_MESSAGE}") from error
         reason = next(iter(str(error).splitlines()), "")[:200]

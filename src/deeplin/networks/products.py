@@ -1,11 +1,10 @@
-"""The linear algebra of a linear network, written once for NumPy and JAX arrays alike.
+"""Linear algebra of linear networks, for NumPy and JAX arrays.
 
-At the end singular values of its layers, by LAPACK on all cores.
+The last part computes singular values of layers, by LAPACK on all cores.
 
-Weights W_1 … W_L may carry any leading axes (batch; records, batch); the read-out p then has the
-same or fewer of them. V_k = W_{k+1}ᵀ…W_Lᵀp are the backward products, Θ = V_0 is the product, and
-Δ = Θ − Θ* its difference from the optimum. Without a read-out the columns of the identity take the
-place of p.
+Weights W_1 … W_L may have any leading axes (batch; records, batch); the read-out p has the same or
+fewer. V_k = W_{k+1}ᵀ…W_Lᵀp are the backward products, Θ = V_0 is the product, and Δ = Θ − Θ* its
+difference from the optimum. Without a read-out, p is the identity matrix.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 from deeplin.execution import map_in_threads, thread_count
 
 STACK = 2000
-"""Matrices whose singular values are worth a thread of their own."""
+"""Number of matrices from which a separate thread for their singular values pays off."""
 A = TypeVar("A", np.ndarray, jax.Array)
 
 
@@ -40,7 +39,7 @@ def backward_products(weights: Sequence[A], readout: A | None = None) -> list[A]
 
 def product(weights: Sequence[A], readout: A | None = None) -> A:
     """Return Θ = W_1ᵀ … W_Lᵀp, (…, d, q)."""
-    first = weights[-1].mT  # W_Lᵀ; the identity need not be multiplied with
+    first = weights[-1].mT  # W_Lᵀ: no multiplication by the identity
     result = first if readout is None else first @ readout[..., None]
     for weight in reversed(weights[:-1]):
         result = weight.mT @ result
@@ -98,7 +97,7 @@ class Extremes(NamedTuple):
 def extreme_singular(matrices: np.ndarray) -> Extremes:
     """Return the extremes of a stack of matrices (…, m, n); the smallest is over min(m, n) values.
 
-    Values of a matrix that is not finite are NaN.
+    The values are NaN for a matrix that is not finite.
     """
     u, s, v = _decomposed(partial(np.linalg.svd, full_matrices=False), matrices)
     return Extremes(s[..., 0], s[..., -1], u[..., :, 0], v[..., 0, :])
@@ -122,7 +121,8 @@ def _extremes_by_gram(matrices: np.ndarray) -> np.ndarray:
 
     This takes half the time of a singular value decomposition.
 
-    The square costs the digits of a small σ_min: those matrices are decomposed themselves.
+    Squaring loses the digits of a small σ_min, so matrices with small σ_min are decomposed
+    directly.
     """
     size = np.max(np.abs(matrices), axis=(1, 2), keepdims=True)
     scaled = matrices / np.where(size > 0, size, 1)  # squares of large entries would overflow
@@ -143,7 +143,7 @@ def _decomposed(function: Callable, matrices: np.ndarray) -> list[np.ndarray]:
     *stack, m, n = matrices.shape
     flat = np.asarray(matrices, np.float64).reshape(-1, m, n)
     lost = np.asarray(~np.isfinite(flat).all(axis=(1, 2)))
-    if lost.any():  # LAPACK would refuse the whole stack
+    if lost.any():  # LAPACK would reject the whole stack
         flat = np.where(lost[:, None, None], 0, flat)
     count = min(thread_count(), max(1, len(flat) // STACK))
     parts = map_in_threads(function, np.array_split(flat, count))

@@ -1,6 +1,6 @@
-"""Networks built elsewhere: PyTorch's `Sequential`, or the arrays of any other library.
+"""Networks from other libraries: PyTorch's `Sequential`, or arrays of any library.
 
-PyTorch is never imported here: its layers are recognized by what they carry.
+PyTorch is not imported here: its layers are recognized by their attributes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deeplin.errors import InputError, finite_array, shown
 from deeplin.networks.network import GIVES_ONE, Network, check_activation
 
 KNOWN = {"ReLU": "relu", "Tanh": "tanh", "GELU none": "gelu_exact", "GELU tanh": "gelu"}
-"""Activations of PyTorch, with what their `approximate` says."""
+"""Activations of PyTorch, with the value of `approximate`."""
 HINTS = {
     "Dropout": "Call module.eval() first: without it the network is a random function",
     "BatchNorm1d": "Fold it into the linear layer before it, or leave it out",
@@ -38,13 +38,13 @@ def from_arrays(
 ) -> Network:
     """Return a network from any arrays: NumPy, JAX, PyTorch, nested lists.
 
-    W_k has one row for each output. Libraries that keep kernels the other way round, (inputs,
-    outputs), as Flax and Keras do, need `inputs_first=True`.
+    W_k has one row for each output. Pass `inputs_first=True` for libraries with kernels of shape
+    (inputs, outputs), such as Flax and Keras.
 
     Biases (one vector or None for each layer) become weights of a constant: the network gets one
     more input, the last, which has to be 1 (append a column of ones to the data). If other layers
     than the first have biases, a constant unit with output 1 carries it through the layers. The
-    weights that keep the unit constant are no parameters: `network.parameters` are the given
+    weights that keep the unit constant are not parameters: `network.parameters` are the given
     weights and biases, sharpness and spectra are over them, and networks with an activation are
     trained in them. The closed forms for linear networks (descent without activation, theory,
     certificates) count the constant unit's weights too.
@@ -53,7 +53,7 @@ def from_arrays(
         weights: One matrix for each layer.
         readout: A fixed last vector p, or None.
         biases: One vector or None for each layer; None for a network without biases.
-        activation: What stands between every two layers, one of `deeplin.networks.ACTIVATIONS`.
+        activation: Activation between every two layers, one of `deeplin.networks.ACTIVATIONS`.
         inputs_first: Whether the matrices are (inputs, outputs).
 
     ```python
@@ -84,8 +84,8 @@ def from_torch(module: Any, readout: ArrayLike | None = None) -> Network:
 
     The layers may follow one another directly (a linear network) or with the same activation
     between every two: `ReLU`, `Tanh`, or `GELU` (exact, or with `approximate="tanh"`). Nested
-    `Sequential`s, `Identity`, and `Dropout` in evaluation mode are looked through; anything else
-    is refused by name, with what to do instead. With biases the network has one more input, the
+    `Sequential`s, `Identity`, and `Dropout` in evaluation mode are skipped; any other module raises
+    an `InputError` that says what to do instead. With biases the network has one more input, the
     last, which has to be 1 (append a column of ones to the data); its parameters, over which the
     sharpness is taken, are those of the module. `TorchLoss` measures any other module as it is.
 
@@ -126,8 +126,9 @@ def _with_constant(
 ) -> tuple[list[np.ndarray], tuple[bool, ...] | None]:
     """Return layers of x ↦ (x, 1) ↦ …: [W_1 b_1], or [[W_k b_k], [0 c]] with activation(c) = 1.
 
-    The last row keeps a unit at 1 for the biases that follow; the layer of the last bias has none.
-    Then also which layers have biases, unless all weights are parameters.
+    The last row keeps a unit at 1 for the biases of later layers; the layer of the last bias has no
+    such row. The second result says which layers have biases, or is None if all weights are
+    parameters.
     """
     check_activation(activation)
     if len(biases) != len(weights):
@@ -164,7 +165,7 @@ def _layers(module: Any) -> Iterable[Any]:
     """Return the layers of nested `Sequential`s, in order."""
     name = type(module).__name__
     if name == "Sequential":
-        for child in module:  # not children(), which leaves out a layer that comes twice
+        for child in module:  # not children(), which skips repeated layers
             yield from _layers(child)
     elif name != "Identity" and not (name == "Dropout" and not getattr(module, "training", True)):
         yield module

@@ -21,14 +21,14 @@ from deeplin.problems.problem import LeastSquares, Problem, Spectrum
 
 NEWTON_STEPS = 500
 STEP_TOLERANCE = 1e-8
-"""Change of the predictions, relative to 1 + their size, at which one more step is the last: the
-error is then squared."""
+"""Change of the predictions, relative to 1 + their size, after which one more step is taken; that
+step squares the error."""
 SUSPICIOUS_SIZE = 25.0
-"""Size of the predictions from which on data are suspected to have no minimizer."""
+"""Size of the predictions above which the data may have no minimizer."""
 REUSE_FACTOR = 0.3
-"""Where steps shrink by this factor at least, the Hessian of many rows is used once more."""
+"""Largest ratio of consecutive steps at which the Hessian of many rows is reused."""
 SUBSAMPLING = 16
-"""Of many rows, one in so many gives the point to start from."""
+"""One in this many rows is used to find a starting point, if there are many rows."""
 MARGIN_TOLERANCE = 1e-7
 """Margins, relative to the size of their rows, that count as zero."""
 
@@ -36,14 +36,14 @@ MARGIN_TOLERANCE = 1e-7
 class GeneralizedLinear(eqx.Module):
     """R(Θ) = (1/n)Σφ(Θᵀx_i, y_i) of any convex loss φ (X-14, X-17), from the rows.
 
-    About the predictions of a minimizer, R − R_min is the mean excess of φ over its tangents there,
-    which keeps its accuracy; data without a minimizer have none, and the infimum is subtracted.
+    R − R_min is computed accurately as the mean excess of φ over its tangents at the predictions of
+    a minimizer. For data without a minimizer the infimum is subtracted.
     """
 
     inputs: Float[Array | np.ndarray, "n d"]
     targets: Float[Array | np.ndarray, "n q"]
     predictions: Float[Array | np.ndarray, "n q"] | None
-    """Those of a minimizer, if there is one."""
+    """Predictions of a minimizer, if there is one."""
     minimal_risk: Float[Array | np.ndarray, ""]
     """The infimum of R."""
     loss: ConvexLoss = eqx.field(static=True)
@@ -65,7 +65,7 @@ class GeneralizedLinear(eqx.Module):
 
 
 Objective: TypeAlias = LeastSquares | GeneralizedLinear
-"""The risk as a function of the product: what training and Hessians ask of a problem."""
+"""The risk as a function of the product, as used by training and Hessians."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -88,7 +88,7 @@ class GeneralizedLinearProblem(Problem):
 
     @property
     def last_iterate(self) -> np.ndarray:
-        """Where Newton's method ended, (d, q): the optimum, if there is one."""
+        """Last iterate of Newton's method, (d, q): the optimum, if there is one."""
         return self.coordinates.theta(self._fit.coordinates)
 
     @cached_property
@@ -121,7 +121,7 @@ class GeneralizedLinearProblem(Problem):
 
     @cached_property
     def numpy_objective(self) -> GeneralizedLinear:
-        """`objective` with NumPy's arrays, in double precision."""
+        """`objective` with NumPy arrays, in double precision."""
         predictions = self._fit.predictions if self._fit.settled else None
         return GeneralizedLinear(
             *self._rows, predictions, np.asarray(self.minimal_risk), self.convex_loss
@@ -171,7 +171,7 @@ class GeneralizedLinearProblem(Problem):
 
     @property
     def residual_share(self) -> float:
-        """Mean of φ'² at the optimum over that at zero: 0 where every φ_i' vanishes."""
+        """Mean of φ'² at the optimum over that at zero: 0 if every φ_i' vanishes."""
         X, y = self._rows
         at = [X @ self.optimum.reshape(self.dimension, -1), np.zeros_like(y)]
         there, zero = (float(np.mean(self.convex_loss.slope(z, y) ** 2)) for z in at)
@@ -219,20 +219,20 @@ class GeneralizedLinearProblem(Problem):
 
 
 class Fit(NamedTuple):
-    """Where Newton's method ended."""
+    """Result of Newton's method."""
 
     coordinates: Float[np.ndarray, "r k"]
     predictions: Float[np.ndarray, "n q"]
     settled: bool
-    """Whether the steps became small: a minimizer was found."""
+    """Whether the steps became small, so that a minimizer was found."""
     separable: bool = False
     """Whether there is a direction in which the risk decreases forever."""
 
 
 class Coordinates(NamedTuple):
-    """Θ = B U Eᵀ: inputs in a basis B of the row space of X, outputs in one of those that matter.
+    """Coordinates Θ = B U Eᵀ: a basis B of the row space of X, and a basis E of the outputs.
 
-    Minimizers of this form have the least norm: what is left out changes no prediction.
+    Minimizers of this form have the least norm: other components change no prediction.
     """
 
     rows: Float[np.ndarray, "n r"]
@@ -249,7 +249,7 @@ class Coordinates(NamedTuple):
         if is_tall(inputs):
             some = inputs[
                 :: max(1, n // max(n // SUBSAMPLING, 4 * d))
-            ]  # if they have full rank, so have all
+            ]  # if these rows have full rank, so have all
             if solver(some.T @ some / len(some)) is not None:
                 return cls(inputs, None, outputs)
         _, singular, right = thin_svd(inputs, inputs[:, :0])
@@ -282,7 +282,7 @@ def fit(
 ) -> Fit:
     """Minimize (1/n)Σφ(Θᵀx_i, y_i) + ridge·‖Θ‖² by Newton's method with backtracking.
 
-    `start` are coordinates U to begin with, such as those of a minimizer nearby.
+    `start` holds initial coordinates U, such as those of a nearby minimizer.
     """
     rows, outputs = coordinates.rows, coordinates.outputs
     many = 8 * SUBSAMPLING * rows.shape[1] * outputs.shape[1]
@@ -325,7 +325,7 @@ def _newton(
         excess = partial(_excess, loss, targets, z, change, quadratic)
         length = 1.0 if reuse and size <= before else _backtracked(excess, descent)
         u, z = u + length * step, z + length * change
-        # A Hessian from before makes the error smaller by a factor, not its square.
+        # With an old Hessian the convergence is linear, not quadratic.
         if length == 1.0 and size <= (STEP_TOLERANCE**2 * 1e3 if reuse else STEP_TOLERANCE) * scale:
             return _least_norm(loss, coordinates, targets, Fit(u, z, True), hessian)
         reuse = length == 1.0 and size <= REUSE_FACTOR * min(scale, before) and is_tall(rows)
@@ -346,8 +346,8 @@ def _least_norm(
 ) -> Fit:
     """Return the minimizer of least norm among those that differ along the kernel of H.
 
-    Losses with linear parts can have several. Where it is the end of a linear part, φ'' is not
-    defined there, and the minimizer found stays.
+    Losses with linear parts can have several minimizers. If the one of least norm is at the end of
+    a linear part, where φ'' is undefined, the minimizer found is returned.
     """
     values, vectors = np.linalg.eigh(hessian)
     kernel = vectors[:, values <= 1e-12 * max(values[-1], np.finfo(float).tiny)]
@@ -409,7 +409,8 @@ def _excess(
 def _backtracked(excess: Callable[[float], float], descent: float) -> float:
     """Return the first of 1, ½, ¼, … that meets the Armijo condition with factor ¾.
 
-    The excess over the tangent is exact for small steps, where a difference of risks is rounding.
+    The excess over the tangent is accurate for small steps, where a difference of risks is
+    dominated by rounding.
     """
     length = 1.0
     with np.errstate(over="ignore", invalid="ignore"):
@@ -426,9 +427,9 @@ def is_separable(
     The risk then has no minimizer. A linear program decides: the largest sum of margins over
     directions in the unit cube along which no margin is negative. Margins are s·v_i for a change v
     of the predictions, and v_i of the right class minus that of each other class for softmax. If
-    the direction u has positive margins only, that is the answer already.
+    the direction u has positive margins only, no linear program is needed.
     """
-    from scipy.optimize import linprog  # half a second, which most data need not wait for
+    from scipy.optimize import linprog  # takes half a second, and most data do not need it
 
     found = _margins(loss, coordinates, targets)
     if found is None:

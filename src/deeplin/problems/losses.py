@@ -22,7 +22,7 @@ Derivatives: TypeAlias = tuple[Callable, Callable, Callable]
 
 @dataclass(frozen=True)
 class ConvexLoss:
-    """A loss that is a sum over outputs of φ(z, y); subclasses say what φ is."""
+    """A loss that is a sum over outputs of φ(z, y); subclasses define φ."""
 
     def phi(self, z: Any, y: Any) -> Any:
         """Return φ."""
@@ -47,8 +47,8 @@ class ConvexLoss:
     def excess(self, start: Any, z: Any, y: Any) -> Any:
         """Return φ(z) − φ(start) − φ'(start)(z − start) ≥ 0 of each sample.
 
-        The mean over samples is R − R_min when `start` are the predictions of a minimizer; written
-        without a difference of nearly equal numbers where that is possible.
+        The mean over samples is R − R_min when `start` are the predictions of a minimizer; it
+        avoids differences of nearly equal numbers where possible.
         """
         step = z - start
         return (self.phi(z, y) - self.phi(start, y) - self.slope(start, y) * step).sum(axis=-1)
@@ -202,7 +202,7 @@ class Softmax(ConvexLoss):
 
 @dataclass(frozen=True)
 class Custom(ConvexLoss):
-    """A φ of the caller's, with its two derivatives."""
+    """A user-defined φ with its two derivatives."""
 
     functions: Derivatives
 
@@ -312,7 +312,7 @@ def _checked(loss: Custom) -> Custom:
         raise InputError("the functions of the loss must return one value for each (z, y).")
     for order, name in ((0, "dphi"), (1, "d2phi")):
         found, slope = at[order + 1], (high[order] - low[order]) / (2 * h)
-        # a kink between z − h and z + h is no mistake
+        # a kink between z − h and z + h is allowed
         smooth = np.abs(high[order + 1] - low[order + 1]) <= 1e-3 * (1 + np.abs(found))
         if np.any(np.abs(slope - found)[smooth] > 1e-3 * (1 + np.abs(found)[smooth])):
             raise InputError(f"{name} is not the derivative of the function before it.")

@@ -11,9 +11,9 @@ import numpy as np
 from deeplin.errors import InputError, finite_array, require_size
 
 MANY_NUMBERS = 2**20
-"""From so many numbers in X on, w* is sought without its singular values first."""
+"""Number of entries of X from which w* is first computed without singular values."""
 WELL_CONDITIONED = 1e-10
-"""1/κ(Σ̂) from which one correction leaves nothing of the error of the normal equations."""
+"""Smallest 1/κ(Σ̂) at which one correction removes the error of the normal equations."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Moments:
         Where the mean is the first row to rounding, that row is the better shift: a constant
         column then has no scatter at all. The rows are centered in place: they are not used again.
         """
-        with np.errstate(over="ignore", invalid="ignore"):  # refused later, by column
+        with np.errstate(over="ignore", invalid="ignore"):  # rejected later, by column
             mean, first = rows.mean(axis=0), rows[0]
             shift = np.where(np.abs(mean - first) <= 1e-9 * np.abs(first), first, mean)
             rows -= shift
@@ -97,8 +97,8 @@ def require_same_length(X: np.ndarray, Y: np.ndarray) -> None:
 def merge_all(parts: Iterable[Moments]) -> Moments | None:
     """Return the moments of all parts together; None if there is no part.
 
-    A sum waits until the next one has more than half as many rows, so that rounding, and the
-    number of sums that are kept, grow with the logarithm of the number of parts.
+    A partial sum is merged once the next one has more than half as many rows, so that rounding, and
+    the number of partial sums, grow logarithmically with the number of parts.
     """
     waiting: list[Moments] = []
     for part in parts:
@@ -157,7 +157,7 @@ def is_tall(inputs: np.ndarray) -> bool:
 
 def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
     """Return Σ̂⁻¹ by Cholesky as a function, or None if Σ̂ is too close to singular."""
-    from scipy.linalg import cho_factor, cho_solve, lapack  # not for those who only start a command
+    from scipy.linalg import cho_factor, cho_solve, lapack  # imported on first use only
 
     try:
         factor = cho_factor(covariance, lower=True)
@@ -170,7 +170,7 @@ def solver(covariance: np.ndarray) -> Callable[[np.ndarray], np.ndarray] | None:
 def thin_svd(inputs: np.ndarray, targets: np.ndarray):
     """Return UᵀY, the singular values and Vᵀ of X = U S Vᵀ, without forming U for tall X.
 
-    For n much larger than d the triangular factor of [X Y] carries all that is needed.
+    For n much larger than d the triangular factor of [X Y] suffices.
     """
     n, d = inputs.shape
     if n > 2 * (d + targets.shape[1]):

@@ -1,4 +1,4 @@
-"""The distribution behind the data: exact population risk, never by sampling (BO-risk)."""
+"""The distribution of the data, and the exact population risk without sampling (BO-risk)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from deeplin.errors import InputError, finite_array, positive_number, validated
 from deeplin.problems.problem import Problem
 
 LARGEST_DENSE = 5000
-"""Beyond this dimension no d×d matrix is formed behind the caller's back."""
+"""Largest dimension for which a d×d matrix is formed implicitly."""
 
 
 class Factored(NamedTuple):
@@ -126,7 +126,7 @@ def population_risk(theta, *, optimum, covariance):
 
 @dataclass(frozen=True, eq=False)
 class Population:
-    """Where data come from: y = xΘ* + ω, E[xᵀx] = Σ, ω of variance `noise`² for each output.
+    """Distribution of the data: y = xΘ* + ω, E[xᵀx] = Σ, ω of variance `noise`² for each output.
 
     ```python
     import deeplin as dl
@@ -140,7 +140,8 @@ class Population:
     covariance: Covariance
     noise: float = 1.0
     drawn: bool = False
-    """The data were drawn from it: centered Gaussian x and ω, independent (BO-A1 to BO-A4)."""
+    """Whether the data were drawn from it, with centered independent Gaussian x and ω (BO-A1 to
+    BO-A4)."""
 
     def __post_init__(self):
         sigma = check_covariance(self.covariance)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class Spectrum(NamedTuple):
     """Nonzero eigenvalues of Σ̂ (largest first), eigenvectors (d×r), w* in their basis (r×q).
 
-    For other losses than the squared one with one output, H/2 takes the place of Σ̂ (X-14).
+    For losses other than the squared one with one output, H/2 replaces Σ̂ (X-14).
     """
 
     eigenvalues: np.ndarray
@@ -202,7 +202,7 @@ class Problem:
 
     @cached_property
     def numpy_objective(self) -> Objective:
-        """`objective` with NumPy's arrays, in double precision."""
+        """`objective` with NumPy arrays, in double precision."""
         optimum = self.optimum.reshape(self.dimension, -1)
         return LeastSquares(self.covariance, optimum, np.asarray(self.minimal_risk))
 
@@ -213,14 +213,14 @@ class Problem:
         A pytree with `value_and_gradient(theta)` (of R − R_min), `curvature_product(theta,
         direction)` and `minimal_risk`, so that compiled code takes the data as an argument.
         """
-        import jax  # moments and theory do without JAX
+        import jax  # not needed for moments and theory
 
-        # Copies that are put there: `jnp.asarray` would compile a program for each new shape.
+        # `device_put` of copies: `jnp.asarray` would compile a program for each new shape.
         return jax.tree.map(lambda leaf: jax.device_put(np.array(leaf)), self.numpy_objective)
 
     @property
     def quadratic(self) -> LeastSquares:
-        """`objective` where it must be a quadratic one."""
+        """`objective`, which must be quadratic."""
         self.require_squared_loss("this")
         return self.objective  # pyright: ignore[reportReturnType]
 
@@ -277,8 +277,8 @@ class Problem:
     def spectrum(self) -> Spectrum:
         """The nonzero eigenvalues of Σ̂, largest first, with eigenvectors and w* in that basis.
 
-        From data by the singular values of X (no squaring of the condition number), from moments
-        by the eigenvalues of Σ̂.
+        It is computed from the singular values of X (without squaring the condition number), or
+        from the eigenvalues of Σ̂ if only moments are known.
         """
         n, d = self.samples, self.dimension
         epsilon = np.finfo(np.float64).eps * max(n if self.inputs is not None else d, d)
@@ -404,7 +404,7 @@ class Problem:
 
     @property
     def residual_share(self) -> float:
-        """Mean of φ'² at the optimum over that at zero: 0 where the data are interpolated."""
+        """Mean of φ'² at the optimum over that at zero: 0 if the data are interpolated."""
         return self.minimal_risk / self.target_moment
 
     # --- internals ---------------------------------------------------------------------------
@@ -415,9 +415,9 @@ class Problem:
     def _solution(self) -> np.ndarray | None:
         """w* (d×q) without the singular values of X, for many rows; None near a singular Σ̂.
 
-        The solution of Σ̂w = Xᵀy/n is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of
-        ε κ(Σ̂) in the first becomes its square, and what is left is that of a QR factorization, at
-        the price of Σ̂.
+        The solution of Σ̂w = Xᵀy/n is corrected once by that of Σ̂δ = Xᵀ(y − Xw)/n: an error of ε
+        κ(Σ̂) in the first becomes its square, so that the accuracy is that of a QR factorization,
+        at the cost of forming Σ̂.
         """
         X, Y = self.inputs, self.targets
         if X is None or Y is None or self.loss != "squared" or not is_tall(X):

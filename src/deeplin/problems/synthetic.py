@@ -21,14 +21,15 @@ from deeplin.problems.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class Synthetic:
-    """A training problem together with what is known about where it came from."""
+    """A training problem together with its known distribution."""
 
     problem: Problem
     """The training data."""
     test: Problem
     """Fresh data of the same kind, for generalization gaps."""
     truth: np.ndarray | tuple[np.ndarray, ...]
-    """What made the targets: w_true, Θ*, the teacher's weights or the separating direction."""
+    """The truth behind the targets: w_true, Θ*, the teacher's weights or the separating
+    direction."""
     spectrum: np.ndarray
     """Eigenvalues of the population second moment Σ (the inputs' axes are its eigenvectors)."""
 
@@ -117,7 +118,7 @@ def marion_chizat_key(place: int, first: Array | None = None) -> Array:
 
     The chain starts at PRNGKey(0), or at `first`.
 
-    In the older, non-partitionable form of the generator, which the authors used.
+    It uses the older, non-partitionable form of the generator, as the authors did.
     """
     with jax.threefry_partitionable(False):
         key = sub = jax.random.PRNGKey(0) if first is None else first
