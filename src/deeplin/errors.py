@@ -1,8 +1,8 @@
-"""`InputError` and checks of arguments: return the checked value, or raise naming the problem.
+"""`InputError`, and checks of arguments that return the checked value or raise it.
 
-`validated` checks the kind of every argument of a public function against its annotation (a
-Problem, a Network, text, a function, something to iterate over, an array); the other functions
-check what values are allowed, where they are used.
+`validated` checks the type of every argument of a public function against its annotation (a
+Problem, a Network, text, a function, an iterable, an array); the other functions check values where
+they are used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 LARGEST = 1e50
-"""The largest value of data, and one over the smallest: products of their moments stay finite."""
+"""Largest absolute value of data, and inverse of the smallest, so that products of their moments
+stay finite."""
 
 
 class InputError(ValueError):
@@ -35,14 +36,14 @@ def finite_array(
 ) -> np.ndarray:
     """Return `value` as a finite float64 array with an allowed number of dimensions.
 
-    With `sized` it must also pass `require_size`, at no more cost: data are read once.
+    With `sized` it must also pass `require_size`, without reading the data again.
     """
     try:
         array = np.asarray(value)
         if array.dtype.kind not in "biufO":
             raise TypeError(f"it holds {array.dtype.name} values.")
         array = np.asarray(array, dtype=np.float64)
-    except Exception as error:  # NumPy asks the object itself, which may raise anything
+    except Exception as error:  # the object's own methods may raise anything
         raise InputError(f"{name} is not an array of real numbers: {reason(error)}") from error
     if array.ndim not in dimensions:
         allowed = " or ".join(str(count) for count in dimensions)
@@ -53,7 +54,7 @@ def finite_array(
         raise InputError(
             f"{name} is empty (shape {array.shape}); pass at least one row and column."
         )
-    squares = sum_of_squares(array)  # finite only of finite numbers, and quick
+    squares = sum_of_squares(array)  # finite only if all numbers are, and fast
     finite = np.isfinite(squares)
     wrong = 0 if finite else array.size - int(np.count_nonzero(np.isfinite(array)))
     if wrong:
@@ -94,7 +95,7 @@ def positive_number(name: str, value: Any, *, zero_allowed: bool = False) -> flo
     wanted = "a finite number of at least 0" if zero_allowed else "a finite number above 0"
     try:
         number = float(value)
-    except Exception as error:  # `float` asks the object itself, which may raise anything
+    except Exception as error:  # the object's own methods may raise anything
         raise InputError(f"{name} is {shown(value)}; pass {wanted}.") from error
     if not np.isfinite(number) or number < 0 or (number == 0 and not zero_allowed):
         raise InputError(f"{name} is {number:g}; pass {wanted}.")
@@ -124,14 +125,14 @@ def shown(value: Any) -> str:
     """Return the value, or its type where the value is long, for use in an error message."""
     try:
         text = repr(value)
-    except Exception:  # an object that cannot even be shown
+    except Exception:  # the object's `repr` failed
         text = "\n"
     return text if len(text) <= 60 and "\n" not in text else f"of type {type(value).__name__}"
 
 
 def require_float64(what: str, tree: Any) -> None:
     """Raise unless every floating leaf of `tree` is float64 (JAX's default is float32)."""
-    import jax  # a second, which checks of other things need not wait for
+    import jax  # takes a second, so only here
     import jax.numpy as jnp
 
     for leaf in jax.tree.leaves(tree):
@@ -147,8 +148,8 @@ def require_float64(what: str, tree: Any) -> None:
 def readable(path: str | Path) -> Iterator[None]:
     """Turn whatever a library raises about a file it cannot read into one sentence.
 
-    The exceptions of a damaged file are open-ended (zlib, zipfile, tokenize, struct, Arrow, memory
-    for a lying header, …), so every one is meant, around calls that do nothing but read.
+    A damaged file may raise any exception (zlib, zipfile, tokenize, struct, Arrow, out of memory
+    for a wrong header, …), so all are caught, around calls that only read.
     """
     try:
         yield
@@ -187,7 +188,7 @@ def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, An
     @functools.wraps(function)
     def checked(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Answer:
         kinds = _kinds(function)
-        # Wrong names, and too many values, get a TypeError of Python's own below.
+        # Wrong names and too many values raise Python's TypeError below.
         for name, value in (*zip(names, args, strict=False), *kwargs.items()):
             _check(name, value, kinds.get(name, (Any,)))
         return function(*args, **kwargs)

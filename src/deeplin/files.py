@@ -1,4 +1,4 @@
-"""Files that are there entirely or not at all, and what they say about where numbers come from."""
+"""Atomic writing of files, and the provenance of numbers: commit and package versions."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 PACKAGES = ("deeplin", "jax", "jaxlib", "numpy", "pandas", "pyarrow", "scipy")
-"""Those behind the numbers."""
+"""Packages whose versions are recorded."""
 
 
 @contextmanager
 def whole_file(path: Path, temporary_folder: Path | None = None) -> Iterator[BinaryIO]:
     """Open a file that appears at `path`, replacing what is there, only once it is complete.
 
-    Written under another name in `temporary_folder`, of the same disk (by default the folder of
-    `path`), and renamed: a reader never sees half a file, and after an error nothing is left.
-    Not forced to the disk, which would cost more than most files are worth.
+    The file is written under another name in `temporary_folder`, on the same disk (by default the
+    folder of `path`), and renamed: a reader never sees an incomplete file, and an error leaves
+    none. It is not synced to disk, which would be too slow for small files.
     """
     name = f".{path.name}.{os.getpid()}-{threading.get_ident()}"
     temporary = os.path.join(temporary_folder or path.parent, name)

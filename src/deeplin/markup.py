@@ -38,7 +38,7 @@ LETTER_ACCENTS = {
 def latex(text: str) -> str:
     """Write text in ASCII that LaTeX sets as it stands, mathematics included.
 
-    A character without a LaTeX name becomes its number: `\\texttt{U+2603}`.
+    A character without a LaTeX name becomes its code point: `\\texttt{U+2603}`.
     """
     found = []
     for cluster in re.findall(r".[\u0300-\u036f]*", text, re.DOTALL):

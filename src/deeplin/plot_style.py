@@ -1,4 +1,4 @@
-"""The style of every figure, and what figures of papers are drawn with: bands, bars, legends."""
+"""The style of all figures, and elements of the papers' figures: bands, bars, legends."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 
 SIZE = (4.8, 3.5)
-"""Inches: one column of a paper with labels of ten points."""
+"""Size in inches: one column of a paper, with labels of ten points."""
 INK, QUIET, PAPER = "#1f2328", "#6e7781", "#ffffff"
 """Text and lines, secondary lines, background; the report recolors these for dark screens."""
 
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Palette of Okabe and Ito, in the order of use."""
 TRAINED, DIVERGED, THEORY, LIMIT = COLORS[:4]
-"""One meaning each, as in the explorer: blue is a trained network, red what diverged, green what
-theory knows without training, purple the limit of stability 2/η."""
+"""Colors with a fixed meaning, as in the explorer: blue for trained networks, red for divergence,
+green for theory, purple for the limit of stability 2/η."""
 MARKERS = ("o", "s", "^", "D", "v", "P")
 
 RC: dict[Any, Any] = {
@@ -59,8 +59,8 @@ RC: dict[Any, Any] = {
 def style() -> Iterator[None]:
     """Draw in the figures' style within this context.
 
-    Only what it sets is restored: a notebook's backend makes settings of its own at the first
-    figure, without which it shows none of the following (`rc_context` would undo them).
+    Only the parameters that it sets are restored: a notebook's backend changes other parameters at
+    the first figure, and shows no further figures without them (`rc_context` would undo them).
     """
     before = {name: mpl.rcParams[name] for name in RC}
     mpl.rcParams.update(RC)
@@ -110,7 +110,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
     """Write SVG (for the page), PDF (for papers) and PNG (for everything else)."""
     folder.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context({**RC, "svg.hashsalt": name}):
-        # No date inside: the same data give the same files.
+        # Without a date, the same data give the same files.
         figure.savefig(folder / f"{name}.svg", metadata={"Date": None})
         figure.savefig(folder / f"{name}.pdf", metadata={"CreationDate": None})
         figure.savefig(folder / f"{name}.png", dpi=160)
@@ -126,7 +126,7 @@ MEANS, QUARTILES = ("mean", "low", "high"), ("median", "quarter", "three quarter
 
 
 FEW = 3
-"""A point that stands for fewer runs is drawn open, with their number."""
+"""Number of runs below which a point is drawn open, with their number."""
 
 
 def band(
@@ -160,7 +160,7 @@ LEGENDS: dict[str, dict[str, Any]] = {
         "loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": 2, "frameon": False
     },
 }  # fmt: skip
-"""Where a legend may stand."""
+"""Places of a legend."""
 
 
 def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
@@ -176,7 +176,7 @@ def place_legend(ax: Axes, place: str = "inside", **options: Any) -> None:
 def finish(ax: Axes, axes: Mapping[str, Any], plain: Iterable[str], legend: Any) -> None:
     """Set the properties `axes`, write plain numbers on some axes, and place the legend.
 
-    `legend` has the arguments of `place_legend`; None: no legend, or one that the plot has drawn
+    `legend` holds the arguments of `place_legend`, or None for no legend or one drawn by the plot
     itself.
     """
     ax.set(**axes)

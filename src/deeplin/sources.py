@@ -1,4 +1,4 @@
-"""The papers, the talk and this library: what a statement or a figure is cited by."""
+"""Sources of statements and figures: the papers, the talk and this library."""
 
 from __future__ import annotations
 

@@ -24,9 +24,9 @@ UNMET, NOT_APPLICABLE = "hypotheses not met", "not applicable"
 TEXT = ["id", "title", "kind", "run", "verdict", "holds", "hypotheses", "unmet", "part"]
 NUMBERS = ["left", "right", "margin", "tolerance", "at"]
 VERDICTS = [NOT_APPLICABLE, MEASURED, HOLDS, UNMET, VIOLATED]
-"""From the mildest to the worst: a statement with several claims gets the worst of theirs."""
+"""Verdicts in order of severity; a statement with several claims gets the most severe."""
 PLACE = re.compile(rf"(?:(\w+),?\s+)?({'|'.join(LETTERS.values())})\s+(\S+)", re.IGNORECASE)
-"""A statement as its paper calls it: "Theorem 2" or "FM, Theorem 2"."""
+"""Pattern of a statement's name in its paper: "Theorem 2" or "FM, Theorem 2"."""
 CODES = {verdict: code for code, verdict in enumerate(VERDICTS)}
 
 
@@ -34,8 +34,8 @@ class Certificate(pd.DataFrame):
     """A table with one row for each statement (and run).
 
     Verdicts: `holds`, `violated`, `hypotheses not met` (the row says which), and `measured` for a
-    definition or a constant that the paper leaves open: `left` is the number, nothing is judged.
-    A statement about other problems or runs is `not applicable`.
+    definition or a constant that the paper leaves open: `left` is the number, and there is no
+    judgment. A statement about other problems or runs is `not applicable`.
 
     Columns: `id`, `title`, `kind`, `run`, `verdict`, `holds`, `hypotheses` (which one fails, with
     its numbers, or why the statement does not apply), `unmet` (the hypotheses that fail, each with
@@ -61,7 +61,7 @@ class Certificate(pd.DataFrame):
 
     @property
     def all_hold(self) -> bool:
-        """No statement is violated, but for printed ones that are known to be false (errata)."""
+        """Whether no statement is violated, except printed ones known to be false (errata)."""
         return not bool((self.violated["kind"] != "erratum").any())
 
     def summary(self) -> pd.DataFrame:
@@ -82,7 +82,8 @@ class Certificate(pd.DataFrame):
     def to_latex(self) -> str:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Return a LaTeX `tabular` of the statements that apply; it needs the package booktabs.
 
-        One run: verdict and both sides of each statement. Several: the counts of their verdicts.
+        For one run it has the verdict and both sides of each statement, for several the counts of
+        verdicts.
         """
         head, rows = self._cells()
         return markup.latex_table(head, rows, "ll" + ("lrrr" if "left" in head else "rrrr"))
@@ -152,8 +153,8 @@ def certify(
     `tolerance` is relative and stands for rounding; `flow_tolerance` is added for equalities along
     a numerically integrated flow. The table states the absolute tolerance of each row. A statement
     about gradient flow is not judged on gradient descent: its verdict is then "hypotheses not met",
-    with the measured sides beside it. The statements about benign overfitting need the `population`
-    behind the data; `constants` sets their free constants. A row shows the tightest claim of its
+    along with the measured sides. The statements about benign overfitting need the `population` of
+    the data; `constants` sets their free constants. A row shows the tightest claim of its
     statement; `parts=True` gives every claim a row of its own. `only` names statements by their ids
     or as their paper does: "FM-T2", "Theorem 2", "BO, Lemma 4.5".
 
@@ -237,7 +238,7 @@ def _judge(
     if check.granted:
         holds, good, failed = np.ones(context.batch, bool), HOLDS, VIOLATED
     elif check.measured:
-        # Where no constant suffices, the statement that there is one is false; a definition is not.
+        # If no constant suffices, the existence claim is false; a definition cannot be.
         holds = np.isfinite(claim["left"]) | (statement.kind == "definition")
         good, failed = MEASURED, VIOLATED
     else:
@@ -289,7 +290,7 @@ def _tightest(check: Check, context: Context, tolerance: float) -> dict[str, Any
         margin = -abs(left - right) if check.equality else right - left
         bound = (tolerance + np.asarray(check.slack)) * scale
         relative = np.where(scale > 0, (margin + bound) / scale, margin)
-    relative = np.where(np.isnan(relative), -np.inf, relative)  # not a number is not a proof
+    relative = np.where(np.isnan(relative), -np.inf, relative)  # NaN proves nothing
     if check.measured:
         relative = -np.broadcast_to(left, shape)
     where = np.broadcast_to(check.where, shape)

@@ -1,7 +1,7 @@
-"""What statements are evaluated on: a problem, a batch of runs, shared quantities computed once.
+"""Context of the statements: a problem, a batch of runs, and shared quantities.
 
-Everything is NumPy on (records, batch, …) arrays: certifying needs no compilation, and a batch
-costs little more than one run.
+Quantities are computed once, by NumPy on (records, batch, …) arrays: certifying needs no
+compilation, and a batch costs little more than one run.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from deeplin.theory.residual_initialization import prefix_singular_values, suffi
 from deeplin.theory.small_initialization import scale_of_layers
 
 AT_MINIMIZER = 1e-3
-"""A network counts as a minimizer when its map is this close to w*, relatively, on the data."""
+"""Relative distance of a network's map from w* on the data up to which it is a minimizer."""
 INTERPOLATES = 1e-3
-"""A map interpolates when ‖Y − XΘ‖ is at most this, relative to ‖Y‖ (a mean loss of 1e-7 is).
+"""Largest ‖Y − XΘ‖/‖Y‖ of a map that counts as interpolating (a mean loss of 1e-7 does).
 
 Statements about interpolators are then judged on the nearest one, Θ_min + Θ_⊥."""
 
@@ -61,7 +61,7 @@ class Constants:
 
 
 class Context:
-    """A problem and a run (a single one is a batch of one), seen by the statements.
+    """A problem and a batch of runs on which statements are evaluated.
 
     The statements of BO also need the `population` and the free `constants`. Their loss is the sum
     ℒ = ‖Y − XΘ‖² = nR and their flow dW/dt = −∇ℒ; a flow of R runs n times slower, so BO's time is
@@ -276,7 +276,7 @@ class Context:
     def moving(self) -> np.ndarray:
         """Where a run had not stopped yet (later records repeat its last state), (records, batch).
 
-        Statements about the state hold at any record; those about the passing of time only here.
+        Statements about the state hold at every record; those about its evolution only here.
         """
         end = self.run.evidence.get("time") if self.is_flow else self.run.steps
         end = np.inf if end is None else np.broadcast_to(np.asarray(end, float), (self.batch,))
@@ -322,7 +322,7 @@ class Context:
     def gradient_scale(self) -> np.ndarray:
         """2Λ(‖Θ‖ + ‖Θ*‖)‖p‖Π_{j≠k}‖W_j‖_2, to which rounding is relative.
 
-        For other losses a bound of ‖g‖ takes the place of the first factors.
+        For other losses a bound of ‖g‖ replaces the first factors.
 
         At the start and at the end: (2, batch, L), so the indices 0 and −1 mean the same as along
         the records.
@@ -352,7 +352,7 @@ class Context:
     @cached_property
     def singular_values(self) -> np.ndarray:
         """σ_k, (records, batch, L)."""
-        if self.has_one_unit:  # FM-L2 asks for their vectors as well
+        if self.has_one_unit:  # FM-L2 needs their vectors as well
             return np.stack([layer.largest for layer in self.extremes], axis=-1)
         return values_of_layers(self.weights)[..., 0]
 
@@ -541,7 +541,7 @@ class Context:
 
     @cached_property
     def unseen_first(self) -> np.ndarray:
-        """(W_1(0)(I − P_X))ᵀ: what the first layer makes of directions beside the data."""
+        """(W_1(0)(I − P_X))ᵀ, the first layer on directions orthogonal to the data."""
         return self.problem.spectrum.orthogonal_part(self.initial[0].mT)
 
     @property

@@ -1,4 +1,4 @@
-"""What the results share: checked depths and read-outs, aligned networks, stability, roots."""
+"""Shared parts of the results: checked depths and read-outs, aligned networks, stability, roots."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def architecture(
 ) -> Architecture:
     """Check that `quantity` is defined for this problem, depth and read-out.
 
-    Without `signal`, also for problems whose minimizer is zero or that have none.
+    Without `signal`, problems may have a zero minimizer, or none.
     """
     L = whole_number("depth", depth)
     if signal:
@@ -107,7 +107,7 @@ def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
 
     2 for gradient descent. Heavy ball, x ← x − η∇ + β(x − x₋): z² − (1+β−ηS)z + β has its roots in
     the unit disk exactly for ηS ≤ 2+2β. Nesterov, ∇ taken at x + β(x − x₋): with c = 1−ηS the
-    polynomial z² − (1+β)cz + βc asks for c ≥ −1/(1+2β), so ηS ≤ (2+2β)/(1+2β).
+    polynomial z² − (1+β)cz + βc requires c ≥ −1/(1+2β), so ηS ≤ (2+2β)/(1+2β).
 
     ```python
     from deeplin.theory import stability_limit
@@ -120,7 +120,7 @@ def stability_limit(momentum: float = 0.0, *, nesterov: bool = False) -> float:
 
 def root(function: Callable[[float], float], low: float, high: float) -> float:
     """Return a root of a function that has different signs at the ends, to full precision."""
-    # Ends that are hundreds of orders apart take as many halvings: no number of them is too large.
+    # No limit on bisections: ends may be hundreds of orders of magnitude apart.
     found = brentq(function, low, high, xtol=1e-300, rtol=4 * np.finfo(float).eps, maxiter=10_000)
     return float(found)  # pyright: ignore[reportArgumentType]
 
@@ -130,9 +130,9 @@ def largest_eigenvalue_of_update(
 ) -> float | np.ndarray:
     """Return λ_max(diag(D) + bbᵀ) from D and b∘b, by the secular equation Σ b_i²/(x − D_i) = 1.
 
-    Solved for the distance x − max D, which keeps its relative accuracy when it is tiny. 1/s is
-    concave there, so Newton's method for 1/s = 1 climbs from the part of b at the top eigenvalue to
-    the root without passing it.
+    The unknown is the distance x − max D, which keeps its relative accuracy when it is tiny. 1/s is
+    concave there, so Newton's method for 1/s = 1 increases monotonically to the root from the part
+    of b at the top eigenvalue.
     """
     below = diagonal.max() - diagonal
     distance = np.sum(squares, axis=-1, where=below == 0)

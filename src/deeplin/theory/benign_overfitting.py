@@ -50,11 +50,11 @@ def effective_index(spectrum: ArrayLike, samples: int, b: float = 1.0) -> float:
 
 
 class Tail(NamedTuple):
-    """The part of a spectrum that n samples do not tell apart."""
+    """The flat tail of a spectrum for n samples."""
 
     n: int
     k: float
-    """Where it begins (BO-D2.2); infinite where no tail is flat enough."""
+    """Index at which it begins (BO-D2.2); infinite if no tail is flat enough."""
     sum: float
     """s_k."""
     rank: float
@@ -96,7 +96,7 @@ def _ratio(numerator: np.ndarray, denominator: np.ndarray) -> np.ndarray:
 
 
 class RiskSplit(NamedTuple):
-    """The risk of an interpolator and what it is made of; arrays for a batch of maps."""
+    """The risk of an interpolator and its parts; arrays for a batch of maps."""
 
     total: float | np.ndarray
     """Risk(Θ) = Tr((Θ−Θ*)ᵀΣ(Θ−Θ*)) (BO-risk)."""
@@ -105,7 +105,7 @@ class RiskSplit(NamedTuple):
     variance: float
     """σ²q·Tr(C), the mean of `noise` over the noise: the same for every interpolating network."""
     noise: float
-    """Tr(ΩᵀCΩ) of the noise at hand."""
+    """Tr(ΩᵀCΩ) of the noise in the data."""
     xi: float | np.ndarray
     """Tr(Θ_⊥ᵀBΘ_⊥), the part due to Θ_⊥."""
     cross: float | np.ndarray
@@ -185,7 +185,7 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
         return np.sum(map * population.apply(map), axis=(-2, -1))
 
     perpendicular, optimum = orthogonal(columns), problem.optimum.reshape(population.optimum.shape)
-    # X⁺Ω = Θ_min − P_XΘ*: what the interpolant makes of the noise.
+    # X⁺Ω = Θ_min − P_XΘ*: the effect of the noise on the interpolant.
     noise_map = optimum - (population.optimum - orthogonal(population.optimum))
     noise = float(size(noise_map))
     missed = size(orthogonal(population.optimum - perpendicular))
@@ -203,8 +203,8 @@ def risk_split(problem: Problem, population: Population, theta: Any) -> RiskSpli
 def noise_cost_bound(problem: Problem, population: Population) -> float:
     """Return a lower bound of Tr(C) for given X and Σ: Σ_i λ_i(v_iᵀP_Xv_i)²/‖Xv_i‖² (X-32).
 
-    v_i are eigenvectors of Σ; directions with Xv_i = 0 are left out. By Cauchy-Schwarz, and about
-    1 − df₂/n of Tr(C): sharp where overfitting is benign.
+    v_i are eigenvectors of Σ; directions with Xv_i = 0 are omitted. The bound follows from
+    Cauchy-Schwarz and is about 1 − df₂/n of Tr(C), so it is sharp where overfitting is benign.
     """
     eigenvalues, vectors, _ = problem.spectrum
     sigma = population.covariance
@@ -237,37 +237,37 @@ def degrees_of_freedom_bounds(
 def best_interpolant(problem: Problem, population: Population) -> np.ndarray:
     """Return the interpolator of smallest risk, Θ* + Σ^{-1}Xᵀ(XΣ^{-1}Xᵀ)^{-1}Ω, (d, q) (X-33).
 
-    Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is what an interpolator costs at the least, σ²qn/(d−n−1) in
-    the mean for Gaussian inputs whatever Σ. It needs the noise Ω = Y − XΘ*, so no one can train it.
+    Its risk Tr(Ωᵀ(XΣ^{-1}Xᵀ)^{-1}Ω) is the smallest of any interpolator, with mean σ²qn/(d−n−1) for
+    Gaussian inputs and any Σ. It depends on the noise Ω = Y − XΘ*, so it cannot be trained.
     """
     require_interpolation(problem, "the best interpolant")
     if population.spectrum[-1] <= 0:
         raise InputError("the best interpolant needs an invertible Σ; this one has eigenvalue 0.")
     _, vectors, coordinates = problem.spectrum
-    # In the span of X: the noise is R(M − QᵀΘ*) for X = RQᵀ, and R drops out.
+    # In the span of X the noise is R(M − QᵀΘ*) for X = RQᵀ, and R cancels.
     missing = coordinates - vectors.T @ population.optimum
     weighted = solve_covariance(population.covariance, vectors)
     return population.optimum + weighted @ np.linalg.solve(vectors.T @ weighted, missing)
 
 
 class FirstGuess(NamedTuple):
-    """What a first guess of Θ* gains when training keeps it beside the data (X-33)."""
+    """Gain from a first guess of Θ* that training keeps orthogonal to the data (X-33)."""
 
     risk: float
     """Mean risk over the noise: Tr((Θ*−Θ_0)ᵀB(Θ*−Θ_0)) + σ²q·Tr(C), B = (I−P_X)Σ(I−P_X)."""
     gain: float
-    """By how much that is below the mean risk of Θ_min (negative where the guess costs)."""
+    """Mean risk of Θ_min minus `risk` (negative if the guess increases the risk)."""
     best_gain: float
     """The gain of its best multiple, ⟨Θ_0, Θ*⟩_B²/⟨Θ_0, Θ_0⟩_B."""
     largest_share: float
-    """The most that any guess can gain, relative to the mean risk of Θ_min: bias/(bias + variance),
+    """Largest gain of any guess, relative to the mean risk of Θ_min: bias/(bias + variance),
     attained by Θ_0 = Θ*."""
 
 
 def first_guess(problem: Problem, population: Population, guess: ArrayLike) -> FirstGuess:
     """Return the gain from a guess Θ_0 of Θ* if training ends in Θ_min + (I−P_X)Θ_0 (X-33).
 
-    Exact for given X. How to start a network that keeps it: `guess_start`.
+    The result is exact for given X. `guess_start` returns an initial network that keeps the guess.
 
     ```python
     import deeplin as dl
@@ -295,9 +295,9 @@ def random_direction_gain(problem: Problem, population: Population) -> float:
     """Return the mean gain of a random Θ_⊥ with its best sign and size, about ‖v‖²/(qT) (X-33).
 
     A direction G lowers the risk of Θ_min by ⟨G, v⟩²/Tr(GᵀΣG) at best, v = (I−P_X)Σ(Θ*−Θ_min). For
-    a Gaussian G beside the data the numerator has mean ‖v‖² and the denominator qT,
-    T = Tr((I−P_X)Σ): the quotient of the means is leading order in 1/(d−n). It needs Θ* and the
-    noise to choose sign and size.
+    a Gaussian G orthogonal to the data the numerator has mean ‖v‖² and the denominator qT, T =
+    Tr((I−P_X)Σ): the quotient of the means is leading order in 1/(d−n). It needs Θ* and the noise
+    to choose sign and size.
     """
     require_interpolation(problem, "the gain of a random direction")
     optimum = problem.optimum.reshape(population.optimum.shape)
@@ -324,9 +324,9 @@ class LowerRisk(NamedTuple):
     """The probability that a random Θ_⊥ lowers the risk of Θ_min."""
 
     normal: float
-    """By a normal approximation; up to a quarter off for small d − n."""
+    """Normal approximation; its error is up to a quarter for small d − n."""
     bound: float
-    """By Chernoff's inequality: never exceeded, and never above 1/2 by symmetry."""
+    """Upper bound by Chernoff's inequality, and at most 1/2 by symmetry."""
 
 
 def lower_risk_probability(problem: Problem, population: Population, scale: float) -> LowerRisk:
@@ -365,7 +365,8 @@ def interpolation_bound(
 ) -> RiskBound:
     """Return the bound c[s_k/n‖Θ*‖² + q log(q/δ)(k/n + n/R_k) + s_k/n‖Θ_⊥‖²] of BO-T3.1.
 
-    `perpendicular` is ‖Θ_⊥‖ of the trained map. Infinite where no tail is flat enough (k = ∞).
+    `perpendicular` is ‖Θ_⊥‖ of the trained map. The bound is infinite if no tail is flat enough (k
+    = ∞).
     """
     tail = flat_tail(population.spectrum, samples, b)
     norm = float(np.linalg.norm(population.optimum))

@@ -1,4 +1,4 @@
-"""The critical learning rate, whatever the optimizer: the largest at which training can settle."""
+"""Critical learning rates: the largest rates at which training can converge, by optimizer."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def critical_learning_rate(
 
     Weight decay means R + λΣ‖W_k‖_F². Mini-batches with momentum are exact at a given minimizer
     (`stochastic_sharpness`), but the flattest one is not known; with weight decay they do not
-    settle at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of their
-    read-outs. Batches ask for an optimum at which every φ_i' is 0.
+    converge at a constant rate. `paths` is the number of parallel paths, or the norms ‖p_h‖ of
+    their read-outs. Batches require an optimum at which every φ_i' is 0.
 
     ```python
     import deeplin as dl, numpy as np
@@ -95,9 +95,9 @@ def layerwise_sharpness(
 ) -> float:
     """Return the least λ_max of the Hessian preconditioned by η_1 … η_L, over minimizers (X-11).
 
-    It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can settle exactly where it is at most 2
-    (2+2β with momentum), so only the geometric mean of the rates matters. The network that
-    attains it is `minimal_sharpness(problem, L).attaining(rates=rates)`.
+    It is (η_1⋯η_L)^{1/L} S_min: descent with these rates can converge exactly if it is at most 2
+    (2+2β with momentum), so only the geometric mean of the rates matters. The network that attains
+    it is `minimal_sharpness(problem, L).attaining(rates=rates)`.
 
     ```python
     import deeplin as dl, numpy as np
@@ -158,9 +158,9 @@ def _require_plain(momentum: float, decay: float, radius: float) -> None:
 def parallel_sharpness(problem: Problem, depth: int | Sequence[int], paths: ArrayLike) -> float:
     """Return S_min of networks with parallel paths, any data (X-22).
 
-    One output, any convex loss: that of one path with ‖p‖² = (Σ_h‖p_h‖^{−2/(L−2)})^{−(L−2)}, the
+    One output, any convex loss: S_min of one path with ‖p‖² = (Σ_h‖p_h‖^{−2/(L−2)})^{−(L−2)}, the
     smallest ‖p_h‖ for L = 2. Several outputs and squared loss: m^{2/L−1} times that of one path.
-    For L = 2 nothing is gained by more paths, for any loss.
+    For L = 2 more paths do not reduce the sharpness, for any loss.
 
     Arguments:
         depth: the depth of all paths, or one for each.
@@ -274,8 +274,8 @@ def effective_sharpness(sharpness: float, radius: float) -> float:
     """Return S(1 + ρS), which replaces S for SAM, θ ← θ − η∇R(θ + ρ∇R(θ)).
 
     At a minimizer its Jacobian is I − ηA(I + ρA) with A = ∇²R ⪰ 0, and λ(1 + ρλ) increases. (With
-    the perturbation divided by its norm the map is not differentiable at a minimizer, and no rate
-    makes it settle: along one quadratic mode it ends in a cycle of two points.)
+    the perturbation divided by its norm the map is not differentiable at a minimizer and converges
+    at no rate: along one quadratic mode it ends in a cycle of two points.)
     """
     return sharpness * (1 + radius * sharpness)
 
@@ -308,9 +308,9 @@ def adam_critical_learning_rate(
 
     At a minimizer m and √ν are of first order in the deviation, so m/(√ν + ε) = m/ε up to second
     order: the late steps are those of heavy-ball descent with averaged gradients at rate η/ε, and
-    β₂ does not enter. `beta1=0` is RMSProp. With the usual ε = 1e-8 no usual rate is below it: Adam
-    comes close, is thrown out, and returns. Any convex loss; almost every start; ε stands outside
-    the root.
+    β₂ does not enter. `beta1=0` is RMSProp. With the usual ε = 1e-8 all usual rates are above it:
+    Adam repeatedly approaches a minimizer and leaves it again. The result holds for any convex loss
+    and almost every start, with ε outside the root.
 
     ```python
     import deeplin as dl, numpy as np

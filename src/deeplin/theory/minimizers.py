@@ -1,9 +1,9 @@
-"""How flat a minimizer can be (FM Section 3; X-2, X-3, X-7, X-8, X-18).
+"""Flattest and balanced minimizers (FM Section 3; X-2, X-3, X-7, X-8, X-18).
 
-The flattest minimizer, its bracket of FM-T2 and its exact value; the balanced one, where small
-initializations end; that of the smallest trace; and brackets of the first two that are best
-possible for given Λ, a and L. For white data the minimal sharpness is due to Mulayoff & Michaeli
-2020.
+This module has the flattest minimizer, with the bracket of FM-T2 and its exact value; the balanced
+minimizer, to which small initializations converge; the minimizer of smallest trace; and brackets of
+the first two that are best possible for given Λ, a and L. For white data the minimal sharpness is
+due to Mulayoff & Michaeli 2020.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def minimizer_lower_bound(
     net = architecture(problem, depth or norms.shape[-1], readout, "the minimal sharpness")
     power = 1 / net.depth
     scale = 2 * problem.alignment * problem.optimum_norm ** (2 - power) * net.norm**power
-    with np.errstate(divide="ignore"):  # no minimizer has a layer of zeros: no bound is too large
+    with np.errstate(divide="ignore"):  # no minimizer has a zero layer, so any bound holds
         return scale * np.sum(1 / norms, axis=-1)
 
 
@@ -260,7 +260,8 @@ def _flattest(problem: Problem, net: Architecture) -> tuple[float, float]:
 def _signal(problem: Problem) -> tuple[np.ndarray, np.ndarray]:
     """Return ℓ_i/Λ and the coordinates of Θ*, (r, rank), up to a rotation of the outputs.
 
-    A part of Θ* below rounding moves S_min by less than rounding, but would stall the search.
+    Parts of Θ* below rounding change S_min by less than rounding, but would stall the search, so
+    they are removed.
     """
     eigenvalues, _, coordinates = problem.spectrum
     if problem.outputs > 1:
@@ -384,12 +385,12 @@ class MinimalTrace:
     """tr Σ̂."""
     optimum: Float[np.ndarray, "d q"] = field(repr=False)
     left: Float[np.ndarray, "q k"] = field(repr=False)
-    """The left singular vectors U of Θ*Σ̂^{1/2} = U S Vᵀ …"""
+    """The left singular vectors U of Θ*Σ̂^{1/2} = U S Vᵀ."""
     values: Float[np.ndarray, " k"] = field(repr=False)
-    """… and its singular values S > 0."""
+    """The singular values S > 0 of Θ*Σ̂^{1/2}."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     program: tuple[Program, Solution] | None = field(default=None, repr=False)
-    """Softmax (X-17): the program of the trace and its solution, in the place of ν, U and S."""
+    """Softmax (X-17): the program of the trace and its solution, which replace ν, U and S."""
 
     @cached_property
     def minimizer(self) -> Network:
@@ -419,9 +420,9 @@ class MinimalTrace:
 def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None) -> MinimalTrace:
     """Return min tr ∇²R over minimizers = 2L (q tr Σ̂)^{1/L} ‖Θ*Σ̂^{1/2}‖_*^{2(L−1)/L} (X-8).
 
-    Any number of outputs q and any data; hidden layers at least as wide as the rank of Θ*. Training
-    with label noise and sharpness-aware training look for this minimizer. Other convex losses of
-    one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
+    It holds for any number of outputs q and any data, with hidden layers at least as wide as the
+    rank of Θ*. Training with label noise and sharpness-aware training tend to this minimizer. Other
+    convex losses of one output have H/2 in the place of Σ̂ (X-14); softmax by the program of X-17.
 
     ```python
     import deeplin as dl, numpy as np
@@ -466,7 +467,7 @@ def minimal_trace(problem: Problem, depth: int, readout: ArrayLike | None = None
 
 
 class SharpnessBrackets(NamedTuple):
-    """Brackets of S_min and S_bal that cannot be narrowed knowing Λ, a, ‖w*‖, ‖p‖ and L (X-18)."""
+    """Best possible brackets of S_min and S_bal for given Λ, a, ‖w*‖, ‖p‖ and L (X-18)."""
 
     minimal: tuple[float, float]
     """N a G(c) ≤ S_min ≤ N L a c^{1/L}, with N = 2‖w*‖^{2−2/L}‖p‖^{2/L}."""
@@ -557,8 +558,9 @@ def _diagonal_ratio(L: int, c: np.ndarray) -> np.ndarray:
 def plane_ratio(depth: int, spread: ArrayLike, overlap: ArrayLike) -> np.ndarray:
     """Return S_bal/S_min for Σ̂ = bbᵀ + κqqᵀ, ‖b‖ = a = 1, (q·b)² = g, κ such that Λ = c (X-18).
 
-    These data are the worst: λ(L, κ)/min_x λ(x + (L−1)x^{−1/(L−1)}, xκ) with λ(y_1, y_2) the larger
-    eigenvalue of y_1 bbᵀ + y_2 qqᵀ and κ = c(c−1)/(c−1+g). The denominator is convex in log x.
+    These data attain the worst ratio: λ(L, κ)/min_x λ(x + (L−1)x^{−1/(L−1)}, xκ) with λ(y_1, y_2)
+    the larger eigenvalue of y_1 bbᵀ + y_2 qqᵀ and κ = c(c−1)/(c−1+g). The denominator is convex in
+    log x.
     """
     L = whole_number("depth", depth, minimum=2)
     c, g = np.broadcast_arrays(np.asarray(spread, float), np.asarray(overlap, float))

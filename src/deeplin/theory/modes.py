@@ -1,19 +1,19 @@
 """Modes of balanced networks in closed form: their gradient flow (X-13), their orbits (X-12).
 
-Flow on white inputs, an oracle for everything that integrates: the loss is c‖Θ − S‖_F² (deeplin's
-risk where Σ̂ = cI), so flows run 2c times as fast as those of ½‖Θ − S‖_F², in whose clock the
-formulas are written. Balanced modes are due to Saxe et al. 2014, two layers to Braun et al. 2022
-and Dominé et al. 2024.
+Flow on white inputs, a reference for numerical integration: the loss is c‖Θ − S‖_F² (deeplin's risk
+where Σ̂ = cI), so flows run 2c times as fast as those of ½‖Θ − S‖_F², in whose time the formulas
+are written. Balanced modes are due to Saxe et al. 2014, two layers to Braun et al. 2022 and Dominé
+et al. 2024.
 
 Orbits beyond the edge of stability: L equal weights x with the loss c(x^L − σ)² take the step
 x ← x + η'(σ − x^L)x^{L−1}, η' = 2cη. Above η' = 2/(Lσ^{2−2/L}) they settle on an orbit x → ax → x
 instead of σ^{1/L}. Orbits of deep linear networks and the thresholds of diag(10, 9.5, 9): Ghosh et
 al. 2025; the edge of stability: Cohen et al. 2021.
 
-Of a whole network descent is the map T(θ) = θ − η∇R(θ). On an orbit F(θ) = T(T(θ)) − θ vanishes;
+For a whole network, descent is the map T(θ) = θ − η∇R(θ). On an orbit F(θ) = T(T(θ)) − θ vanishes;
 F' = DT² − I with DT² = (I − ηH(Tθ))(I − ηH(θ)). Rotations between layers, and the flat directions
-of what has settled, leave F as it is, so orbits are never isolated and F' is never regular.
-Levenberg-Marquardt steps with the damping ‖F‖² converge quadratically all the same (Yamashita and
+of converged modes, leave F unchanged, so orbits are never isolated and F' is never regular.
+Levenberg-Marquardt steps with the damping ‖F‖² still converge quadratically (Yamashita and
 Fukushima 2001).
 """
 
@@ -44,9 +44,9 @@ from deeplin.theory.architecture import is_white, numerical_rank, root
 BALANCED = 1e-9
 """‖W_2ᵀW_2 − W_1W_1ᵀ − λI‖ up to which layers count as λ-balanced, relative to their size."""
 LONGEST_STRETCH = 2.0
-"""Fastest rate times time over which the formula for two layers is applied at once."""
+"""Largest product of rate and time for one application of the formula for two layers."""
 LATE_MODE = 20.0
-"""log(σ/|s − σ|) from which on a mode counts as late: e^{−20} from its target."""
+"""log(σ/|s − σ|) above which a mode counts as late, within e^{−20} of its target."""
 
 
 def time_to_reach(
@@ -150,7 +150,7 @@ def two_layer_flow(
     F = np.block([[-balance / 2 * np.eye(d), S.T], [S, balance / 2 * np.eye(q)]])
     rates, vectors = np.linalg.eigh(F)
     Q = vectors.T @ np.concatenate([W.T, V])
-    # The formula composes; over short stretches it loses no digits to modes of different speed.
+    # Composing the formula over short times avoids loss of digits for modes of different speed.
     stretches = max(1, int(np.ceil(np.abs(rates).max() * clock / LONGEST_STRETCH)))
     for _ in range(stretches):
         Q = _flowed(Q, rates, clock / stretches)
@@ -188,7 +188,7 @@ def _clock(y: float, s: float, L: int, sign: float) -> float:
     """Return an antiderivative of 1/(Lσ^{2−2/L}(s − σ)) at σ(y)."""
     if L == 2:
         return y / (2 * s)
-    # hyp2f1 gives up at its singularity; there dt = dy/(Ls^{2−2/L}) up to e^{−y}
+    # hyp2f1 fails at its singularity; there dt = dy/(Ls^{2−2/L}) up to e^{−y}
     past = max(y - LATE_MODE, 0.0)
     sigma = _position(y - past, s, sign)
     late = past / (L * s ** (2 - 2 / L))
@@ -220,7 +220,7 @@ def _mode_after(time: float, s: float, begin: float, L: int) -> float:
 
 @dataclass(frozen=True)
 class Orbit:
-    """x → ax → x for one mode, and what happens beside it."""
+    """The orbit x → ax → x of one mode, and its stability."""
 
     target: float
     depth: int
@@ -228,9 +228,9 @@ class Orbit:
     """x, the smaller of the two weights; `high` is ax."""
     high: float
     multiplier: float
-    """Derivative of the two-step map: what a small error of the common weight is multiplied by."""
+    """Derivative of the two-step map, the factor of a small error of the common weight."""
     balance_multiplier: float
-    """(2−a)(2−1/a): what a small difference between layers is multiplied by in two steps."""
+    """(2−a)(2−1/a), the factor of a small difference between layers in two steps."""
 
     @property
     def ratio(self) -> float:
@@ -239,9 +239,9 @@ class Orbit:
 
     @property
     def stable(self) -> bool:
-        """Whether iterates of this mode nearby, balanced or not, end on the orbit.
+        """Whether nearby iterates of this mode, balanced or not, converge to the orbit.
 
-        In a network several modes that oscillate at once can also mix, which is not judged here.
+        In a network several oscillating modes can also mix, which is not considered here.
         """
         return abs(self.multiplier) < 1 and abs(self.balance_multiplier) < 1
 
@@ -262,8 +262,9 @@ def balanced_orbit(
     """Return the orbit of period two of a balanced mode, or None if it converges (X-12).
 
     With the loss c(x^L − σ)² and η' = 2cη: a = 1 + η'(σ − x^L)x^{L−2} and
-    σ = x^L(1 + a^{2L−1})/(1 + a^{L−1}). As η' grows with a, each rate above 2/(Lσ^{2−2/L}) has one
-    orbit. `curvature` c is 1 for deeplin's risk with Σ̂ = I, and ½ for the loss ½(x^L − σ)².
+    σ = x^L(1 + a^{2L−1})/(1 + a^{L−1}). Since η' increases with a, there is one orbit for each rate
+    above 2/(Lσ^{2−2/L}). `curvature` c is 1 for deeplin's risk with Σ̂ = I, and ½ for the loss
+    ½(x^L − σ)².
 
     ```python
     import deeplin as dl
@@ -298,8 +299,8 @@ def mode_orbits(problem: Problem, depth: int, learning_rate: float) -> tuple[Orb
 
     The largest mode comes first.
 
-    For white inputs, Σ̂ = cI on its range, where balanced modes do not touch one another; None for
-    a mode that settles. How many oscillate is the number of orbits.
+    For white inputs, Σ̂ = cI on its range, balanced modes are independent. The entry is None for a
+    mode that converges, so the number of orbits is that of oscillating modes.
 
     ```python
     import deeplin as dl, numpy as np
@@ -336,20 +337,20 @@ def _scaled_rate(u: float, L: int) -> float:
 
 
 MAX_PARAMETERS = 2000
-"""Parameters up to which a dense Hessian is worth its cost."""
+"""Number of parameters up to which a dense Hessian is formed."""
 ITERATIONS = 60
-"""Largest number of steps; five are usual from a settled run."""
+"""Maximum number of steps; five are usual from a run that has converged to an orbit."""
 RESIDUAL_TOLERANCE = 1e-12
 """Residual of two steps, relative to the weights, at which an orbit counts as found."""
 NEUTRAL_TOLERANCE = 1e-6
-"""How near to one a multiplier is that belongs to a direction along which orbits continue."""
+"""Distance from one of the multiplier of a direction along which orbits continue."""
 MOVING_SHARE = 1e-6
-"""Share of the largest swing above which a mode moves; of ‖Θ‖, above which anything does."""
+"""Fraction of the largest amplitude above which a mode oscillates; for the largest mode, of ‖Θ‖."""
 
 
 @dataclass(frozen=True)
 class NetworkOrbit:
-    """θ → Tθ → θ for a whole network, and what happens beside it."""
+    """The orbit θ → Tθ → θ of a whole network, and its stability."""
 
     networks: tuple[Network, Network]
     """The two points, that of smaller risk first."""
@@ -360,40 +361,42 @@ class NetworkOrbit:
     amplitudes: Float[np.ndarray, " modes"]
     """Half the singular values of the difference of the two products, largest first."""
     multipliers: Float[np.ndarray, " parameters"]
-    """Moduli of the eigenvalues of DT², largest first, those of neutral directions left out."""
+    """Moduli of the eigenvalues of DT², largest first, without those of neutral directions."""
     neutral: int
-    """Directions with multiplier one: rotations between layers, flat ones of what has settled."""
+    """Number of directions with multiplier one: rotations between layers, flat directions of
+    converged modes."""
     size: float
     """‖Θ‖_F, the mean of the two."""
 
     @property
     def modes(self) -> int:
-        """How many modes oscillate; none if descent settles."""
+        """Number of oscillating modes; 0 if descent converges."""
         largest = self.amplitudes[0] if self.amplitudes[0] > MOVING_SHARE * self.size else np.inf
         return int(np.sum(self.amplitudes > MOVING_SHARE * largest))
 
     @property
     def amplitude(self) -> float:
-        """That of the mode that swings most."""
+        """Amplitude of the mode with the largest oscillation."""
         return float(self.amplitudes[0])
 
     @property
     def multiplier(self) -> float:
-        """What the slowest small error is multiplied by in two steps."""
+        """Factor by which the slowest small error changes in two steps."""
         return float(self.multipliers[0])
 
     @property
     def stable(self) -> bool:
-        """Whether iterates nearby end on this orbit, or on one beside it along neutral ways."""
+        """Whether nearby iterates converge to this orbit, or to a neighbor along neutral
+        directions."""
         return self.converged and self.multiplier < 1
 
 
 def network_orbit(problem: Problem, net: Network, learning_rate: float) -> NetworkOrbit:
     """Return the period-two orbit of gradient descent near a network, such as the end of a run.
 
-    Newton's method on two steps of descent finds it to rounding from an iterate nearby, stable or
-    not. Where descent has settled it finds the minimizer, and `modes` is 0. Far from any orbit it
-    may find none: `converged` and `residual` say so; train longer first.
+    Newton's method on two steps of descent finds the orbit to rounding from a nearby iterate,
+    stable or not. If descent has converged it finds the minimizer, and `modes` is 0. Far from any
+    orbit it may fail, as `converged` and `residual` show; train longer first.
 
     ```python
     import deeplin as dl, jax, numpy as np

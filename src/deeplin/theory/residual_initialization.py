@@ -1,7 +1,7 @@
 """Residual initialization: products of layers, the constants of FM Section 5, X-20 and X-21.
 
-FM's Lemma 3 pays for a fine net of the sphere to bound σ_min. In X-21 σ_min(Π)^{−1} = ‖Π^{−T}‖ is
-bounded as a norm, by a chain of its own with the coarse net, and s^{−2/3} leaves the conditions.
+FM's Lemma 3 needs a fine net of the sphere to bound σ_min. In X-21 σ_min(Π)^{−1} = ‖Π^{−T}‖ is
+bounded as a norm, by its own chain with a coarse net, which removes s^{−2/3} from the conditions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deeplin.networks.products import values_of_layers
 from deeplin.theory.architecture import root
 
 U_GRID = np.geomspace(1e-3, 1e3, 6001)
-"""Values of u searched for admissible constants, a ratio of 1.0023 apart."""
+"""Grid of u for the search of admissible constants, with a ratio of 1.0023."""
 
 
 class ProductBounds(NamedTuple):
@@ -48,8 +48,8 @@ def log_failure_probability(
 
     5^d[e^{−du²/16s²} + e^{−Ldu²/(4s⁴+4us²)}] +
     (2M/m+1)^d[e^{−du²/16s²} + e^{−Ld²u²/(16s²(4s²+du))} + Le^{−Ld/32s²}]
-    in log space, since its terms reach far below and above what a float holds. `printed` evaluates
-    the expression with the denominators as printed in the paper (errata E-1, E-2).
+    in log space, since its terms exceed the range of float64 in both directions. `printed`
+    evaluates the expression with the denominators as printed in the paper (errata E-1, E-2).
 
     ```python
     import deeplin as dl
@@ -111,7 +111,7 @@ def smallest_admissible_depth(
 ) -> int | None:
     """Return the smallest L at which FM-L3 has an admissible u, or None beyond `limit`.
 
-    Compare `certified_depth`, which asks the same of the products themselves (X-21).
+    Compare `certified_depth`, which bounds the products directly (X-21).
 
     ```python
     import deeplin as dl
@@ -139,7 +139,7 @@ class ResidualConstants(NamedTuple):
     probability: float
     """1 − 16exp(−C_3 d), the probability with which FM-T4 holds (never below 0)."""
     gap: float
-    """C_4: the start must have R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ."""
+    """C_4: FM-T4 requires R(W(0)) − R_min ≤ C_4λ²‖p‖²/Λ."""
     radius: float
     """C_5: every ‖θ_k‖_F stays below it."""
     rate: float
@@ -180,7 +180,7 @@ def residual_constants(
 
 
 class DrawConstants(NamedTuple):
-    """Convergence of the flow from one start with square layers, whatever its law (X-20)."""
+    """Constants of convergence of the flow from a given start with square layers (X-20)."""
 
     largest: float | np.ndarray
     """M_0 ≥ 1: no product Π_{k:1} or Π_{L:k} of the start has a larger norm."""
@@ -230,7 +230,7 @@ def product_constants(M0: ArrayLike, m0: ArrayLike, depth: int) -> DrawConstants
 
 
 class Frequency(NamedTuple):
-    """How often an event happened, with its 95% Clopper-Pearson interval."""
+    """Frequency of an event, with its 95% Clopper-Pearson interval."""
 
     value: float
     interval: tuple[float, float]
@@ -300,7 +300,7 @@ def residual_displacement(initial: Network, network: Network) -> np.ndarray:
 
 
 REACH = 9.0
-"""Standard deviations to which Gaussian integrals are carried: what is beyond is below 1e-18."""
+"""Range of Gaussian integrals in standard deviations; the mass beyond it is below 1e-18."""
 
 
 def sharp_product_bounds(scale: float, u: float, *, closed_form: bool = False) -> ProductBounds:
@@ -329,15 +329,15 @@ def sharp_failure_probability(
     W_k = I + (s/√(Ld))N_k. In closed form 2·5^d(e^{−3du²/8s²} + e^{−9du²/40s²}) + Le^{−Ld/128s²}
     for L ≥ max(8(u+s²), 256s²), and 1 elsewhere (theorem). The default is sharper and for every L:
     2·5^d inf_p [max(1, Eξ^p)^L + max(1, Eζ^p)^L] e^{−p(s²+2u)} + target/20 (theorem, expectations
-    by quadrature). ξ and ζ are what one layer and its inverse transpose do to a squared length, ζ
-    cut off at norms of N_k that occur with probability target/20.
+    by quadrature). ξ and ζ are the factors by which one layer and its inverse transpose change a
+    squared length, with ζ cut off at norms of N_k that occur with probability target/20.
 
     Args:
         scale: s.
         width: d ≥ 2.
         depth: L.
         u: The margin of the bounds, above 0.
-        target: The total aimed at, which sets the cut-off.
+        target: The intended total probability, which determines the cut-off.
         closed_form: Evaluate the closed form.
 
     ```python
@@ -395,7 +395,8 @@ def _doob(
 def _chi_square(freedom: int) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
     """Return nodes and log weights of the χ² law, by the trapezoidal rule in log(χ²/2).
 
-    From where 1e-22 of the mass is left to four times the mean, where powers of ξ may still count.
+    The range is from where 1e-22 of the mass is left to four times the mean, where powers of ξ may
+    still matter.
     """
     a = freedom / 2
     step = 0.7 / np.sqrt(a + 4)
@@ -423,8 +424,8 @@ def certified_depth(
 ) -> int | None:
     """Return the least L at which products stay conditioned with probability ≥ 1 − target (X-21).
 
-    At u = margin·u_∞ (`least_margin`), for d ≥ 2; None beyond `limit`. FM-L3 asks for far more
-    (`smallest_admissible_depth`).
+    It uses u = margin·u_∞ (`least_margin`), for d ≥ 2, and is None beyond `limit`. FM-L3 requires
+    far larger depths (`smallest_admissible_depth`).
 
     ```python
     import deeplin as dl

@@ -1,4 +1,4 @@
-"""What the minimum-norm interpolant is expected to cost, beside the bounds of BO."""
+"""Expected risk of the minimum-norm interpolant, for comparison with the bounds of BO."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class RidgelessRisk:
     """The expected risk of the least-norm least-squares solution from n Gaussian samples."""
 
     bias: float
-    """What a noise-free target costs: 0 for n ≥ d."""
+    """Risk for a noise-free target: 0 for n ≥ d."""
     variance: float
-    """What fitting the noise costs."""
+    """Risk due to fitting the noise."""
     exact: bool
-    """Exact at this n; otherwise the limit of many samples and inputs, n/d fixed."""
+    """Whether the values are exact at this n, rather than the limit n, d → ∞ with n/d fixed."""
     kappa: float
-    """κ with Σ λ_i/(λ_i+κ) = n, the ridge that interpolating amounts to; 0 for n ≥ rank Σ."""
+    """κ with Σ λ_i/(λ_i+κ) = n, the implicit ridge of interpolation; 0 for n ≥ rank Σ."""
     degrees_of_freedom: float
     """df₂ = Σ λ_i²/(λ_i+κ)²."""
 
     @property
     def total(self) -> float:
-        """Bias and variance."""
+        """Sum of bias and variance."""
         return self.bias + self.variance
 
 
@@ -51,9 +51,10 @@ def ridgeless_risk(population: Population, samples: int) -> RidgelessRisk:
 
         bias = κ² Σ λ_i‖θ_i‖²/(λ_i+κ)² / (1 − df₂/n),    variance = σ²q df₂/(n − df₂),
 
-    θ_i the rows of Θ* along the eigenvectors: the limit of n, d → ∞. At every finite n exact are
-    equal eigenvalues, where the variance is σ²q n/(d−n−1), and n > d, where it is σ²q d/(n−d−1) for
-    every Σ and the bias is 0. Within one of n = rank Σ the expectation is infinite.
+    with θ_i the rows of Θ* along the eigenvectors, in the limit n, d → ∞. The result is exact at
+    every finite n for equal eigenvalues, where the variance is σ²q n/(d−n−1), and for n > d, where
+    it is σ²q d/(n−d−1) for every Σ and the bias is 0. Within one of n = rank Σ the expectation is
+    infinite.
 
     ```python
     import deeplin as dl
@@ -104,7 +105,7 @@ def double_descent(population: Population, samples: int, dimensions: Iterable[in
     assert table["excess_risk"].argmax() == 1      # the peak at d′ = n
     ```
     """
-    import pandas as pd  # only here: it takes a third of a second
+    import pandas as pd  # takes a third of a second
 
     n = whole_number("samples", samples)
     rows = []
@@ -178,7 +179,7 @@ def dense_covariance(covariance: Covariance) -> Float[np.ndarray, "d d"]:
 
 @dataclass(frozen=True, eq=False)
 class _Modes:
-    """Nonzero eigenvalues λ of Σ, how often each stands, and ‖θ‖² along its eigenvectors."""
+    """Nonzero eigenvalues λ of Σ with multiplicities, and ‖θ‖² along their eigenvectors."""
 
     eigenvalues: Float[np.ndarray, " k"]
     counts: Float[np.ndarray, " k"]

@@ -41,12 +41,13 @@ def total_imbalance(weights: Sequence[np.ndarray]) -> Any:
 
 
 class FlowEndBounds(NamedTuple):
-    """Where gradient flow with product w can be, by what it conserves (X-19)."""
+    """Bounds for gradient flow with product w, from its conserved quantities (X-19)."""
 
     imbalance: float | np.ndarray
     """Δ of the start: Σ_k ‖W_kW_kᵀ − W_{k+1}ᵀW_{k+1}‖_2."""
     excess: float | np.ndarray
-    """ω = Δ + max(0, max_k ‖W_k(0)‖_F² − ‖W_L(0)‖_F²): what a layer may have beside rank one."""
+    """ω = Δ + max(0, max_k ‖W_k(0)‖_F² − ‖W_L(0)‖_F²): bound of each layer's part beyond rank
+    one."""
     singular_squares: tuple[float | np.ndarray, float | np.ndarray]
     """r − 2Δ ≤ σ_k² ≤ r + 2Δ for every layer, r = ‖w‖^{2/L}."""
     sharpness_ratio: tuple[float | np.ndarray, float | np.ndarray]
@@ -56,7 +57,7 @@ class FlowEndBounds(NamedTuple):
 def flow_end_bounds(initial: Network, product_norm: ArrayLike) -> FlowEndBounds:
     """Return bounds of σ_k² and S/S_bal where the flow from `initial` has a product of this norm.
 
-    For one output without a read-out, any loss and any time (X-19, theorem; FM-C1 and FM-C2 ask for
+    For one output without a read-out, any loss and any time (X-19, theorem; FM-C1 and FM-C2 require
     ε ≤ 1, ‖w*‖ ≥ 1 and 32L√ε ≤ 1). With r = ‖w‖^{2/L} and δ = 2Δ/r < 1: |σ_k² − r| ≤ 2Δ, and at a
     minimizer min((1−δ)^{L−1}, 1/(1+δ)) ≤ S/S_bal ≤ max((1+δ)^{L−1}(1+(L−1)ω/(r+2Δ)), 1/(1−δ)).
 

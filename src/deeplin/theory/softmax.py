@@ -1,4 +1,4 @@
-"""How flat a minimizer of softmax can be: a geodesically convex program (X-17).
+"""The flattest minimizer of the softmax loss, by a geodesically convex program (X-17).
 
 With Θ (q×d) the optimum, H (qd×qd) the Hessian of the risk there, P_k = B_kB_kᵀ for
 B_k = W_L…W_{k+1} and P_L = I, the curvature of a minimizer is that of K = Σ_k P_k⊗A_kᵀA_k, where
@@ -8,8 +8,8 @@ A_1 = I and A_{k+1}ᵀA_{k+1} ⪰ ΘᵀP_k⁻¹Θ with equality for suitable wei
 
 the first term P_1⊗I, and the logarithm of the objective is geodesically convex in the P_k: a local
 minimum is a global one. Adding the same vector to the logits of all classes changes nothing, so the
-outputs are taken in a basis E of the vectors with sum zero, and the inputs in one of those that
-some sample sees.
+outputs are taken in a basis E of the vectors with sum zero, and the inputs in a basis of the span
+of the samples.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from deeplin.problems.generalized_linear import GeneralizedLinearProblem
 from deeplin.theory.architecture import numerical_rank, require_width
 
 POWERS = (10.0, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7)
-"""β of the Schatten norms that replace λ_max in turn, each within a factor n^{1/β} of it."""
+"""Powers β of the Schatten norms that approximate λ_max in turn, each within a factor n^{1/β}."""
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """Θ and H in bases of outputs and inputs that matter."""
+    """Θ and H in reduced bases of the outputs and inputs."""
 
     theta: Float[np.ndarray, "q r"]
     hessian: Float[np.ndarray, "qr qr"]
     outputs: Float[np.ndarray, "c q"]
-    """E: from those outputs to the classes."""
+    """E, the map from reduced outputs to classes."""
     inputs: Float[np.ndarray, "d r"]
 
     @classmethod
@@ -140,8 +140,8 @@ class Program:
     def product_bound(self, depth: int, rho: np.ndarray) -> float:
         """Return L(tr ρ tr Ξ)^{1/L}‖ρ^{1/2}ΘΞ^{1/2}‖_*^{2(L−1)/L}/tr((ρ⊗Ξ)H⁻¹) ≤ S_min, for H ≻ 0.
 
-        Every ρ, Ξ ⪰ 0 give a bound; the largest is looked for, from the partial traces of
-        H^{1/2}ρH^{1/2} on.
+        Every ρ, Ξ ⪰ 0 give a bound; the largest is searched for, starting from the partial traces
+        of H^{1/2}ρH^{1/2}.
         """
         values = np.linalg.eigvalsh(self.hessian)
         if values[0] <= 1e-12 * values[-1]:
@@ -183,14 +183,14 @@ class Program:
 
 
 class Solution(NamedTuple):
-    """Where the program ended."""
+    """Solution of the program."""
 
     factors: list[np.ndarray]
     """Cholesky factors of P_1 … P_{L−1}."""
     values: Float[np.ndarray, " qr"]
     """The eigenvalues of H^{1/2}KH^{1/2}, smallest first."""
     rho: Float[np.ndarray, "qr qr"]
-    """The derivative of their norm: the matrix of trace one that the dual asks for."""
+    """The derivative of their norm: the matrix of trace one that the dual takes."""
 
 
 def minimizer_of(program: Program, factors: list[np.ndarray], hidden: int | None) -> Network:

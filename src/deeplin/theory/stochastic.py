@@ -1,4 +1,4 @@
-"""Learning rates at which mini-batch descent settles: at one minimizer, and at best (X-10)."""
+"""Critical learning rates of mini-batch descent, at one minimizer and at the flattest (X-10)."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def stochastic_sharpness(
 
     Arguments:
         network: a linear network at a minimizer, or K itself (d×d).
-        batch_size: B; every step draws its rows afresh.
-        momentum: heavy-ball β, also exact.
-        linearized: allow R_min > 0. Descent at a constant rate then does not settle; the value
-            says up to which rate the second moment of the network linearized here stays bounded.
+        batch_size: B; every step draws new rows.
+        momentum: heavy-ball β, for which the result is also exact.
+        linearized: allow R_min > 0. Descent at a constant rate then does not converge; the value
+            gives the rate up to which the second moment of the linearized network stays bounded.
 
     ```python
     import deeplin as dl, numpy as np
@@ -145,7 +145,7 @@ def _linearized(problem: Problem, weights: list[np.ndarray], grams: list[np.ndar
 
 @dataclass(frozen=True)
 class MinimalStochasticSharpness:
-    """S_min(B), the least S_B of any minimizer, inside a certified interval."""
+    """S_min(B), the least S_B of any minimizer, with a certified interval."""
 
     lower: float
     """No minimizer has a smaller S_B: certified by the cuts, to rounding."""
@@ -181,7 +181,8 @@ def minimal_stochastic_sharpness(
 ) -> MinimalStochasticSharpness:
     """Return S_min(B) = min over t of S_B(t²I + (L−1)(‖p‖/t)^{2/(L−1)}w*w*ᵀ), certified (X-10).
 
-    One output and R_min = 0. `tolerance` is the relative width wanted of [lower, exact].
+    It holds for one output and R_min = 0. `tolerance` is the requested relative width of [lower,
+    exact].
 
     ```python
     import deeplin as dl, numpy as np
@@ -260,32 +261,33 @@ def _kernel(problem: Problem, network: Network, basis: np.ndarray) -> np.ndarray
 
 
 DENSE = 20
-"""Dimension up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos multiplies."""
+"""Dimension r up to which the matrix of size r(r+1)/2 is formed; beyond it Lanczos is used."""
 MAX_MINIMIZERS = 60
-"""Largest number of minimizers tried on the way to the flattest one."""
+"""Maximum number of minimizers evaluated in the search for the flattest one."""
 SEARCH_CELLS, CELL_PARTS = 64, 4
-"""Cells of the search for the lowest cut, and into how many one that may hold it is divided."""
+"""Number of cells in the search for the lowest cut, and of the parts into which a cell is
+divided."""
 
 Cut = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class TopMoment:
-    """The largest eigenvalue with its bounds, and the symmetric matrix N that belongs to it."""
+    """The largest eigenvalue with its bounds and its symmetric matrix N."""
 
     value: float
     """⟨N, E(N)⟩/⟨N, D(N)⟩ at the N found: a lower bound."""
     upper: float
     """An upper bound: by the cone for plain descent, by the residual with momentum."""
     moment: Float[np.ndarray, "r r"]
-    """N in the coordinates of the rows given, so that other K can be tested with it."""
+    """N in the coordinates of the given rows, so that it can be used for other K."""
 
 
 class SecondMoment:
     """The eigenvalue problem for rows (n×r, spanning), K (r×r, positive definite) and B.
 
-    Beside a minimizer one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write
-    K = GGᵀ and choose G so that A = GᵀΣ̂G = diag(a). With rows x̃_i = Gᵀx_i the mean of (A_b N A_b)
+    Near a minimizer one step with batch b is e ← (I − 2ηKΣ̂_b)e in function space, K = JJᵀ. Write K
+    = GGᵀ and choose G so that A = GᵀΣ̂G = diag(a). With rows x̃_i = Gᵀx_i the mean of (A_b N A_b)
     over all batches of B rows out of n, drawn without replacement, is
 
         (p/n) Σ_i (x̃_iᵀNx̃_i) x̃_ix̃_iᵀ + (1−p) ANA,    p = (n−B)/(B(n−1)),
@@ -318,9 +320,9 @@ class SecondMoment:
         gaps = np.subtract.outer(self.levels, self.levels) ** 2
         products = np.multiply.outer(self.levels, self.levels)
         self.noise = noise
-        """The factor of the mean over single rows in E …"""
+        """Factor of the mean over single rows in E."""
         self.rest = (1 - noise) * products - momentum / (1 - momentum) ** 2 * gaps
-        """… and of N_ij beside it."""
+        """Factor of N_ij in E."""
 
     def mean(self, N: Float[np.ndarray, "r r"]) -> Float[np.ndarray, "r r"]:
         """Return 2E(N)."""

@@ -1,4 +1,4 @@
-"""The global minimizer with weight decay, its sharpness, where it collapses (X-9, X-15).
+"""The global minimizer with weight decay, its sharpness and its collapse (X-9, X-15).
 
 For a given product w the least Σ‖W_k‖_F² is L(‖w‖/‖p‖)^{2/L} (balanced, rank one, aligned), so
 F = ℓ + λΣ‖W_k‖_F² becomes ℓ(w) + λ'L‖w‖^{2/L}, λ' = λ‖p‖^{−2/L} (X-9, X-15). Among all w of one
@@ -12,7 +12,8 @@ For several outputs, with Θ = Σ_i σ_i u_iv_iᵀ, the objective is the sum ove
 
 because the u_i are orthogonal. So zero is the global minimizer exactly if no single part gains more
 than it costs, which makes λ_c a search over one number. The minimizer itself has no closed form: it
-is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge with a matrix that chooses itself.
+is stationary where (Θ*−Θ)Σ̂ = MΘ with M = λ(ΘΘᵀ)^{1/L−1}, a ridge whose matrix depends on the
+solution.
 """
 
 from __future__ import annotations
@@ -58,14 +59,14 @@ class DecayedMinimum:
     sharpness: float
     """S_λ = λ_max(∇²F), the same at every global minimizer."""
     collapsed: bool
-    """The minimizer is the zero network."""
+    """Whether the minimizer is the zero network."""
     product: Float[np.ndarray, "d q"] = field(repr=False)
     """Θ, the map of the minimizer (transposed, as `Problem.optimum`)."""
     readout: Float[np.ndarray, " m"] | None = field(repr=False)
     certified: bool = True
-    """Whether it is certain that no network has a smaller objective. Always for one output, white
-    data, one or two layers, rank-one Θ* and a collapsed network; for several outputs on other data
-    where the weight decay is weak enough. Else it is the best minimum found."""
+    """Whether no network has a smaller objective for certain. This is always so for one output,
+    white data, one or two layers, rank-one Θ* and a collapsed network, and for several outputs on
+    other data if the weight decay is weak enough. Otherwise this is the best minimum found."""
 
     def critical_learning_rate(self, momentum: float = 0.0, *, nesterov: bool = False) -> float:
         """Return 2/S_λ (more with momentum), above which no global minimizer of F is stable."""
@@ -89,9 +90,9 @@ def decayed_minimum(
 
     One output: w = (Σ̂ + μI)^{-1}Σ̂w* with μ = λ‖p‖^{−2/L}‖w‖^{2/L−2}, the best root of that scalar
     equation, or 0. Several outputs, white data (Σ̂ = cI on its range): each singular value of Θ*
-    solves min_s c(s−σ_i)² + λLs^{2/L}. Several outputs, other data: convex up to two layers; deeper
-    there is no closed form, and the best minimum found says whether it is `certified`. The penalty
-    is λ‖W‖², so its gradient is 2λW.
+    solves min_s c(s−σ_i)² + λLs^{2/L}. Several outputs, other data: the problem is convex up to two
+    layers; for deeper networks there is no closed form, and `certified` says whether the best
+    minimum found is certain to be global. The penalty is λ‖W‖², so its gradient is 2λW.
 
     Other convex losses, one output: the same with the ridge path of the loss (X-15). There is a
     minimizer even for separable data.
@@ -123,7 +124,7 @@ def decayed_minimum(
         sizes = np.concatenate([_shrunk(path, scaled, 1) for path in paths])
         found = (left[:, :rank] * sizes) @ right[:rank]
     else:
-        # the outputs outside the range of Θ* only cost
+        # outputs outside the range of Θ* only increase the cost
         target = values[:rank, None] * left[:, :rank].T
         turned, certified = decayed_several(eigenvalues, target, L, decay)
         found = turned.T @ right[:rank]
@@ -132,7 +133,7 @@ def decayed_minimum(
 
 @dataclass(frozen=True)
 class CriticalWeightDecay:
-    """Where the global minimizer becomes the zero network."""
+    """The weight decay at which the global minimizer becomes the zero network."""
 
     value: float
     """λ_c: for λ > λ_c the zero network is the only global minimizer (∞ for depth 1)."""
@@ -145,8 +146,8 @@ def critical_weight_decay(
 ) -> CriticalWeightDecay:
     """Return λ_c = sup over w of (R(0) − R(w))/(L(‖w‖/‖p‖)^{2/L}), and the jump there (X-9, X-15).
 
-    L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: the part of rank one that vanishes last decides, which
-    is exact for any data.
+    L = 2: λ_c = ‖p‖‖Σ̂w*‖. Several outputs: λ_c is that of the rank-one part that vanishes last,
+    which is exact for any data.
 
     ```python
     import deeplin as dl, numpy as np
@@ -194,7 +195,7 @@ def _assemble(
     L = net.depth
     risk = float(problem.risk(product))
     singular = np.linalg.svd(product / net.norm, compute_uv=False)
-    # a part that is zero up to rounding would count: (1e-17)^{2/L} is not small
+    # remove parts that are zero up to rounding: (1e-17)^{2/L} is not small
     singular = singular[: numerical_rank(singular, max(product.shape))]
     return DecayedMinimum(
         weight_decay=decay,
@@ -220,7 +221,7 @@ def _sharpness(problem: Problem, net: Architecture, decay: float, product: np.nd
         pull = float(np.linalg.norm(problem.value_and_gradient(product)[1], ord=2))
         return 2 * decay + (norm * pull if L == 2 else 0.0)
     if problem.outputs > 1:
-        # hidden units that are not in use add blocks with the eigenvalues 0 and 4λ
+        # unused hidden units add blocks with the eigenvalues 0 and 4λ
         width = int(np.linalg.matrix_rank(product))
         top = float(sharpness(problem, balanced_factors(product, L, width)).value) + 2 * decay
         return top if L == 1 else max(top, 4 * decay)
@@ -254,12 +255,12 @@ class RidgePath(ABC):
 
     depth: int
     spacing: float
-    """Spacing of the grid in log μ that is searched. Extremes are located by their slopes, so that
-    only two in the same cell would be missed."""
+    """Spacing of the grid in log μ that is searched. Extremes are located by sign changes of the
+    slope, so that only two in one cell would be missed."""
     pull: float
     """‖∇ℓ(0)‖."""
     level: float
-    """λ_max of H, the largest seen so far."""
+    """Largest λ_max of H computed so far."""
     most: float
     """ℓ(0) − inf ℓ."""
 
@@ -330,7 +331,7 @@ class RidgePath(ABC):
             while function(high) <= 0 and high < 60 + np.log(self.level):
                 high += 2.0
             return [root(function, low, high)] if function(low) < 0 < function(high) else []
-        grid, values = [low], [function(low)]  # which may raise the level
+        grid, values = [low], [function(low)]  # this may raise the level
         while grid[-1] <= np.log(self.level / 2 * L / (L - 2)) + step:
             grid.append(grid[-1] + step)
             values.append(function(grid[-1]))
@@ -344,7 +345,7 @@ class RidgePath(ABC):
 
 
 class SquaredPath(RidgePath):
-    """In the eigenbasis of Σ̂, w(μ)_i = ℓ_i w*_i/(ℓ_i + μ), from ℓ_i > 0 and w*_i."""
+    """Path of squared loss: w(μ)_i = ℓ_i w*_i/(ℓ_i + μ) in the eigenbasis of Σ̂, with ℓ_i > 0."""
 
     spacing = 0.02
 
@@ -367,7 +368,7 @@ class SquaredPath(RidgePath):
 
 
 class LossPath(RidgePath):
-    """By Newton's method, each point from the nearest one known."""
+    """Path computed by Newton's method, each point from the nearest known one."""
 
     spacing = 0.1
 
@@ -405,7 +406,7 @@ class LossPath(RidgePath):
 GRID_SPACING = 0.02
 """Spacing of the grid in log τ; the logarithm searched there has slopes of at most one."""
 RIDGE_STEPS, RIDGE_TOLERANCE, ZERO_TOLERANCE = 20_000, 1e-14, 1e-9
-"""Largest number of ridge steps, change at which they end, and size of a part that counts as 0."""
+"""Maximum number of ridge steps, change at which they stop, and size of a part that counts as 0."""
 
 Matrix = Float[np.ndarray, "q r"]
 Levels = Float[np.ndarray, " r"]
@@ -416,8 +417,8 @@ def collapse_of_several(levels: Levels, target: Matrix, depth: int) -> tuple[flo
 
     The best σ of one part uvᵀ leaves λ_c = C max over unit v of ‖Θ*Σ̂v‖^{2−2/L}(vᵀΣ̂v)^{2/L−1},
     C = ((L−2)/(L−1))^{1−2/L}/(L−1). By the weighted mean inequality (vᵀΣ̂v)^θ = min over τ of vᵀD_τv
-    with D_τ = θτ^{θ−1}Σ̂ + (1−θ)τ^θI, θ = (L−2)/(L−1), so the maximum over v is an eigenvalue, and
-    one search over τ between the ends of the spectrum is left.
+    with D_τ = θτ^{θ−1}Σ̂ + (1−θ)τ^θI, θ = (L−2)/(L−1), so the maximum over v is an eigenvalue,
+    which leaves a search over τ between the ends of the spectrum.
     """
     L = depth
     if L == 1:
@@ -444,9 +445,9 @@ def decayed_several(
 ) -> tuple[Matrix, bool]:
     """Return Θ (q×r, in the eigenbasis of Σ̂) of least objective, and whether that is certain.
 
-    One layer is a ridge. Two: the penalty is 2λ times the nuclear norm, so the problem is convex
-    and ‖(Θ*−Θ)Σ̂‖ ≤ λ certifies the minimum. Deeper: the best of descents that start from Θ* and
-    from each of its truncations, certified where `_unique` holds.
+    One layer is a ridge. For two layers the penalty is 2λ times the nuclear norm, so the problem is
+    convex and ‖(Θ*−Θ)Σ̂‖ ≤ λ certifies the minimum. Deeper networks: the best of descents that
+    start from Θ* and from each of its truncations, certified if `_unique` holds.
     """
     if depth == 1:
         return target * levels / (levels + decay), True

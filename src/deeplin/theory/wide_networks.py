@@ -1,9 +1,10 @@
-"""What training leaves beside the data in a wide network, without simulating it (X-25 to X-30).
+"""Laws of the part of a trained wide network orthogonal to the data (X-25 to X-30).
 
-W_1 ~ N(0, α²) (m×d), identity in between, W_L ~ N(0, β²) (q×m), trained to interpolation. With
-U = W_2ᵀ…W_Lᵀ the part of Θ that the data do not see is Θ_⊥ = (I−P)W_1(0)ᵀU, and U is independent of
-W_1(0)(I−P): so E‖Θ−Θ_min‖² = α²(d−n)E‖U‖² and the risk grows by α²tr((I−P)Σ)E‖U‖² (X-25). Here
-stand the laws of E‖U‖². Notation: a² = α²m, b² = β²m, ℓ = L−2, s_i the singular values of Θ_min.
+W_1 ~ N(0, α²) (m×d), identity in between, W_L ~ N(0, β²) (q×m), trained to interpolation. With U =
+W_2ᵀ…W_Lᵀ the part of Θ orthogonal to the data is Θ_⊥ = (I−P)W_1(0)ᵀU, and U is independent of
+W_1(0)(I−P): so E‖Θ−Θ_min‖² = α²(d−n)E‖U‖² and the risk grows by α²tr((I−P)Σ)E‖U‖² (X-25). This
+module has the laws of E‖U‖². Notation: a² = α²m, b² = β²m, ℓ = L−2, s_i the singular values of
+Θ_min.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from deeplin.theory.architecture import root
 from deeplin.theory.benign_overfitting import require_interpolation, unseen_trace
 
 LAZY, RICH = 0.01, 1.0
-"""Squared relative motion of the layers below which a network is called lazy, above which rich."""
+"""Squared relative motion of the layers below which a network is lazy, and above which rich."""
 STATUS = {
     "X-6": "exact: a zero first layer leaves nothing beside the data",
     "X-27": "theorem in the limit of width, any α and depth; finite width to leading order",
@@ -34,12 +35,12 @@ STATUS = {
     "X-29": "leading order in the motion of the layers",
     "X-30": "limit of width, by one deterministic flow",
 }
-"""What is proved about the value that each method gives."""
+"""Status of the value of each method: exact, theorem or leading order."""
 
 
 @dataclass(frozen=True)
 class Law:
-    """What a wide network keeps beside the data after training, in the mean over its start."""
+    """Mean effect, over the start, of the part of a trained wide network orthogonal to the data."""
 
     distance: float
     """E‖Θ(∞) − Θ_min‖_F², squared (X-25)."""
@@ -52,13 +53,13 @@ class Law:
     method: str
     """The result that gave it: X-6, X-27, X-28, X-29 or X-30."""
     regime: str
-    """`lazy`, `intermediate` or `rich`: how far the layers move."""
+    """`lazy`, `intermediate` or `rich`, by how far the layers move."""
     error: float
     """Estimated relative error of the three means, from the terms left out."""
 
     @property
     def status(self) -> str:
-        """What of the method is a theorem and what is leading order."""
+        """Which part of the method is a theorem and which is leading order."""
         return STATUS[self.method]
 
     def _repr_html_(self) -> str:
@@ -75,7 +76,7 @@ class Law:
 
 
 class Start(NamedTuple):
-    """A random start and the size of what it has to learn."""
+    """A random start and the singular values of the target."""
 
     singular: Float[np.ndarray, " q"]
     """s_i of Θ_min, one for each output."""
@@ -112,7 +113,7 @@ class Start(NamedTuple):
 
 
 class Modes(NamedTuple):
-    """The mean squared singular values of U(∞), how they were found, and their relative error."""
+    """Mean squared singular values of U(∞), with their method and relative error."""
 
     squares: Float[np.ndarray, " q"]
     method: str
@@ -238,8 +239,8 @@ def _vanishing_first(start: Start) -> np.ndarray:
 def _zero_last(start: Start) -> Modes:
     """Return X-27 at finite width: a² is α²(m−n−1) when lazy (exact), and α²m when rich.
 
-    In between the two are weighed by a²/(a²+κ); their difference, which vanishes at both ends, is
-    the error, with what a width near n leaves out.
+    In between the two are weighted by a²/(a²+κ); the error estimate is their difference, which
+    vanishes at both ends, plus the finite-width terms.
     """
     s, L, m, spare = start.singular, start.depth, start.width, start.width - start.samples - 1
     share = start.a2 / (start.a2 + learned_share(s, start.a2, L))

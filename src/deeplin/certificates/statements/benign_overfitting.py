@@ -1,4 +1,4 @@
-"""Benign overfitting (BO): the data, what training does beside them, convergence, the risk.
+"""Benign overfitting (BO): the data, training orthogonal to them, convergence, the risk.
 
 α and β are measured on the singular values of the initial layers (errata E-6). The paper's flow
 lacks the factor 2 of the gradient (errata E-5): the flow of the true gradient judged here runs
@@ -213,8 +213,8 @@ def _pulled_back(context: Context, record: int) -> np.ndarray:
 def perpendicular_growth(context: Context) -> Check:
     """At every record, with B and the integral up to it.
 
-    The gradient's factor 2 (errata E-5) is made up for by ‖(I−P_X)A_jᵀA_jP_X‖ ≤ ‖A_j‖²/2, so the
-    printed constant stands.
+    The gradient's factor 2 (errata E-5) is compensated by ‖(I−P_X)A_jᵀA_jP_X‖ ≤ ‖A_j‖²/2, so the
+    printed constant is valid.
     """
     return _growth(context, 1.0)
 

@@ -1,8 +1,7 @@
 """Exact results beyond the papers; those on wide networks are X-4 to X-6 and X-25 to X-33.
 
-X-18 to X-21 stand beside the statements of FM that they sharpen. All are theorems under the
-hypotheses that each row names, except where a part says `measured`: a number that is shown and not
-judged.
+X-18 to X-21 are with the statements of FM that they sharpen. All are theorems under the hypotheses
+that each row names, except parts named `measured`, which are reported and not judged.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from deeplin.theory.wide_networks import zero_first_modes, zero_last_modes
 Bound = Callable[[np.ndarray, int], np.ndarray]
 """Squared singular values of U from those of P_XΘ, for the start of a run."""
 RADII = np.geomspace(1e-4, 0.999, 120)
-"""Distances ρ among which the hypothesis of X-31 is sought."""
+"""Distances ρ at which the hypothesis of X-31 is tested."""
 
 
 def _has_solution(context: Context) -> None:
@@ -137,7 +136,7 @@ def _decayed(context: Context) -> list[Check]:
     ]
     if L > 1:
         edge = decayed_minimum(problem, L, critical * (1 - 1e-9))
-        # F grows with λ at the rate Σ‖W_k‖², so 1e-9 beside the jump it is within 1e-9 of F(0)
+        # F grows with λ at the rate Σ‖W_k‖², so 1e-9 from the jump it is within 1e-9 of F(0)
         checks.append(Check(edge.objective, at_zero, "jump", equality=True, slack=1e-8))
     return checks
 
@@ -491,7 +490,7 @@ class Ball(NamedTuple):
     path: float = np.inf
     """√ℒ_0/(2μ(1−c/2)), above Σ_t η√ℒ_t."""
     growth: float = np.inf
-    """What bounds ‖Θ_⊥(T)−Θ_⊥(0)‖/‖W_1(0)(I−P)‖."""
+    """Bound of ‖Θ_⊥(T)−Θ_⊥(0)‖/‖W_1(0)(I−P)‖."""
 
 
 def _curvature(norms: np.ndarray, input_norm: float, loss: float) -> float:
@@ -547,7 +546,7 @@ def descent(context: Context) -> list[Check]:
     change = context.perpendicular - context.perpendicular[:1]
     moved = np.linalg.norm(change, axis=(-2, -1))
     size = np.linalg.norm(context.unseen_first, 2, axis=(-2, -1))
-    # with every step recorded the norms along the run take the place of ω, and Σ η√ℒ is known
+    # with every step recorded the norms along the run replace ω, and Σ η√ℒ is known
     largest = np.max(context.singular_values, axis=0)
     factor = [2 * context.input_norm * _seen_growth(norms)[1] for norms in largest]
     every = np.all(np.diff(context.times) <= 1)

@@ -133,7 +133,7 @@ def _discrete_error(context: Context, change: list[np.ndarray]) -> np.ndarray:
 
 
 STRETCHES = (2.0, 10.0, 100.0)
-"""Factors C with which FM-rescale is tried."""
+"""Factors C with which FM-rescale is tested."""
 
 
 @jax.jit
@@ -456,9 +456,10 @@ def conserved_end(context: Context) -> list[Check]:
 
 
 LEAST_PROBABILITY = 1e-4
-"""A start passes as residual unless a Gaussian sample is less likely than this to look like it."""
+"""Smallest probability of a start under a residual initialization at which it counts as one."""
 GRID = np.linspace(0.0, 1.0, 401)[1:]
-"""Where the inequalities are evaluated, as a share of their range (at 0 both sides are equal)."""
+"""Points at which the inequalities are evaluated, as fractions of their range (at 0 both sides are
+equal)."""
 
 
 def _sandwich(context: Context) -> list[Check]:
@@ -569,7 +570,7 @@ def gaussian_image(context: Context) -> list[Check]:
 def perturbed_products(context: Context) -> list[Check]:
     """With M and m measured at the start, wherever training has moved little enough.
 
-    The condition on ‖θ_k‖_2 is asked of ‖θ_k‖_F, which is at least as large.
+    The condition on ‖θ_k‖_2 is checked for ‖θ_k‖_F, which is at least as large.
     """
     start = context.product_values[0]
     M = np.maximum(np.max(start[..., 0], axis=-1), 1)
@@ -741,9 +742,9 @@ def residual_form(context: Context) -> Check:
 def logistic_contrast(context: Context) -> list[Check]:
     """The problem's inputs with the labels sign(Xw*): below log 2, and falling on, at every rate.
 
-    Four times the steps must lower the loss. By how much is not claimed: a large step can land so
-    far down that 1/(γ²ηt) gets there only much later, and until then the loss falls slowly. Below
-    1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it may rest.
+    Four times the steps must lower the loss. The size of the decrease is not part of the claim:
+    after a large step the loss may be far below 1/(γ²ηt), and then decreases slowly for a long
+    time. Below 1/(λ_max ηt), and so below the theory's bound (γ² ≤ λ_max), it need not decrease.
     """
     inputs, _ = context.problem.require_data("the logistic contrast")
     scores = inputs @ context.problem.optimum.reshape(-1)
@@ -761,12 +762,12 @@ def logistic_contrast(context: Context) -> list[Check]:
 
 
 RESOLVED = 1e-12
-"""Θ − Θ* is known to some 1e-15 of Θ*: a gap below the square of this share of R_0 − R_min moves by
-rounding alone."""
+"""Relative accuracy of Θ − Θ*: a gap below the square of this times R_0 − R_min changes by rounding
+only."""
 
 
 STEPS, POINTS = 4, 3
-"""How many steps of a run Talk-descent evaluates, and at how many points of each."""
+"""Number of steps of a run that Talk-descent evaluates, and of points in each step."""
 
 
 @statement("Talk-descent", Context.stays_finite)
