@@ -240,7 +240,7 @@ def test_it_is_followed_back_into_the_piece_before(symmetric, monkeypatch):
 
 def test_a_crossing_found_in_one_piece_is_corrected_in_the_piece_before(monkeypatch):
     """H(t) = diag(1, 0.9, t, …): nothing that is followed meets the third vector."""
-    monkeypatch.setattr(tracking, "EVERY", 64)
+    monkeypatch.setattr(tracking, "SEARCH_EVERY", 64)
     times = np.linspace(-1, 3, 70)
 
     def loss(tree):
