@@ -401,7 +401,7 @@ class Context:
     def exact_sharpness(self) -> Sharpness:
         """S at the end by its value at minimizers, and how far from one it is (X-1).
 
-        For other losses than the squared one by `auto`.
+        For losses other than the squared one it uses `auto`.
         """
         method = "exact" if self.problem.loss == "squared" else "auto"
         return sharpness(self.problem, self.final_network, method=method)
@@ -513,7 +513,7 @@ class Context:
 
     @property
     def later(self) -> np.ndarray:
-        """After the start, where bounds on growth are more than equalities, (records, 1)."""
+        """Records after the start, where bounds on growth are not trivial, (records, 1)."""
         return (self.times > 0)[:, None]
 
     @cached_property
@@ -527,8 +527,8 @@ class Context:
     def path(self) -> np.ndarray:
         """∫_0^t √ℒ ds in BO's time, (records, batch).
 
-        Taken from the run where it recorded it. Else the sum over the left ends of the record
-        intervals, an upper bound for a flow (ℒ falls), tight for close records.
+        It is taken from the run if recorded. Otherwise it is the sum over the left ends of the
+        record intervals, an upper bound for a flow (ℒ decreases) that is tight for close records.
         """
         records = self.run.records
         if "path" in records:
@@ -546,7 +546,7 @@ class Context:
 
     @property
     def width(self) -> int:
-        """m; for a simulated wide network that of the network it stands for."""
+        """m; for a simulated wide network that of the full network."""
         return int(self.run.evidence.get("width", self.widths[1]))
 
     @cached_property
@@ -554,7 +554,7 @@ class Context:
         """α and β measured on the initial first and last layer, each (batch,) (errata E-6).
 
         RMS singular value of W_1 (‖W_1‖_F/√d) and W_L (‖W_L‖_F/√q), or RMS entry. A simulated wide
-        network, of which only a part was formed, brings the scales of its entries with it.
+        network, of which only a part is formed, provides the scales of its entries.
         """
         evidence = self.run.evidence
         if "width" in evidence:

@@ -1,4 +1,4 @@
-"""What the page asks of the library: certificates of runs, moments of tables too large for it.
+"""Answers to requests of the page: certificates of runs, moments of large tables.
 
 Certificates of presets are computed here and shown there, so both sides must train the same
 network: the page's random numbers are drawn in Python, number for number. `page/random.js` and
@@ -23,7 +23,8 @@ from deeplin.explorer.build import inputs, presets
 from deeplin.tables.table import open_table
 
 MOST_WORK = 2e9
-"""Weight updates (times samples for GELU and ReLU) of one certified run: some ten seconds."""
+"""Maximum number of weight updates (times samples for GELU and ReLU) of one certified run, which
+takes about ten seconds."""
 MOST_NUMBERS = 2_000_000
 MOST_INPUTS = 50
 RECORDS = 160
@@ -93,7 +94,7 @@ def preset_certificates(report: Callable[[str], None] = lambda _: None) -> dict[
         problem, network = dl.Problem.from_data(X, Y[:, 0]), network_of(state)
         found[name] = {
             dynamics: [
-                # Why a statement does not apply is long, and the same for nearly every run.
+                # The reason why a statement does not apply is long and the same for most runs.
                 {"id": row["id"], "verdict": row["verdict"]} if row["verdict"] == UNRELATED else row
                 for row in rows_of(problem, network, state | {"dynamics": dynamics})
             ]
@@ -181,7 +182,7 @@ def moments_of(path: Path, name: str) -> dict[str, Any]:
 
 WORD = 0xFFFFFFFF
 DATA, READOUT, WEIGHTS = 1, 2, 3
-"""Streams: every seed gives independent numbers for each purpose."""
+"""Random streams: every seed gives independent numbers for each purpose."""
 
 
 class Random:

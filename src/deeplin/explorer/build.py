@@ -1,8 +1,8 @@
-"""The page as one self-contained HTML file: modules, style and settings inside, nothing fetched.
+"""The page as one self-contained HTML file with modules, style and settings.
 
 The modules keep to a small part of the language (imports by name from `./file.js`, exports in
-front of declarations, no cycles), so that putting each into a function of its own is all the
-bundling there is. A worker runs the same text with another entry.
+front of declarations, no cycles), so that bundling only wraps each module in a function. A worker
+runs the same text with another entry point.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ IMPORT = re.compile(r'^import (?:\{([^}]*)\}|\* as (\w+)) from "\./(\w+\.js)";\n
 EXPORT = re.compile(r"^export ((?:async )?function|class|const) (\w+)", re.MULTILINE)
 INDENT = re.compile(r"^ +", re.MULTILINE)
 COMMENT = re.compile(r"^ *(?://[^\n]*|/\*\*.*?\*/)\n", re.MULTILINE | re.DOTALL)
-"""A comment with lines of its own; no string of the modules reaches over a line."""
+"""A comment on separate lines; strings of the modules do not span lines."""
 START = """const modules = {};
 const define = (name, body) => { let made; modules[name] = () => (made ??= body()); };
 const use = (name) => modules[name]();
@@ -37,8 +37,8 @@ def page(
 ) -> str:
     """Return the whole page; `server` holds the token of the local server that shows it, if any.
 
-    Certificates of presets and the statements they name are packed: twelve certificates repeat each
-    other, and would be as long as the rest of the page.
+    Certificates of presets and the statements they name are compressed: the twelve certificates are
+    redundant, and would be as long as the rest of the page.
     """
     settings = {"inputs": inputs(), "presets": presets(), "server": server}
     if certificates:
@@ -57,7 +57,7 @@ def page(
         )
     )
     data = json.dumps(settings, ensure_ascii=False, separators=(",", ":"))
-    data = data.replace("</", "<\\/").replace("<!", "\\u003c!")  # what could end the block
+    data = data.replace("</", "<\\/").replace("<!", "\\u003c!")  # could end the block
     parts = {
         "policy": f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         "style": f"<style>{style}</style>",

@@ -1,8 +1,8 @@
-"""The local server: one page, two questions, on this machine only.
+"""The local server: one page and two kinds of requests, on this machine only.
 
-`http.server` of the standard library is enough, and nothing has to be kept up to date: the page is
-one file that is sent once and then computes for itself, so that visitors cost nothing. What is
-served is listed here; there is no route that finds a file or a module by its name.
+`http.server` of the standard library suffices, without further dependencies: the page is one file
+that is sent once and then computes in the browser. All routes are listed here; none looks up a file
+or a module by name.
 
 - `GET /`: the page, with a token that was drawn when the server started;
 - `POST /certify`: the certificate of a run; `POST /table?name=…`: the moments of a CSV file.
@@ -36,11 +36,11 @@ IDLE_SECONDS = 30
 """An idle connection is closed after this time."""
 CONNECTIONS = 64
 QUEUE_SECONDS = 60
-"""Seconds a question waits for the one before it."""
+"""Seconds that a request waits for the previous one."""
 
 
 class Refused(Exception):
-    """A request that gets an error: its status, and a sentence."""
+    """A request that is answered by an error: its status and a sentence."""
 
     def __init__(self, status: HTTPStatus, sentence: str):
         super().__init__(sentence)
@@ -48,7 +48,7 @@ class Refused(Exception):
 
 
 class Explorer(ThreadingHTTPServer):
-    """The server of one explorer; `url` is where it is."""
+    """The server of one explorer, at `url`."""
 
     daemon_threads = True
 
@@ -92,7 +92,7 @@ class Explorer(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Handler of one request."""
 
     server: Explorer
     server_version, sys_version = "deeplin", ""

@@ -1,11 +1,11 @@
 """BO-1, BO-3 and X-wide: wide linear networks against the scale of a layer, d and the depth.
 
-One experiment for both, exactly at any width (X-4), beside the authors' published cells and the law
-that needs no simulation (X-25 to X-29). `bo_logs.csv` holds mean and standard deviation over the
-runs of each cell of BO's Figures 1 and 3 (linear networks; squared distances), computed from the
-authors' public logs. What is compared with them are expectations over their data too:
-E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3). X-wide asks what such a network keeps
-beside the data, as β → 0 and with depth (X-25 to X-30).
+One experiment serves both, exact at any width (X-4), for comparison with the authors' published
+cells and with the law that needs no simulation (X-25 to X-29). `bo_logs.csv` holds mean and
+standard deviation over the runs of each cell of BO's Figures 1 and 3 (linear networks; squared
+distances), computed from the authors' public logs. They are compared with expectations that are
+also over the data: E‖Θ_min‖² = σ²q/κ + ‖PΘ*‖² and tr((I−P)Σ) = κn (X-32, D3). X-wide measures the
+part of such a network orthogonal to the data, as β → 0 and with depth (X-25 to X-30).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from deeplin.theory.wide_networks import Start, expected_modes, lazy_motion, wid
 SAMPLES, OUTPUTS, DEPTH, STEP = 100, 3, 3, 1e-4
 """BO's setting: n, q, L, and the rate on the mean loss."""
 STABLE = 1500
-"""Below this dimension the authors' step is stable for every draw; beyond it see E-11."""
+"""Dimension below which the authors' step is stable for every draw; beyond it see E-11."""
 
 
 def published() -> pd.DataFrame:
@@ -83,7 +83,8 @@ def _largest_spike() -> float:
 def compared() -> pd.DataFrame:
     """Return every published cell with α > 0, the law, and z = (logs − law)/standard error.
 
-    Cells with a stability number of 2 or more are not trained as the flow is: `stable` says which.
+    `stable` marks cells with a stability number below 2; descent does not follow the flow in the
+    others.
     """
     cells = published().query("alpha > 0").reset_index(drop=True)
     columns = (cells[name] for name in ("dimension", "alpha", "beta", "width"))
@@ -109,7 +110,7 @@ class WideSweep(Config):
     betas: tuple[float, ...]
     repetitions: int = 20
     flow_from: int = 1600
-    """Where the first draws are past the stability limit of descent (E-11)."""
+    """Dimension from which some draws exceed the stability limit of descent (E-11)."""
 
 
 def units(config: WideSweep) -> list[Unit]:
@@ -213,10 +214,10 @@ def compared_with_logs(table: Table, figure: str) -> Any:
 def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
     """Answer whether our cells agree with the authors' logs, and where descent follows flow (E-11).
 
-    And how large the distance is that a random first layer leaves.
+    It also answers how large the distance due to a random first layer is.
     """
     z = compared_with_logs(table, figure).reset_index()
-    # at the zero scale both are what the loss target leaves: no draw of weights to compare
+    # at scale zero both only reflect the loss target: there are no random weights to compare
     stable = z[(z["dimension"] < STABLE) & (z[["alpha", "beta"]].min(axis=1) > 0)]
     law = compared()
     law = law[(law["figure"] == figure) & law["stable"]]["z"]
@@ -249,7 +250,7 @@ def log_answers(config: WideSweep, table: Table, *, figure: str) -> Answers:
 
 
 FLOW = {"linestyle": "-.", "linewidth": 1, "markerfacecolor": "none"}
-"""Told apart by its open markers, which the legend names once."""
+"""Style of flow, distinguished by open markers, which the legend names once."""
 
 
 def plot_curves(
@@ -344,7 +345,7 @@ class LastLayers(Config):
 
     dimensions: tuple[int, ...]
     runs: int
-    """Simulated at each β, each with data and weights of its own."""
+    """Number of simulations at each β, each with its own data and weights."""
     betas: tuple[float, ...] = (0.0, 5e-4, 1e-3)
 
 
@@ -386,7 +387,7 @@ def last_layer_answers(config: LastLayers, table: Table) -> Answers:
 HOLLOW: dict[str, Any] = {
     "marker": "D", "markersize": 7, "markerfacecolor": "none", "linestyle": ""
 }  # fmt: skip
-"""Simulated networks."""
+"""Style of simulated networks."""
 
 
 def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
@@ -409,11 +410,11 @@ def plot_last_layer(config: LastLayers, table: Table, ax: Axes) -> None:
 
 @dataclass(frozen=True)
 class Gained(Config):
-    """What Θ_⊥ gains in training, against the depth."""
+    """Config of the growth of Θ_⊥ in training against the depth."""
 
     depths: tuple[int, ...]
     runs: int
-    """Simulated networks of width 10⁶ at each depth."""
+    """Number of simulated networks of width 10⁶ at each depth."""
     first: float = 0.05
     """a = α√m."""
     last: float = 504.49

@@ -82,7 +82,7 @@ def run_relu(
     initial = _networks(config.seed, repetition, pairs)
     gradients = jax.vmap(jax.grad(_risk(data.problem, initial)))(initial)
     size = sum(jnp.sum(jnp.abs(leaf), axis=(1, 2)) for leaf in gradients.weights)
-    alive = np.asarray(size) > 0  # with α = 0 every unit is dead, for ever (E-10)
+    alive = np.asarray(size) > 0  # with α = 0 every unit stays dead (E-10)
     batch = jax.tree.map(lambda leaf: leaf[np.flatnonzero(alive)], initial)
     # Descent on the mean over n·q is descent on R, the mean over n, with step η/q.
     steps = _steps(config, learning_rate)
@@ -243,7 +243,7 @@ def interpolate(X, Y, start: Network, iterations: int) -> tuple[Network, float, 
         for _ in range(12):
             damped = gram.copy()
             damped.flat[:: len(gram) + 1] += damping
-            # Symmetric: its transpose is the same matrix, in the order LAPACK works in.
+            # Symmetric: the transpose is the same matrix in Fortran order, as LAPACK needs it.
             factor = linalg.cho_factor(damped.T, overwrite_a=True, check_finite=False)
             solved = linalg.cho_solve(factor, residual.ravel(), check_finite=False)
             moves = _adjoint(layers, backward, solved.reshape(residual.shape))
@@ -282,7 +282,7 @@ def _gram(layers, backward) -> np.ndarray:
     for layer, delta in zip(layers, backward, strict=True):
         rows = delta.reshape(n * q, -1)
         product = (rows @ rows.T).reshape(total.shape)
-        product *= (layer @ layer.T)[:, None, :, None]  # in place: memory is what takes time here
+        product *= (layer @ layer.T)[:, None, :, None]  # in place: memory dominates the cost
         total += product
     return total.reshape(n * q, n * q)
 
@@ -318,7 +318,7 @@ INTERPOLATING = define_study(
     "bo-2-printed",
     run_interpolating,
     {"repetition": "repetitions"},
-    # The two ends decide: a network takes up to a hundred factorizations of a matrix of size 1500.
+    # Two scales suffice: a network takes up to a hundred factorizations of size 1500.
     paper=Interpolating((1e-4, 1e-3), repetitions=10),
     quick={"repetitions": 4, "samples": 100},
     runs=lambda config: 2 * len(config.scales),

@@ -1,6 +1,6 @@
 """BO-bounds: the bounds of BO on the measured risk, one term at a time, and Ξ against depth.
 
-On spiked populations and very wide networks, for which the bounds are stated.
+The populations are spiked and the networks very wide, as the bounds require.
 """
 
 from __future__ import annotations
@@ -80,15 +80,15 @@ def train(data: list[Synthetic], depth: int, beta: float, keys, *, alpha: float 
 
 
 FIRST_LAYER = 1e-3
-"""Operator norm of the first layer: so small that Ξ does not show (the corollary lets α choose)."""
+"""Operator norm of the first layer, so small that Ξ is negligible (the corollary leaves α free)."""
 QUIET_TERM, MANY = 0.05, 3000
-"""εd/n where it is not swept, and d where n/d is not: both then show little."""
+"""εd/n if it is not swept, and d if n/d is not, so that both terms are small."""
 SWEEPS = {
     "k/n": (16, 8, 4, 2, 1),
     "n/d": (120, 240, 480, 960, 1920),
     "εd/n": (0.8, 0.4, 0.2, 0.1, 0.05),
 }
-"""k, d and εd/n; the last without noise, which would cover it."""
+"""k, d and εd/n; the last without noise, which would dominate it."""
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Depths(Config):
     dimension: int = 40
     epsilon: float = 0.2
     deepest: int = 100
-    """β is that of this depth."""
+    """Depth whose β is used for all depths."""
 
 
 def run_depth(config: Depths, depth: int) -> list[dict[str, Any]]:
@@ -248,9 +248,9 @@ class Benign(Config):
     samples: tuple[int, ...]
     repetitions: int
     noises: int
-    """Fresh draws of the noise on the same inputs."""
+    """Number of new draws of the noise on the same inputs."""
     redrawn: int = 1
-    """Data sets for each number of samples on which the noise is drawn again."""
+    """Number of data sets, for each number of samples, on which the noise is drawn again."""
 
 
 def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
@@ -288,7 +288,7 @@ def run_benign(config: Benign, samples: int) -> list[dict[str, Any]]:
 def _over_noise(config: Benign, source: Synthetic, population: Population, key, k: int) -> float:
     """Return the trace of the covariance of Σ^{1/2}P_XΘ over fresh noise on the same inputs.
 
-    Trained from the same weights each time.
+    All networks are trained from the same weights.
     """
     if k >= config.redrawn:
         return np.nan

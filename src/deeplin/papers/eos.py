@@ -2,8 +2,8 @@
 
 One run below, at and above the critical rate; where the gradient flow from each iterate would end
 (that its sharpness falls along descent is a theorem of Kreisler et al. 2023 for scalar networks);
-how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other; early sharpening, and
-what of it the smallest layers explain.
+how the modes of diag(10, 9.5, 9) begin to oscillate, one after the other; early sharpening, and how
+much of it the smallest layers explain.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from deeplin.theory.minimizers import balanced_factors
 PLACES = {0.7: "below", 1.0: "at", 1.1: "above"}
 """Rates in units of the critical one, by name."""
 EARLY, SETTLING = 20, 10
-"""Steps in which the sharpness first rises; steps before the central flow is compared."""
+"""Number of steps in which the sharpness first rises, and before the central flow is compared."""
 
 
 @dataclass(frozen=True)
 class Life(InSetting):
-    """One start, trained at three rates on several data sets and seen at every step."""
+    """One start, trained at three rates on several data sets and recorded at every step."""
 
     scale: float
     repetition: int
@@ -153,12 +153,12 @@ LIFE = define_study(
 )
 
 LEAST = 1e-7
-"""Relative change that counts: a hundred times what the flows are exact to."""
+"""Smallest relative change that counts, a hundred times the accuracy of the flows."""
 
 
 @dataclass(frozen=True)
 class FlowEnds(InSetting):
-    """Descent from many starts at some shares of the critical rate, seen at every step."""
+    """Descent from many starts at fractions of the critical rate, recorded at every step."""
 
     scale: float
     factors: tuple[float, ...]
@@ -257,7 +257,7 @@ FLOW_ENDS = define_study(
 )
 
 MARGIN = 1e-3
-"""How near to each threshold the modes are counted, on both sides."""
+"""Relative distance from each threshold at which the modes are counted, on both sides."""
 
 
 @dataclass(frozen=True)
@@ -380,7 +380,7 @@ ORBITS = define_study(
 FACTOR, STEPS = 0.02, 6000
 """Learning rate, in units of the critical one: close to the flow; and steps of descent."""
 HALF = 0.5
-"""Training is early until the gap has shrunk to this share of its start."""
+"""Fraction of the initial gap down to which training counts as early."""
 
 
 @dataclass(frozen=True)
@@ -541,8 +541,8 @@ def white_problem(dimension: int = 5) -> Problem:
 def run_white(config: White, share: float, problem: Problem | None = None) -> dict[str, np.ndarray]:
     """Return the sharpness along descent from balanced weights on white inputs, and its exact path.
 
-    A rotation and a change of units carry every such problem with one output into every other, so
-    `sharpness / exact` is the same on all.
+    A rotation and a change of units map every such problem with one output to every other, so
+    `sharpness / exact` is the same for all.
     """
     problem, depth = problem or white_problem(), config.depth
     size = problem.optimum_norm

@@ -41,7 +41,7 @@ from deeplin.problems import Problem
 from deeplin.sweep import Unit
 
 CHUNK = 400
-"""Networks whose sharpness is computed at once: they fit the processor's cache."""
+"""Number of networks whose sharpness is computed at once, which fit into the cache."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def train(
 ) -> pd.DataFrame:
     """Train the batch; sharpness before and after, distance to w*, risk on training and test data.
 
-    Without `initial` weights they are drawn for each scale and repetition, the same for every η.
+    Without `initial`, weights are drawn for each scale and repetition, the same for every η.
     """
     pairs = product(scales, range(repetitions))
     runs = [{"scale": scale, "repetition": repetition} for scale, repetition in pairs]
@@ -101,7 +101,7 @@ def train(
         initial = setting.networks(seed, runs, np.array([run["scale"] for run in runs]))
     trained = gradient_descent(data.problem, initial, learning_rate, steps)
     settled = np.asarray(trained.status) != "diverged"
-    # A diverged run takes part in no mean, so its sharpness is not needed: that of zero is cheap.
+    # Diverged runs are in no mean, so their sharpness is not needed; that of zero is cheap.
     ends = jax.tree.map(
         lambda leaf: np.where(settled.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, 0.0),
         trained.network.with_batch(),
@@ -182,8 +182,8 @@ data_sets_study = partial(
 def plot_distance(config: ScaleSweep, table: Table, ax: Axes) -> None:
     """Plot median squared distance to w* against the scale, one curve for each η (FM-1a, FM-4a).
 
-    A mean of numbers from 1e-32 to 1e-10 would show only its largest; below 1e-15 is rounding.
-    The authors' plots show the mean over the d coordinates (E-9).
+    A mean of numbers from 1e-32 to 1e-10 would show only the largest; values below 1e-15 are
+    rounding. The authors' plots show the mean over the d coordinates (E-9).
     """
     for style, runs in _by_rate(config, table):
         band(ax, curve(runs, "scale", "distance"), "scale", QUARTILES, FLOOR, **style)
@@ -407,7 +407,7 @@ def plot_relation(config: DataSets, table: Table, ax: Axes) -> None:
 
 
 DEAD = 1e-3
-"""Final sharpness, in units of 2/η, below which no unit of a network is on any more."""
+"""Final sharpness, in units of 2/η, below which all units of a network are off."""
 
 
 def dead_answers(config: ScaleSweep, table: Table) -> Answers:

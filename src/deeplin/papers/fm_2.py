@@ -110,7 +110,7 @@ class CriticalRates(InSetting):
     depths: tuple[int, ...]
     starts: int
     steps: tuple[int, ...]
-    """From few to many: how far the search gets depends on them."""
+    """Numbers of steps, increasing: the result of the search depends on them."""
 
 
 def _rates(setting: Setting) -> tuple[float, float]:
@@ -345,7 +345,7 @@ def plot_contrast(config: Contrast, table: Table, ax: Axes) -> None:
         style = series(index, label=label)
         ax.plot(runs["relative_rate"], runs["loss"].clip(lower=1e-16), **style)
         gone = runs.loc[runs["status"] == "diverged", "relative_rate"]
-        # in a strip of their own: a run that diverged has no final loss
+        # in a separate strip: a diverged run has no final loss
         strip = {"transform": ax.get_xaxis_transform(), "clip_on": False}
         ax.plot(gone, np.full_like(gone, 1.03 + 0.035 * index), "x", color=style["color"], **strip)
     ax.axvline(1, color=INK, linestyle="--", linewidth=1)

@@ -30,7 +30,7 @@ from deeplin.theory import (
 )
 
 LEVELS = np.arange(0.0, 6.05, 0.1)
-"""The u at which frequencies are compared with the bound of FM-L3."""
+"""Values of u at which frequencies are compared with the bound of FM-L3."""
 PRINTED_SCALES = (0.1, 0.25, 0.5, 1.0, 1.7)
 """s of the paper's figures (FM-2: 0.25; FM-4: 0 to 1.7), at depth 10 and, in FM-2, 5 to 40."""
 
@@ -186,7 +186,7 @@ def plot_subproducts(config: Products, table: Table, ax: Axes) -> None:
 
 
 STEP = 0.01
-"""η·L: about a hundredth of the stability limit, so that descent stands for the flow."""
+"""η·L, about a hundredth of the stability limit, so that descent approximates the flow."""
 
 
 @dataclass(frozen=True)
@@ -292,9 +292,9 @@ class Residual(Config):
 
     scales: tuple[float, ...]
     draws: int
-    """Networks drawn at the depth that X-21 admits."""
+    """Number of networks drawn at the depth that X-21 admits."""
     deepest: int = 500
-    """None are drawn where that is deeper."""
+    """Largest depth at which networks are drawn."""
     widths: tuple[int, ...] = (5, 50)
 
 

@@ -33,11 +33,11 @@ from deeplin.theory import (
 )
 
 REASONABLE = 0.5
-"""In units of 2/S_bal: a reasonably large rate."""
+"""A reasonably large learning rate, in units of 2/S_bal."""
 ON_CURVE = 2_000
-"""Points on the curve of the flow."""
+"""Number of points on the curve of the flow."""
 RECORDS = 2_000
-"""Of descent, at the smallest rate."""
+"""Number of records of descent, at the smallest rate."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def run_paths(config: Paths, scale: float) -> pd.DataFrame:
     ends = gradient_flow(problem, starts, gap=1e-6 * problem.zero_gap)
     time = float(np.max(ends.evidence["time"]))
     flow = gradient_flow(problem, starts, until=time, at=np.linspace(0, time, ON_CURVE)[1:])
-    assert flow.trajectory is not None  # asked for by `at`
+    assert flow.trajectory is not None  # requested by `at`
     curves, sizes = _flat(flow.trajectory), np.linalg.norm(_flat(ends.network), axis=-1)
     factors = np.repeat(config.factors, config.repetitions)
     rates = factors * 2 / balanced_sharpness(problem, config.depth)
@@ -163,7 +163,7 @@ def start_answers(config: SmallStarts, table: Table) -> Answers:
     """Answer how fast the sharpness tends to S_bal as the start shrinks."""
     apart = (table["sharpness"] - 1).abs().clip(lower=np.finfo(float).eps)
     logs: Any = np.log(pd.DataFrame({"epsilon": table["epsilon"], "apart": apart}))
-    # at the smallest starts what is left is the last gap of the flow
+    # at the smallest starts only the final gap of the flow remains
     resolved = apart > 1e-9
     slopes = [
         slope_interval(rows["epsilon"], rows["apart"])[0]
@@ -184,7 +184,7 @@ def plot_structure(config: SmallStarts, table: Table, ax: Axes) -> None:
         "apart": r"$|S/S_{\mathrm{bal}} - 1|$",
     }
     for index, (column, label) in enumerate(labels.items()):
-        # the first is open and larger: where two are at the floor, both show
+        # the first is open and larger, so that both are visible at the floor
         style = {"markersize": 8, "markerfacecolor": "none"} if index == 0 else {}
         height = medians[column].clip(lower=1e-15)
         ax.plot(medians["epsilon"], height, label=label, **series(index, **style))
@@ -204,14 +204,14 @@ SMALL_STARTS = define_study(
 
 @dataclass(frozen=True)
 class Ratios(Config):
-    """Where the flow from a vanishing start ends, over S_min, on random data."""
+    """Sharpness at the end of the flow from a vanishing start, over S_min, on random data."""
 
     depths: tuple[int, ...]
     conditions: tuple[float, ...]
     """Condition numbers of the population."""
     data_sets: int
     widths: tuple[int, ...] = (5, 10, 20)
-    """Of the hidden layers, at depth 3 and from a small start."""
+    """Widths of the hidden layers, at depth 3 and from a small start."""
 
 
 def run_ratio(config: Ratios, condition: float) -> pd.DataFrame:
@@ -281,7 +281,7 @@ class WorstRatios(Config):
 
     depths: tuple[int, ...]
     draws: int
-    """Random data sets at each depth."""
+    """Number of random data sets at each depth."""
     spreads: tuple[float, ...] = (1.5, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
     """Λ/a of the worst data."""
 

@@ -1,8 +1,8 @@
-"""How the papers' sentences about experiments are measured (see `quotes.toml`).
+"""Measurements of the papers' sentences about experiments (see `quotes.toml`).
 
-Limits stand here before the runs that they judge. Of FM and the Talk, averages are over the runs
-that do not diverge, as FM, Appendix C says. Of BO, descent is judged as the authors ran it where
-their step is unstable (E-11).
+Limits were fixed before the runs that they judge. For FM and the Talk, averages are over the runs
+that do not diverge, as in FM, Appendix C. For BO, descent is judged as the authors ran it, also
+where their step is unstable (E-11).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ AROUND = {"lower": 0.9, "upper": 1.1}
 MOST = 0.95
 """*Succeeds*, *fails*: nineteen of twenty, the printed repetitions of a cell."""
 LAST_ITERATE = 1.01
-"""Up to which a last iterate at the edge, which still oscillates, is not above 2/η.
+"""Largest sharpness over 2/η of a last iterate, which oscillates at the edge, that is not above it.
 
 A miss by the last iterate is no difference, and a hundredth is what we allow it. This is the one
 limit that was not there before a result: it was 1 + 10⁻⁶ when a quick run first came out above it,
 a margin for rounding alone, which a last iterate does not obey. The value is shown beside it.
 """
 FEW = 3
-"""A mean of fewer surviving runs is not judged."""
+"""Smallest number of surviving runs whose mean is judged."""
 CLOSE = 0.1
 """*Close*, *small*: a tenth."""
 SIGNIFICANT = 0.05
@@ -164,8 +164,8 @@ def same_at_every_rate(config: ScaleSweep, table: Table) -> list[Part]:
 def grows_with_scale(table: Table) -> list[Part]:
     """Return the relative growth of the mean sharpness from the smallest to the largest scale.
 
-    Of the mean itself, not of logarithms: where all units of a network are off its sharpness is 0,
-    and one such run would decide alone.
+    The growth is that of the mean, not of logarithms: the sharpness of a network whose units are
+    all off is 0, and one such run would dominate.
     """
     found = []
     for name, group in cells(shown(table), "learning_rate"):
@@ -237,7 +237,7 @@ def at_edge(config: Trajectories, table: Table) -> list[Part]:
 
 
 STEP_OF_GRID = 10 ** (1.7 / 24)
-"""Between two of the 25 learning rates of FM-2."""
+"""Ratio of neighboring learning rates among the 25 of FM-2."""
 
 
 def threshold_matches(config: DepthSweep, table: Table) -> list[Part]:
@@ -309,7 +309,7 @@ def published_fit(config: ScaleSweep, table: Table) -> list[Part]:
     found = []
     for name, (value, error) in fm_1.PUBLISHED.items():
         mine, own = ours[name]
-        # the same runs: our own error is none of the difference, unless these are fewer of them
+        # for the same runs our own error does not count, unless these are fewer
         half = 0.0 if len(fm_1.slowest(table)) > 800 else 1.96 * own
         limits = value - 2 * error, value + 2 * error
         found.append(Part(name, mine, mine - half, mine + half, *limits, len(fm_1.slowest(table))))

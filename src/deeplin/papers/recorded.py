@@ -3,7 +3,7 @@
 `recorded.json` holds, for each preset at seed 0, the figures that were run, the verdict and value
 of every quote, the answer to every question, the count of theorems and the seconds of every study.
 `docs/record.py` writes it from finished reports; `deeplin reproduce` compares with it. A figure
-whose full protocol has not been run is known by its quick preset alone (`latest`, `provenance`).
+whose full protocol has not been run has only a record of its quick preset (`latest`, `provenance`).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def collect(outcomes: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 def summary(found: Mapping[str, Mapping[str, Any]]) -> tuple[str, str, str]:
     """Return the three lines that README, report, documentation and command print.
 
-    `found` is what `collect` or `latest` returns, or what is recorded of a preset.
+    `found` is the result of `collect` or `latest`, or the record of a preset.
     """
     panels = Counter(found.get("panels", {}).values())
     different = sorted(name for name, v in found.get("panels", {}).items() if v == "differs")
@@ -120,8 +120,8 @@ def theorem_count(theorems: Mapping[str, int]) -> str:
 def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
     """Return the quotes that are recorded as reproduced and differ now, or conversely.
 
-    Undecided is no contradiction: an interval may touch its limit on another processor. Seed 0 is
-    recorded; other seeds contradict nothing.
+    Undecided is not a contradiction: an interval may touch its limit on another processor. Only
+    seed 0 is recorded, so other seeds are not compared.
     """
     found = []
     for outcome in (outcome for outcome in outcomes if outcome["seed"] == 0):

@@ -1,4 +1,4 @@
-"""A reproduction for people: files, a page that needs no network, lines in the terminal."""
+"""Reports of a reproduction: files, a self-contained page, lines in the terminal."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ RECOLORED = {INK: "var(--ink)", QUIET: "var(--quiet)", PAPER: "var(--panel)"} | 
 def write_figure(result: FigureResult, report: Path) -> dict[str, Any]:
     """Write the pictures and data of a figure into the report's folder; return its outcome.
 
-    The outcome is what `outcome.json` holds, and all that the page needs: a report can be made
-    figure by figure, in any order, in any number of calls.
+    The outcome is the content of `outcome.json` and all that the page needs, so that a report can
+    be made figure by figure, in any order and any number of calls.
     """
     started = time.perf_counter()
     figure, preset, seed = result.figure, result.preset, result.seed

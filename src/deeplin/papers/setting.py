@@ -31,22 +31,22 @@ from deeplin.theory import MinimalSharpness, minimal_sharpness
 
 _drawn, _authors = cache(flat_minima), cache(marion_chizat)
 AUTHORS = -1
-"""Stands for the seed of the authors' own data set."""
+"""Seed that stands for the authors' own data set."""
 DATA_SEEDS = tuple(range(10, 20))
-"""Other data sets of the same recipe, for the robustness panels."""
+"""Seeds of other data sets of the same kind, for the robustness panels."""
 ALL_DATA, FEW_DATA = (AUTHORS, *DATA_SEEDS), (AUTHORS, *DATA_SEEDS[:2])
 """The authors' data set and others: those of the full protocol, those of the quick preset."""
 FLOOR = 1e-15
 """Squared distances below this are rounding."""
 SAME = 0.97
-"""Lower bound over S_min from which both are drawn as one line."""
+"""Ratio of the lower bound to S_min from which both are drawn as one line."""
 LEARNED = 0.01
 """A network with ‖w − w*‖² below this (the zero map has 1) has learned."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """What the config of every study has."""
+    """Base class of the config of every study."""
 
     seed: int = 0
 
@@ -70,7 +70,7 @@ def data_name(seed: int) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """Which data, and which networks on them (FM, Appendix C)."""
+    """Data and networks of an experiment (FM, Appendix C)."""
 
     initialization: Literal["gaussian", "residual"] = "gaussian"
     activation: Literal["linear", "gelu"] = "linear"
@@ -137,7 +137,7 @@ class InSetting(OnDataSets):
     """A config with one setting on several data sets."""
 
     setting: Setting
-    """Its own data set is not used."""
+    """The setting; its own data set is not used."""
 
     def at(self, data_seed: int | None = None, **changes: Any) -> Setting:
         """Return the setting on this data set, or the first one, with some changes."""
@@ -146,17 +146,17 @@ class InSetting(OnDataSets):
 
 
 class Protocol(NamedTuple):
-    """A sweep as the authors ran it: the keys are split by these numbers."""
+    """A sweep as the authors ran it; these numbers determine how keys are split."""
 
     place: int
-    """Of its key in the chain."""
+    """Place of its key in the chain."""
     depth: int
     width: int
     scales: tuple[float, ...]
     rates: tuple[tuple[float, int, int], ...]
     """Learning rate, steps and repetitions."""
     readout: int | None = None
-    """Place of the key of the read-out; None for Gaussian networks, which have none."""
+    """Place of the key of the read-out; None for Gaussian networks, which have no read-out."""
     activation: str = "linear"
 
 

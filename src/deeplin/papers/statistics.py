@@ -38,7 +38,7 @@ def slope_interval(x: Any, y: Any) -> tuple[float, float]:
 def power_interval(table: Any, x: str, y: str, by: str) -> tuple[float, float]:
     """Return the exponent p of y ∝ x^p, the mean over groups of `by`, and its half-width.
 
-    Each group has a regression line of its own, on logarithms.
+    Each group has its own regression line, on logarithms.
     """
     groups = np.log(table[[x, y]]).groupby(table[by])
     return mean_interval([np.polyfit(rows[x], rows[y], 1)[0] for _, rows in groups])
@@ -53,8 +53,8 @@ def share_interval(successes: int, trials: int) -> tuple[float, float]:
 def curve(table: Any, by: str, column: str) -> pd.DataFrame:
     """Return one row for each value of `by`: mean, interval, runs, and share that diverged.
 
-    The interval's lower end is not drawn below the smallest value seen, which keeps it positive
-    for positive quantities (most axes are logarithmic).
+    The lower end of the interval is at least the smallest value, which keeps it positive for
+    positive quantities (most axes are logarithmic).
 
     Diverged runs (`status`) count in `diverged` only; where all runs diverged the mean is NaN, and
     no point is drawn, as in the papers.

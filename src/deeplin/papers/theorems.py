@@ -1,6 +1,6 @@
 """The theorems of both papers, judged by certificates on runs that their hypotheses allow.
 
-A bound is a bound: how loose it is on a run is a measured number, not a failure.
+The looseness of a bound on a run is a measured number, not a failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deeplin.sweep import run_key
 from deeplin.theory import minimal_sharpness
 
 LOOSE = 1e6
-"""Bounds looser than this are drawn here."""
+"""Value at which looser bounds are drawn."""
 
 
 @dataclass(frozen=True)

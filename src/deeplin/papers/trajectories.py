@@ -1,4 +1,4 @@
-"""Single trainings followed step by step: FM-1c, FM-1d, FM-4c, FM-4d and what lies behind them."""
+"""Single trainings recorded step by step: FM-1c, FM-1d, FM-4c, FM-4d and related panels."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from deeplin.sweep import Unit
 
 RECORDED = ("distance", "gap", "sharpness", "alignment", "conservation")
 AUTHORS_RUN, AS_RUN = 0, -1
-"""The repetition that starts where the authors did; the same as they ran it, in float32."""
+"""The repetition with the authors' start, and the same run in float32 as they ran it."""
 
 
 @dataclass(frozen=True)
 class Followed:
-    """A learning rate with its steps, recorded every so many."""
+    """A learning rate with its number of steps and the interval of records."""
 
     learning_rate: float
     steps: int
@@ -146,7 +146,7 @@ def plot_training(
 ) -> None:
     """Plot squared distance (left axis) and sharpness (right axis) along the authors' run.
 
-    Light: as they ran it, in float32 with 20 power iterations.
+    The light curve is the run in float32 with 20 power iterations, as they ran it.
     """
     right = ax.twinx()
     right.spines["right"].set_visible(True)
@@ -262,7 +262,7 @@ def _study(figure: str, scale: float, *rates: Followed, **setting: Any) -> Study
     return define_study(name, follow, units, paper=paper, quick=fewer)
 
 
-# The slowest rate is not in the paper: beside the others it shows what vanishes with η (FM-L1).
+# The slowest rate is not in the paper: it shows what vanishes with η (FM-L1).
 TRAINING = _study("FM-1", 0.35, Followed(0.002, 4_500, 10), Followed(0.02, 450), Followed(0.1, 450))
 RESIDUAL_TRAINING = _study(
     "FM-4", 0.5, Followed(0.02, 400), Followed(0.1, 400), initialization="residual"

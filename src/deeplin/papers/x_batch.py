@@ -22,14 +22,14 @@ from deeplin.theory import minimal_sharpness, minimal_stochastic_sharpness, stoc
 from deeplin.training.critical_rate import perturbed
 
 CLOSE = 1e-6
-"""Size of the first deviation from the minimizer: small enough for the linear theory."""
+"""Size of the initial deviation from the minimizer, small enough for the linear theory."""
 DATA_SETS = DATA_SEEDS
-"""Of fewer samples and dimensions than the authors', so none is theirs."""
+"""Seeds of data sets; these have fewer samples and dimensions than the authors'."""
 SEARCHED = (0.05, 1.0)
 BURN_IN = 12
-"""Steps in which the networks forget their start; their growth does not count."""
+"""Number of initial steps whose growth is discarded."""
 SINGLE = 300
-"""Steps of the single runs, which are not selected."""
+"""Number of steps of the single runs, which are without selection."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class BatchSizes(OnDataSets):
 
     sizes: tuple[int, ...]
     networks: int
-    """Simulated at each rate."""
+    """Number of networks simulated at each rate."""
     steps: int
-    """With a selection after each."""
+    """Number of steps, with a selection after each."""
     minimizers: int
     """Random minimizers that are compared with the flattest one."""
     depth: int = 3
@@ -76,13 +76,13 @@ def run_cell(config: BatchSizes, data_seed: int, batch_size: int) -> list[dict[s
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Networks beside one minimizer, trained on batches by the library's own descent.
+    """Networks near one minimizer, trained on batches by the library's descent.
 
-    The second moment of the error is carried by rare excursions, which a plain average over runs
-    misses: where one sample is far larger than the others they are the runs that meet it again and
-    again. So after every step the networks are drawn again in proportion to their squared error
-    (the gap) and brought back to the first distance: the product of the mean growths is then that
-    of the second moment.
+    The second moment of the error is dominated by rare excursions, which a plain average over runs
+    misses: if one sample is far larger than the others, these are the runs that draw it repeatedly.
+    So after every step the networks are resampled in proportion to their squared error (the gap)
+    and rescaled to the initial distance: the product of the mean growths is then that of the second
+    moment.
     """
 
     problem: Problem
@@ -93,7 +93,7 @@ class Ensemble:
 
     @property
     def runs(self) -> int:
-        """Networks at each rate; with the full batch nothing is drawn, and one says it all."""
+        """Number of networks at each rate; one for the full batch, where nothing is random."""
         return 1 if self.size == self.config.samples else self.config.networks
 
     @property
@@ -172,7 +172,7 @@ def answers(config: BatchSizes, table: Table) -> Answers:
 def plot(config: BatchSizes, table: Table, ax: Axes) -> None:
     """Plot the exact curve with the simulated thresholds, in units of the full-batch rate.
 
-    Only the first data set has names, and the best random minimizer, too.
+    Only the first data set has labels and the best random minimizer.
     """
     styles = {
         "exact": {"color": INK, "zorder": 1, "label": r"exact, $2/S_{\min}(B)$"},

@@ -1,7 +1,6 @@
 """Critical rates beyond the papers: X-decay, X-outputs, X-layers and X-losses.
 
-Each compares an exact rate with the measured one: up to which rate descent settles beside a
-minimizer.
+Each compares an exact rate with the measured one, up to which descent converges near a minimizer.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from deeplin.training import empirical_critical_rate
 from deeplin.training.critical_rate import SECTIONS, largest_settling, perturbed
 
 DATA_SETS = (AUTHORS, *DATA_SEEDS[:9])
-"""The FM authors' own, which is drawn in full, and nine others of its recipe, drawn lightly."""
+"""The FM authors' data set, drawn in full, and nine others of the same kind, drawn lightly."""
 LIGHT = {"alpha": 0.25, "linewidth": 0.8, "markersize": 2.5, "zorder": 0}
 CLOSE = 1e-4
 """Size of the deviation from the minimizer: its square is far above rounding in the objective."""
@@ -120,7 +119,7 @@ def plot_other_data(ax: Axes, config: Any, suffix: str = "", **style: Any) -> No
 HALVINGS = 10
 """Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
 ROUNDING = 1e-12
-"""A network that has collapsed to zero is not better than zero, though its last digit may be."""
+"""Tolerance for rounding in the comparison of a collapsed network with zero."""
 
 
 @dataclass(frozen=True)

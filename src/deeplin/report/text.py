@@ -1,7 +1,7 @@
-"""In words, for a terminal or a log: a diagnosis, a finished training and a certificate.
+"""Text for a terminal or a log: a diagnosis, a finished training and a certificate.
 
-Everything that these objects say to people is said here; they hold the numbers. `diagnosis_page`
-has the picture and the page of a diagnosis.
+The objects hold the numbers, and all sentences about them are written here. `diagnosis_page` has
+the picture and the page of a diagnosis.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ SYMBOLS = (
     "the least-squares solution; R_min is the mean squared error of w*, R_0 that of predicting 0.",
 )
 SHOWN = 12
-"""Coefficients of a target that are printed."""
+"""Number of coefficients of a target that are printed."""
 ABOUT_THE_RUN = ("violated", "holds", "measured")
-"""Verdicts that say something about the run, in the order in which they are shown."""
+"""Verdicts about the run, in the order in which they are shown."""
 NOT_ABOUT_A_RUN = re.compile(
     r"FM-(toy|T1|L[456])|Talk-log|X-(3|9|11|12|13|18|21|32)"
     r"|BO-(D2\.[125]|D3\.3|A[1-5]|L4\.3|L5\.[67]|sigma-min|trace|disc)"
 )
-"""Statements about the data, the depth or numbers of their own: the same for every run on them."""
+"""Statements about the data, the depth or fixed numbers, which are the same for every run."""
 
 
 # --- a diagnosis ---------------------------------------------------------------------------------
@@ -398,7 +398,7 @@ def _headline(report: TrainingReport) -> str:
     if status == "stopped" and problem.has_minimizer and not report.spec.weight_decay:
         learned = 1 - float(report.run.evidence["gap"]) / problem.zero_gap
         best = "logistic regression" if problem.classes is not None else "least squares"
-        if learned > 0:  # never 100 %: it is not finished
+        if learned > 0:  # never 100%, since it is not finished
             text += f" It has learned {min(learned, 0.9999):.2%} of what {best} explains."
     return text
 
@@ -408,7 +408,7 @@ def score_rows(
 ) -> list[tuple[str, ...]]:
     """Return scores on training and held-out rows, next to a linear model and a constant.
 
-    `method` says how rows were left out; None: nothing is said of it.
+    `method` describes how rows were left out; None omits this.
     """
     if not trained:
         return []
@@ -459,7 +459,7 @@ def certificate_text(certificate: Certificate, *, width: int = 80, everything: b
 
     A violated statement is always shown.
 
-    Several runs: a table that counts the verdicts of each statement.
+    For several runs it is a table that counts the verdicts of each statement.
     """
     table: Any = certificate.table
     if len(set(table["run"])) > 1:

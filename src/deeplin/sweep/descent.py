@@ -36,7 +36,7 @@ class SyntheticData:
 
 @dataclass(frozen=True)
 class TableData:
-    """A table of your own: CSV, Parquet, Arrow, `.npy` or `.npz`; `target` is its column y."""
+    """A user's table: CSV, Parquet, Arrow, `.npy` or `.npz`; `target` is its column y."""
 
     path: str
     target: str
@@ -47,7 +47,7 @@ class TableData:
 
 @dataclass(frozen=True)
 class DescentSweep:
-    """What to sweep. The initial weights depend on seed, depth, scale and repetition only.
+    """Config of a sweep. The initial weights depend on seed, depth, scale and repetition only.
 
     ```python
     from deeplin.sweep.descent import DescentSweep
@@ -64,13 +64,14 @@ class DescentSweep:
     network: Literal["gaussian", "residual"] = "gaussian"
     activation: Literal["linear", "gelu", "gelu_exact", "relu", "tanh"] = "linear"
     width: int | None = None
-    """Of the hidden layers; by default as many as inputs. A residual network has no other."""
+    """Width of the hidden layers; by default the number of inputs, as always for residual
+    networks."""
     momentum: float = 0.0
     gap: float | None = None
-    """Stop a run at this distance of its risk from the minimal one; None takes all steps."""
+    """Gap R − R_min at which a run stops; None takes all steps."""
     seed: int = 0
     runs_per_unit: int = 256
-    """At most so many runs are trained in one batch: what an interruption can cost."""
+    """Maximum number of runs in one batch, which are lost by an interruption."""
 
     def __post_init__(self):
         for name in ("scales", "learning_rates", "depths"):

@@ -1,10 +1,10 @@
-"""The formats of tables: how each names its columns and streams them as float64 matrices.
+"""Formats of tables: names and kinds of columns, streamed as float64 matrices.
 
-Arrow reads all of them but NumPy's. A missing value is NaN; nothing is ever unpickled. A
-`TableFile` is a plain description, so that another process can read it. Encoding, separator,
-decimal mark and names of separated text are found once, from its beginning.
-`pyarrow.dataset` was measured as the alternative: Parquet 1.2 to 2 times slower with twice the
-memory, Arrow files 1.4 times slower or more; its errors name no row.
+Arrow reads all formats except NumPy's. A missing value is NaN; nothing is unpickled. A `TableFile`
+is a plain description, so that another process can read it. Encoding, separator, decimal mark and
+names of separated text are found once, from its beginning. `pyarrow.dataset` was measured as the
+alternative: Parquet 1.2 to 2 times slower with twice the memory, Arrow files 1.4 times slower or
+more; its errors name no row.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ import pyarrow.parquet
 from deeplin.errors import InputError, readable
 
 CHUNK = 2**21
-"""Numbers in a chunk of rows, unless the caller asks for a number of rows."""
+"""Number of values in a chunk of rows, unless the caller sets the number of rows."""
 NPY_ROWS = 1 << 20  # rows of a `.npy` file in one part
 MISSING = pyarrow.csv.ConvertOptions().null_values  # as in columns of numbers: "", "NA", "nan", …
 
 
 class Kind(StrEnum):
-    """What a column holds."""
+    """Kind of the values in a column."""
 
     NUMBER = "numbers"
     WHOLE = "whole numbers"
@@ -54,13 +54,13 @@ NUMERIC = (Kind.NUMBER, Kind.WHOLE, Kind.BOOLEAN)
 Part = tuple[int, int] | None  # from, to (row groups of Parquet, rows of .npy); None: all
 BLOCK = 1 << 20  # bytes of text read at a time; column types are inferred from the first block
 SEPARATORS = "\t;|,"
-"""In this order: a comma may also be the decimal mark beside any of the others."""
+"""Separators in the order in which they are tried; a comma may also be a decimal mark."""
 SNIFFED = 100
-"""Records from which separator and decimal mark are found."""
+"""Number of records from which separator and decimal mark are inferred."""
 CATEGORIES = 50
-"""A column of text with more different values than this is no set of categories."""
+"""Largest number of distinct values in a column of categories."""
 SURVEYED = 100_000
-"""Values after which a column that is mostly no numbers is known well enough."""
+"""Number of values after which a column with few numbers is classified."""
 REMEDY = "Correct it, or leave the cell empty if it is missing."
 MARKS = {".": r"\.", ",": ",", " ": "[ \u00a0\u202f]", "'": "['’]", "": ""}
 WRITTEN_NUMBER = re.compile(r"\s*[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*")
@@ -80,7 +80,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 class NumberStyle(NamedTuple):
-    """How the numbers in a column of text are written."""
+    """Style in which the numbers in a column of text are written."""
 
     decimal: str = "."
     thousands: str = ""
@@ -108,19 +108,19 @@ class NumberStyle(NamedTuple):
 
 
 class Survey(NamedTuple):
-    """What a column of text holds."""
+    """Summary of a column of text."""
 
     values: int
     numbers: int
-    """How many of the values are numbers of the style that most have."""
+    """Number of values that are numbers in the most common style."""
     row: int
-    """The first row that is not (from 1), and its value."""
+    """The first row that is not (counted from 1); `example` is its value."""
     example: str
     categories: tuple[str, ...]
     """The different values, in order; at most one more than `CATEGORIES`."""
     style: NumberStyle
     shown: str
-    """A value in which the style shows."""
+    """A value that shows the style."""
 
     @property
     def nearly_numbers(self) -> bool:
@@ -178,13 +178,13 @@ class Column(NamedTuple):
     name: str
     category: str | None = None
     style: NumberStyle | None = None
-    """How numbers are written in a column of text; None: the format knows they are numbers."""
+    """Style of the numbers in a column of text; None if the format stores numbers."""
     labels: tuple[str, ...] = ()
-    """With several labels: the place of the text among them, −1 where it is another."""
+    """Labels whose index replaces the text; −1 for any other text."""
 
     @property
     def label(self) -> str:
-        """How the column is called in sentences and results."""
+        """Name of the column in messages and results."""
         return self.name if self.category is None else f"{self.name}={self.category}"
 
     @property
@@ -200,12 +200,12 @@ Kinds = dict[str, Kind]
 
 @dataclass(frozen=True)
 class TableFile:
-    """A file, or a part of one, that streams on its own."""
+    """A file, or a part of one, that can be streamed independently."""
 
     path: str
     part: Part = None
     notes: tuple[str, ...] = ()
-    """What is worth knowing about how it was read."""
+    """Notes on how it was read."""
     decimal: str = "."
     """The decimal mark of its text."""
 
@@ -240,7 +240,7 @@ def kinds_of(schema: pa.Schema) -> Kinds:
     """Return the kind of each column of a schema."""
     if repeated := [name for name, times in Counter(schema.names).items() if times > 1]:
         raise InputError(f"column names repeat: {listed(repeated)}; rename them first.")
-    # pandas keeps an index without a name among the columns; it is no measurement
+    # the unnamed index of pandas is stored as a column, but is not data
     fields = (field for field in schema if not field.name.startswith("__index_level_"))
     return {field.name: _kind(field.type) for field in fields}
 
@@ -318,11 +318,11 @@ def _names(columns: Columns) -> list[str]:
 
 @dataclass(frozen=True)
 class CsvFile(TableFile):
-    """Separated text, with the dialect that `sniff` has found."""
+    """Separated text, with the dialect found by `sniff`."""
 
     separator: str = ","
     names: tuple[str, ...] | None = None
-    """Numbers for names where the first line holds a sample; None: the first line names them."""
+    """Column numbers as names if the first line is a sample; None if it has the names."""
     newlines: bool = False
     """Whether a name holds a line break."""
     encoding: str = "utf-8"
@@ -373,7 +373,7 @@ class CsvFile(TableFile):
             name = list(seen)[int(place[1])] if place else None
             if name is None or kinds[name] == pa.string():
                 raise
-            # No number, though all of the first block are: say which.
+            # Not a number, unlike the first block: name the row.
             found = survey(self.texts(name), self.decimal)
             raise InputError(f"column {name!r} of {self.path!r}: {found}. {REMEDY}") from error
 
@@ -495,7 +495,7 @@ class ArrowFile(TableFile):
                 source.seek(0)
                 batches = iter(pa.ipc.open_stream(source))
             for batch in batches:
-                batch.validate(full=text)  # offsets of damaged text would point anywhere
+                batch.validate(full=text)  # offsets of damaged text may be invalid
                 yield batch
 
 
@@ -527,7 +527,7 @@ def excel_table(path: str) -> FrameTable:
         ) from error
     frame.columns = frame.columns.map(str)
     for name, dtype in frame.dtypes.items():
-        if dtype == np.dtype(object):  # a column of several kinds becomes text
+        if dtype == np.dtype(object):  # a column of mixed types becomes text
             frame[name] = frame[name].map(str, na_action="ignore")
     return FrameTable(path, table=pa.Table.from_pandas(frame, preserve_index=False))
 
@@ -577,7 +577,7 @@ def npz_table(path: str) -> FrameTable:
 
     A vector `y` is the column y, a matrix `X` the columns X[0], X[1], ….
     """
-    with open(path, "rb") as file:  # which NumPy would leave open where it is damaged
+    with open(path, "rb") as file:  # NumPy would not close a damaged file
         arrays = np.load(file, allow_pickle=False)
         if isinstance(arrays, np.ndarray):
             raise InputError(f"{path!r} is a single array; name it with the ending .npy.")

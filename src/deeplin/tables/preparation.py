@@ -1,7 +1,7 @@
-"""What is done to the columns of a table before they become a problem, said in sentences.
+"""Preparation of the columns of a table for a problem, described by notes.
 
-Everything is an affine change of each column, z ↦ (z − c)/s, so it can be applied to the rows or
-to their moments alike, and to another table whose rows are to be predicted.
+Each column undergoes an affine change z ↦ (z − c)/s, which can be applied to rows, to moments, and
+to another table whose rows are to be predicted.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from deeplin.tables.formats import REMEDY, Column, Kind, NumberStyle, listed
 from deeplin.tables.table import Source, Table, open_table
 
 COUNTED = 10
-"""From so many rows on, a first column that holds 0 … n−1 or 1 … n is taken as a row number."""
+"""Number of rows from which a first column of 0 … n−1 or 1 … n is taken as a row number."""
 REPRESENTABLE = 1e140
-"""The largest column, and one over the smallest, whose second moments float64 can hold."""
+"""Largest size of a column, and inverse of the smallest, whose second moments fit into float64."""
 WIDE_SPREAD = 1e3
-"""Standard deviations of the inputs that differ by more than this factor are worth a note."""
+"""Ratio of standard deviations of the inputs above which there is a note."""
 
 SHOWN = 10
-"""Rows that a sentence names."""
+"""Maximum number of rows that a note lists."""
 
 
 @dataclass(frozen=True, eq=False)
 class Preparation:
-    """How a table becomes inputs and targets: its columns, and z ↦ (z − centre)/scale of each.
+    """Conversion of a table to inputs and targets: its columns, and z ↦ (z − centre)/scale of each.
 
-    Kept with a run, so that it can predict the rows of another table (`Run.predict`).
+    It is kept with a run, so that the run can predict the rows of another table (`Run.predict`).
     """
 
     inputs: tuple[Column, ...]
@@ -44,11 +44,11 @@ class Preparation:
     """One number for each input, then one for each target."""
     scale: np.ndarray
     categories: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The categories of each encoded column that were there in training."""
+    """The categories of each encoded column in the training data."""
     centered: bool = False
     standardized: bool = False
     classes: tuple[str | int | float, ...] = ()
-    """The classes of the target, sorted; none where it is a number to predict."""
+    """The classes of the target, sorted; empty for regression."""
     constant: bool = False
     """Whether a constant input 1 follows the others: the intercept of a classification."""
 
@@ -59,14 +59,14 @@ class Preparation:
 
     @property
     def kind(self) -> str:
-        """What was done to the numbers: `standardized`, `centered` or nothing, `as it is`."""
+        """Change of the numbers: `standardized`, `centered`, or `as it is` for none."""
         if self.standardized:
             return "standardized"
         return "centered" if self.centered else "as it is"
 
     @property
     def outputs(self) -> tuple[str, ...]:
-        """What each output of the network is about: a target, or the log-odds of a class."""
+        """Name of each output of the network: a target, or the class of its log-odds."""
         if not self.classes:
             return self.targets
         shown = self.classes[1:] if len(self.classes) == 2 else self.classes
@@ -152,10 +152,10 @@ class Preparation:
 
 @dataclass
 class TablePredictions:
-    """The predictions of a linear map (d×q) for every row of a table, chunk after chunk.
+    """Predictions of a linear map (d×q) for every row of a table, chunk by chunk.
 
-    A row with a missing value, or with a category that was not there in training, is NaN; after
-    the last chunk `notes` says which rows these are.
+    The prediction is NaN for a row with a missing value, or with a category that is not in the
+    training data; after the last chunk `notes` lists these rows.
     """
 
     source: Source
@@ -228,12 +228,12 @@ class TablePredictions:
 
 @dataclass(frozen=True)
 class Reading:
-    """A problem read from a table, with its preparation and what was done to the table."""
+    """A problem read from a table, with its preparation and notes."""
 
     problem: Problem
     preparation: Preparation
     notes: tuple[str, ...]
-    """One sentence for each thing that was done to the table or is worth knowing about it."""
+    """One sentence for each change of the table or remark about it."""
     held_out: tuple[np.ndarray, np.ndarray] | None = field(default=None, repr=False)
     """Inputs and targets, prepared, of rows that are not in the problem."""
 
@@ -255,7 +255,7 @@ class Reading:
     def in_table_units(self, coefficients: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
         """Return coefficients (d×q) of the prepared inputs in the table's units, and intercepts.
 
-        Of a column that was removed the coefficient is not listed; see `inputs`.
+        Removed columns have no coefficient; see `inputs`.
         """
         return self.preparation.in_table_units(coefficients)
 
@@ -277,13 +277,13 @@ def prepare(
 ) -> Reading:
     """Return the problem of rows or moments with the targets in the last columns.
 
-    With `classes` the last column holds the place of each row's class among them; an intercept is
-    then a constant input instead of a change of the means. `categories` are those of encoded
-    columns, `first_notes` the sentences that come first.
+    With `classes` the last column holds the index of each row's class; an intercept is then a
+    constant input instead of a change of the means. `categories` are those of encoded columns,
+    `first_notes` the sentences that come first.
 
     `may_number` says that the first input is the table's first column, which may number its rows;
-    `leave` are places of inputs to leave out; `test` says which rows are held out: means and
-    deviations are those of the others.
+    `leave` holds indices of inputs to leave out; `test` marks rows that are held out, so that means
+    and deviations are those of the others.
     """
     held = None
     if test is not None and not isinstance(gathered, Moments):
@@ -365,7 +365,7 @@ def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
 def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return mean, standard deviation and size of every column.
 
-    The size is the largest absolute value, or the root of the second moment where only that is
+    The size is the largest absolute value, or the root of the second moment if only moments are
     known.
     """
     if isinstance(gathered, Moments):

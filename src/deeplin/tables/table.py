@@ -1,7 +1,7 @@
-"""Tables, opened but not read, and one streamed pass over their files: rows, or only their moments.
+"""Tables that are opened without being read, and one streamed pass over rows or moments.
 
 CSV, Parquet, Arrow, `.npy`, `.npz` and Excel; one file, a folder or a glob; standard input; or a
-table in memory. Nothing is ever unpickled.
+table in memory. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ FORMATS: dict[str, Any] = {
     ".npz": npz_table,
     ".xlsx": excel_table,
 }
-"""What opens a file, by the ending of its name."""
+"""Function that opens a file, by its suffix."""
 SIGNS = {b"PAR1": ".parquet", b"ARROW1": ".arrow", b"\x93NUMPY": ".npy", b"PK": ".npz"}
-"""How files of these formats begin; on standard input anything else is text."""
+"""First bytes of files of these formats; on standard input anything else is text."""
 COMPRESSED = (".gz", ".bz2", ".zst")
 
 
@@ -76,7 +76,7 @@ Source = str | Path | Frame | np.ndarray
 
 @dataclass(frozen=True)
 class Table:
-    """The columns of a table (name → what it holds), its files in order, what to know of it."""
+    """The columns of a table (name → kind), its files in order, and notes."""
 
     columns: Kinds
     pieces: tuple[TableFile, ...]
@@ -91,7 +91,7 @@ class Table:
 def open_table(source: Source, decimal: str | None = None) -> Table:
     """Open a file, a folder of files, a glob, `-` (standard input) or a table in memory.
 
-    Every file must have the same columns. `decimal` is the decimal mark of text; None: found.
+    Every file must have the same columns. `decimal` is the decimal mark of text; None infers it.
 
     ```python
     import pandas as pd
@@ -207,9 +207,9 @@ def _opener(file: Path) -> Any:
 
 @dataclass(frozen=True)
 class Plan:
-    """Which columns to read (targets last), in chunks of how many rows, and what is missing.
+    """Columns to read (targets last), rows per chunk, and treatment of missing values.
 
-    `missing` is "refuse" or "drop"; `whole` are the places of columns of whole numbers.
+    `missing` is "refuse" or "drop"; `whole` holds the indices of columns of integers.
     """
 
     columns: tuple[Column, ...]
@@ -224,7 +224,7 @@ class Plan:
             before = 0
             for rows in piece.chunks(self.columns, self.chunk_rows):
                 before += len(rows)
-                # A finite sum means finite numbers, and is far quicker to check than each of them.
+                # A finite sum means finite numbers, and is much faster to check.
                 with np.errstate(over="ignore", invalid="ignore"):
                     finite = np.isfinite(rows.sum())
                 lacking = np.zeros(len(rows), bool) if finite else np.isnan(rows).any(axis=1)
@@ -275,7 +275,7 @@ class Plan:
 
 @dataclass
 class LeftOut:
-    """Rows with a missing value: how many, and how many values are missing in each column."""
+    """Number of rows with a missing value, and of missing values in each column."""
 
     rows: int = 0
     missing: np.ndarray | int = 0
@@ -284,7 +284,7 @@ class LeftOut:
 def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments, int]:
     """Return the rows if they fit into `memory` bytes, else their moments.
 
-    The number says how many rows were left out.
+    The second result is the number of rows left out.
     """
     left_out = LeftOut()
     chunks = plan.complete_rows(table.pieces, left_out)
@@ -303,7 +303,7 @@ def gather(table: Table, plan: Plan, memory: int) -> tuple[np.ndarray | Moments,
             f"the table is larger than {memory / 2**20:.0f} MiB and so are the second moments of "
             f"its {width} columns; pass a larger memory (--memory), or fewer columns."
         )
-    # One by one, forgetting each, so that nothing is held twice.
+    # One by one, releasing each, so that no data are in memory twice.
     emptied = (kept.pop(0) for _ in range(len(kept)))
     moments = plan.moments(chain(emptied, chunks))
     return moments or plan.refuse_no_rows(left_out), left_out.rows
