@@ -75,7 +75,7 @@ def sum_of_squares(array: np.ndarray) -> float:
 
 
 def require_size(name: str, array: np.ndarray, squares: float | None = None) -> None:
-    """Refuse data in units so large or small that products of its moments leave float64.
+    """Raise InputError for data so large or small that products of its moments leave float64.
 
     `squares` is their sum of squares, where it is known.
     """
@@ -146,7 +146,7 @@ def require_float64(what: str, tree: Any) -> None:
 
 @contextmanager
 def readable(path: str | Path) -> Iterator[None]:
-    """Turn whatever a library raises about a file it cannot read into one sentence.
+    """Convert any exception of a library that reads a file into an `InputError`.
 
     A damaged file may raise any exception (zlib, zipfile, tokenize, struct, Arrow, out of memory
     for a wrong header, …), so all are caught, around calls that only read.
@@ -182,7 +182,7 @@ HOW = {
 
 
 def validated(function: Callable[Parameters, Answer]) -> Callable[Parameters, Answer]:
-    """Wrap a public function: an argument of a wrong type raises `InputError` with one sentence."""
+    """Decorate a public function so that an argument of a wrong type raises `InputError`."""
     names = tuple(inspect.signature(function).parameters)
 
     @functools.wraps(function)

@@ -200,7 +200,8 @@ def interruptible(function: Callable[Parameters, Result]) -> Callable[Parameters
 
 
 def check_interrupt() -> None:
-    """Raise what an interrupt raised since the `interruptible` function began, if it was lost."""
+    """Raise the exception of an interrupt since the `interruptible` function began, if it was
+    lost."""
     interrupts = _INTERRUPTS.get()
     if interrupts is not None:
         interrupts.check()

@@ -36,7 +36,7 @@ LETTER_ACCENTS = {
 
 
 def latex(text: str) -> str:
-    """Write text in ASCII that LaTeX sets as it stands, mathematics included.
+    """Return text as ASCII for LaTeX, including mathematics.
 
     A character without a LaTeX name becomes its code point: `\\texttt{U+2603}`.
     """

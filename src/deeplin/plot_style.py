@@ -117,7 +117,7 @@ def save(figure: Figure, folder: Path, name: str) -> None:
 
 
 def series(index: int, **style: Any) -> dict[str, Any]:
-    """Color and marker of the series with this index, and more of its `style`."""
+    """Return color and marker of the series with this index, with more of its `style`."""
     return {"color": COLORS[index % len(COLORS)], "marker": MARKERS[index % len(MARKERS)]} | style
 
 

@@ -157,7 +157,7 @@ def _spoil(path, name, change):
         ("run/records/step", lambda a: None, "no run/records/step"),
         ("run/records/risk", lambda a: a[:1], "different lengths"),
         ("run/records/risk", lambda a: a[:, :2], "for a batch of 3 runs"),
-        ("run/records/risk", lambda a: a.astype(str), "no array of numbers"),
+        ("run/records/risk", lambda a: a.astype(str), "not an array of numbers"),
         ("run/dynamics", lambda a: np.array(["descent", "flow"]), "run/dynamics is"),
         ("run/dynamics", lambda a: np.array("jump"), "not descent or flow"),
         ("run/variant", lambda a: np.array(3), "run/variant is 3, not text"),

@@ -97,7 +97,7 @@ def gradient_descent(
     ```
     """
     if backend != "auto":
-        raise InputError(f"backend is {backend!r}; there is one engine now: leave it out.")
+        raise InputError(f"backend is {backend!r}; only 'auto' is supported: omit it.")
     steps = whole_number("steps", steps)
     rates = Rates.of(learning_rate, steps, optimizer)
     ensemble = _ensemble(problem, nets, rates)

@@ -116,7 +116,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def advance(self, state: State, stops: Sequence[Any]) -> tuple[State, Visited]:
-        """Take the runs through the stops, or for as long as an interrupt may wait."""
+        """Advance the runs through the stops, or until the next check for interrupts is due."""
 
     def clock(self, state: State) -> Real[np.ndarray, " batch"]:
         """Return the step or time each run has reached; here steps."""
@@ -160,7 +160,7 @@ class _Shared(NamedTuple):
 
 @partial(compiled_in_place, static_argnums=0)
 def _program(kind: _Kind, shared: _Shared, chunk: _Chunk, clock, stops):
-    """Take a chunk through the stops: memory, status and steps; weights and values at each stop.
+    """Advance a chunk through the stops; return its state, and weights and values at each stop.
 
     A step evaluates value and gradient at W_t, checks the criteria and moves to W_{t+1}. At a stop
     the criteria are checked once more, so every returned state has passed them. Arguments and
@@ -260,7 +260,7 @@ class Descent(Stepper):
         return State.start(weights, self.update.method.begin(weights, self.update.momentum))
 
     def advance(self, state: State, stops: Sequence[int]) -> tuple[State, Visited]:
-        """Take the runs through the stops, or through as many steps as a piece has.
+        """Advance the runs through the stops, or by the steps of one piece of work.
 
         A run that exceeds its ceiling returns to the step before, whose weights are still finite.
         The steps up to there are repeated, which is possible because they are deterministic,
@@ -287,7 +287,7 @@ class Descent(Stepper):
         return after, Visited(count, tuple(w[:count] for w in weights), values[:count])
 
     def _take(self, state, criteria, limit, clock: int, stops) -> tuple[State, Any]:
-        """Run the program on all chunks and put the results together, in NumPy."""
+        """Run the program on all chunks and join the results in NumPy."""
         batches = self.update.batches
         rows = None if batches is None else batches.rows(clock, batches.ahead)
         whole = _Chunk(state, self.ensemble.fixed, criteria, self.update.learning_rate, limit, rows)

@@ -90,7 +90,7 @@ def gradient_flow(
     solver: str = "auto",
     max_steps: int = 50_000,
 ) -> Run:
-    """Follow the gradient flow dW/dt = −∇R(W) of a network, or of a batch of them (FM-grad, FM-L1).
+    """Integrate the gradient flow dW/dt = −∇R(W) of a network or a batch (FM-grad, FM-L1).
 
     Arguments:
 
@@ -173,7 +173,7 @@ class FlowStepper(Stepper):
         return state.memory.time
 
     def advance(self, state: State, stops: Sequence[float]) -> tuple[State, Visited]:
-        """Take every run to each of these times, until all have stopped."""
+        """Advance every run to each of these times, until all have stopped."""
         visited = []
         for stop in stops:
             while True:  # at least once: the goal is checked here
@@ -188,7 +188,7 @@ class FlowStepper(Stepper):
         return state, Visited(len(visited), weights, None)
 
     def _towards(self, state: State, until: float) -> State:
-        """Take every run on its way towards the time `until`, by at most CHUNK steps."""
+        """Advance every running flow towards the time `until`, by at most CHUNK steps."""
         if self.near is not None:
             gaps = _gaps(self.objective, self.ensemble, state.weights)
             if np.any(state.running & ~(gaps <= self.near) & (self.clock(state) < until)):
@@ -200,7 +200,7 @@ class FlowStepper(Stepper):
         return after
 
     def _move(self, solver: Solver, state: State, until: float, goal: Any) -> State:
-        """Take each run towards the time `until`, stopping at its goal, and count the work."""
+        """Advance each run towards the time `until`, stopping at its goal, and count the work."""
         rtol, atol = (TOLERANCE_FACTOR[solver.method] * item for item in (solver.rtol, solver.atol))
         goals = np.broadcast_to(goal, state.steps.shape)
         nothing = np.zeros_like(state.steps)

@@ -62,7 +62,8 @@ class Flows(NamedTuple):
 def integrate(
     gradient: Gradient, data: Any, solver: Solver, flows: Flows, fixed: tuple, goals, until: float
 ) -> Flows:
-    """Take each running flow dW/dt = −∇R to the time `until`, or until R − floor ≤ its goal."""
+    """Integrate each running flow dW/dt = −∇R to the time `until`, or until R − floor ≤ its
+    goal."""
     batch = len(flows.time)
     size = min(CHUNK, 1 << (-(-batch // thread_count()) - 1).bit_length())
     method, *tolerances, limit = solver

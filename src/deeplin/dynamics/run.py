@@ -301,7 +301,7 @@ class Recorder:
     def add(
         self, when: np.ndarray, weights: tuple[np.ndarray, ...], values: np.ndarray | None
     ) -> None:
-        """Take several records."""
+        """Add several records."""
         self.values = None if values is None else values[-1].copy()
         if self.measure is None:
             return
@@ -351,7 +351,7 @@ def steps_to_record(every: int | None, steps: int) -> list[int]:
 
 
 def drive(stepper: Stepper, state: State, stops: Iterable[Any], recorder: Recorder) -> State:
-    """Take the runs through all stops, until the last one or until all have stopped."""
+    """Advance the runs through all stops, until the last one or until all have stopped."""
     remaining = iter(stops)
     ahead = list(islice(remaining, recorder.records_per_call))
     while ahead:
@@ -378,7 +378,7 @@ def finish(
     evidence: Mapping[str, Any] | None = None,
     **rule: Any,
 ) -> Run:
-    """Put together the run; plain values for a single network.
+    """Return the finished run, with plain values for a single network.
 
     A run that stopped is converged if its gap is at most `close`.
     """

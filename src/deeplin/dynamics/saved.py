@@ -54,7 +54,7 @@ def save_run(
     """
     path = check_run_path(path)
     if not isinstance(run.network, Network):
-        raise InputError("run is one of a loss of your own; only runs of networks are saved.")
+        raise InputError("run has a user-defined loss; only runs of networks can be saved.")
     if not isinstance(problem.loss, str):
         raise InputError("the loss of this problem is a function, which cannot be saved.")
     arrays = dict(_flatten("problem", {f.name: getattr(problem, f.name) for f in fields(problem)}))
@@ -96,7 +96,7 @@ def check_run_path(path: str | Path) -> Path:
 
 @validated
 def load_run(path: str | Path) -> tuple[Problem, Run]:
-    """Read a run saved by `save_run`; nothing in the file is ever executed.
+    """Read a run saved by `save_run`, without executing anything in the file.
 
     A file may be damaged or edited, so its arrays, their types and shapes, their consistency and
     finiteness are checked before anything is computed from them.
@@ -197,7 +197,7 @@ def _unflatten(arrays: Mapping[str, np.ndarray]) -> dict[str, Any]:
 def _group(where: str, parts: Any, names: Sequence[str]) -> dict[str, Any]:
     """Return `parts` as a dictionary, or raise InputError if it has entries other than `names`."""
     if not isinstance(parts, dict):
-        raise InputError(f"{where} is missing or no group of arrays.")
+        raise InputError(f"{where} is missing or not a group of arrays.")
     if unknown := [name for name in parts if name not in names]:
         raise InputError(f"{where} has an entry {unknown[0][:40]!r}; known: {', '.join(names)}.")
     return parts
@@ -299,7 +299,7 @@ def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | 
         return None
     times = records.get("time", records.get("step"))
     if times is None:
-        raise InputError("run/trajectory has no run/records/step or run/records/time beside it.")
+        raise InputError("run/trajectory needs run/records/step or run/records/time.")
     states = _network("run/trajectory", parts, len(times))
     if _shapes(jax.tree.map(lambda leaf: leaf[0], states)) != _shapes(network):
         raise InputError("run/trajectory and run/network have different layers.")
@@ -309,10 +309,10 @@ def _trajectory(parts: Any, records: Records, network: Network) -> Trajectory | 
 def _records(parts: Any, batch: int | None) -> Records:
     """Return the columns, of one length; for a batch the second axis is the run."""
     if not isinstance(parts, dict):
-        raise InputError("run/records is no group of arrays.")
+        raise InputError("run/records is not a group of arrays.")
     for name, column in parts.items():
         if not isinstance(column, np.ndarray) or column.dtype.kind not in "biuf":
-            raise InputError(f"run/records/{name} is no array of numbers.")
+            raise InputError(f"run/records/{name} is not an array of numbers.")
         if batch is not None and column.ndim > 1 and column.shape[1] != batch:
             raise InputError(
                 f"run/records/{name} has shape {column.shape} for a batch of {batch} runs."
@@ -332,7 +332,7 @@ def _check_values(parts: Mapping[str, Any], batch: int | None) -> None:
     if not np.isin(status, STATUSES).all() or status.shape != (() if batch is None else (batch,)):
         raise InputError(f"run/status is not {', '.join(STATUSES)} for each run.")
     if not isinstance(evidence, dict):
-        raise InputError("run/evidence is no group of values.")
+        raise InputError("run/evidence is not a group of values.")
     _check_numbers("steps", parts.get("steps"), batch, "iu")
     _check_numbers("evidence/time", evidence.get("time", 0), batch)
     variant, dynamics = parts.get("variant", "plain"), parts.get("dynamics", "descent")

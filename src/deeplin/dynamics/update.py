@@ -90,7 +90,7 @@ def draw(
 
 
 def _shuffled(swaps: Int[np.ndarray, "size batches"], samples: int) -> np.ndarray:
-    """Make the swaps in a permutation of all rows for each batch, some batches at a time."""
+    """Apply the swaps to a permutation of all rows for each batch, some batches at a time."""
     rows, block = np.empty_like(swaps), max(1, MOST_ROWS // samples)
     for begin in range(0, swaps.shape[1], block):
         part = swaps[:, begin : begin + block]
@@ -253,7 +253,7 @@ class Rates:
 
     @classmethod
     def of(cls, learning_rate: Any, steps: int, optimizer: Any) -> Rates:
-        """Check them; with a finished transformation there may be none."""
+        """Return the checked rates, which may be None with a complete optax transformation."""
         if learning_rate is None and optimizer is not None:
             return cls(None, None, None)
         if callable(learning_rate):

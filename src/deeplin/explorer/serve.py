@@ -81,7 +81,7 @@ class Explorer(ThreadingHTTPServer):
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Release the connection's slot, whatever happens."""
+        """Release the connection's slot in any case."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -167,7 +167,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.computing.release()
 
     def _check_origin(self) -> None:
-        """Refuse other pages: a website can resolve its own name to this machine, or post to it."""
+        """Reject other pages: a website can resolve its own name to this machine, or post to it."""
         origin = self.headers.get("Origin")
         own = origin is None and self.command == "GET"
         known = own or (origin or "").removeprefix("http://") in self.server.hosts
@@ -221,7 +221,7 @@ class Handler(BaseHTTPRequestHandler):
 def explore(
     port: int = 0, *, open_browser: bool = True, prepare: Callable[[], None] = lambda: None
 ) -> None:
-    """Serve the explorer until interrupted; `prepare` runs before the first question."""
+    """Serve the explorer until interrupted; `prepare` runs before the first request."""
     with Explorer(port, prepare) as server:
         print(f"deeplin explorer at {server.url} (Ctrl-C ends it)", flush=True)
         if open_browser:

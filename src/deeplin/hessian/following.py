@@ -152,7 +152,7 @@ def _mixed(state: State, fresh: Array) -> Array:
 
 
 def _moved(state: State, _known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
-    """Keep the new vector, and what would have predicted it best: the largest cosine.
+    """Keep the new vector and the prediction that would have had the largest cosine with it.
 
     The candidates are the last vector, its linear extrapolation, and the vector two records ago. A
     cosine below one half predicts nothing: a vector that has just been found must not be replaced
@@ -188,7 +188,7 @@ def _searched(state: State, known: Found, ritz: _Ritz, _: Array) -> tuple[State,
 
 
 def _settled(state: State, known: Found, ritz: _Ritz, higher: Array) -> tuple[State, Found, Array]:
-    """Keep what the search found, now improved."""
+    """Keep the improved result of the search."""
     count = known.products + jnp.where(higher, ritz.found.products, 0)
     result = _choose(higher, ritz.found, known)
     vector = jnp.where(higher, ritz.vector, state.vector)

@@ -156,7 +156,7 @@ class Recurrence:
         return Extreme(top, error, vector, np.full(len(top), k), scale)
 
     def keep(self, chosen: np.ndarray) -> None:
-        """Go on with some of the operators only."""
+        """Continue with some of the operators only."""
         if not chosen.all():
             for name in ("basis", "diagonal", "off_diagonal", "broken", "noise"):
                 setattr(self, name, getattr(self, name)[chosen])

@@ -154,7 +154,7 @@ class AutodiffHessian:
         self.shape, self.dtype = extent(trees)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Hv, a row for each of the members."""
+        """Return Hv, a row for each of the members."""
         everyone = np.zeros(self.shape, self.dtype)
         everyone[members] = vectors  # all are multiplied, to compile one shape only
         images = products(self.risk, self.data, self.trees, jnp.asarray(everyone))
@@ -219,7 +219,7 @@ class ReducedHessian:
         return list(zip(parts[::2], parts[1::2], strict=True))
 
     def __call__(self, members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
-        """Hx, a row for each of the members."""
+        """Return Hx, a row for each of the members."""
         frame, parts = self._frame(members), self._split(coordinates)
         row_moves = [np.zeros_like(parts[-1][0])]
         for (weight, v, size, u, _), (a, b) in zip(frame[::-1], parts[::-1], strict=True):

@@ -142,7 +142,7 @@ class TorchHessian:
         self.precision = np.dtype(np.float64 if double else np.float32)
 
     def __call__(self, members: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-        """Hv, a row for each of the members (all of them are the one module)."""
+        """Return Hv, a row for each of the members (all of which are the one module)."""
         return np.stack([self._sum(vector) for vector in vectors]).reshape(len(members), -1)
 
     def expand(self, _members: np.ndarray, coordinates: np.ndarray) -> np.ndarray:
@@ -239,7 +239,7 @@ class TorchHessian:
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
-        """Evaluate the module, and leave it and PyTorch's random numbers as they were."""
+        """Evaluate the module, then restore it and PyTorch's random number generator."""
         torch = _torch()
         modes = {child: child.training for child in self.module.modules()}
         buffers = [(buffer, buffer.detach().clone()) for buffer in self.module.buffers()]

@@ -217,7 +217,7 @@ class _Chunk:
     """The records of the previous call with their results."""
 
     def along(self, records: PyTree, found: Tracked, clock: int, live: bool) -> None:
-        """Write what is found at each record; what was found before may be corrected."""
+        """Write the results of each record; earlier results may be corrected."""
         count, self.live = len(found.value), live
         pieces = [*self.earlier, (records, found)]
         start = 0
@@ -238,7 +238,7 @@ class _Chunk:
     def _run(
         self, records: PyTree, places: np.ndarray, search: bool, fresh: int | None
     ) -> tuple[Tracked, np.ndarray]:
-        """Follow the records at `places` in turn, from the state and to the next one.
+        """Track the records at `places` in turn, from the current state to the next.
 
         Also where the records before them may have missed a larger eigenvalue.
         """
@@ -267,7 +267,7 @@ class _Chunk:
         return Tracked(value, error, products.astype(np.int64)), np.asarray(higher)
 
     def _write(self, found: Tracked, places: np.ndarray, result: Tracked, chosen: np.ndarray):
-        """Put results where they belong; `chosen` says which networks (at which record)."""
+        """Store results; `chosen` marks which networks (at which record)."""
         own = np.ix_(places, self.members[: self.count])
         chosen = np.broadcast_to(chosen, result.value.shape)[:, : self.count]
         for column, new in zip(found[:2], result[:2], strict=True):
@@ -277,7 +277,7 @@ class _Chunk:
     def _correct(
         self, pieces: list[tuple[PyTree, Tracked]], start: int, end: int, late: np.ndarray
     ) -> None:
-        """Follow what overtook before the record `end` back to where it did.
+        """Track an eigenvalue that overtook before the record `end` back to that record.
 
         A Rayleigh quotient never exceeds the largest eigenvalue, so the larger of two is the better
         one. The piece is processed back to its start and one record beyond, then as long as values

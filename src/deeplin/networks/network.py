@@ -290,7 +290,7 @@ def no_parameters(tree: PyTree) -> InputError:
     kinds = {kind for leaf in jax.tree.leaves(tree) for kind in type(leaf).__mro__}
     if any(kind.__module__.partition(".")[0] == "torch" for kind in kinds):
         return InputError(f"the parameters are {TORCH_MESSAGE}")
-    return InputError("there are no floating parameters; pass a pytree with arrays in it.")
+    return InputError("there are no floating-point parameters; pass a pytree with arrays.")
 
 
 def _kind(leaf: Any, trainable: bool) -> int:
@@ -310,7 +310,7 @@ def _of_networks(name: str, meaning: str) -> Any:
     def get(trajectory: Trajectory) -> Any:
         tree = trajectory.stacked
         if not isinstance(tree, Network):
-            raise AttributeError(f"{name}: this is no trajectory of networks; use trajectory[k]")
+            raise AttributeError(f"{name}: this is not a trajectory of networks; use trajectory[k]")
         return getattr(tree, name)
 
     return property(get, doc=meaning)

@@ -177,7 +177,7 @@ def _activation(layer: Any) -> str:
     if kind in KNOWN:
         return KNOWN[kind]
     raise InputError(
-        f"{name} is no layer of a network here; pass Linear layers, with ReLU, Tanh or GELU "
+        f"{name} is not supported as a layer; pass Linear layers, with ReLU, Tanh or GELU "
         f"between them if they are not linear. {HINTS.get(name, OTHER_MODULE_HINT)}."
     )
 

@@ -40,13 +40,13 @@ STUDIES = {
 
 
 def toml_entries(name: str) -> list[dict[str, Any]]:
-    """Read one of this package's lists of entries for people, `name.toml`."""
+    """Read one of this package's lists of entries, `name.toml`."""
     source = files("deeplin.papers").joinpath(f"{name}.toml")
     return tomllib.loads(source.read_text(encoding="utf-8"))[name]
 
 
 def _define_panel(entry: dict[str, Any]) -> Panel:
-    """Make the panel of an entry, with the functions it names in the module of its study."""
+    """Return the panel of an entry, with the functions it names in the module of its study."""
     study = STUDIES[entry["study"]]
     module = sys.modules[study.experiment.home]
 
@@ -81,7 +81,7 @@ def _define_panel(entry: dict[str, Any]) -> Panel:
 
 
 def _define_figures() -> tuple[Figure, ...]:
-    """Make the figures of `figures.toml`; a panel `like` another has the rest from that one."""
+    """Return the figures of `figures.toml`; a panel `like` another inherits its other fields."""
     known, figures = {}, []
     for entry in toml_entries("figures"):
         for panel in entry["panels"]:

@@ -57,7 +57,7 @@ class _Writer(string.Formatter):
     }  # fmt: skip
 
     def format_field(self, value: Any, format_spec: str) -> str:
-        """Write one value; a text or a whole number is written as it is."""
+        """Format one value; a text or an integer is unchanged."""
         kind, _, name = format_spec.partition(" ")
         if kind == "each":
             return each(name.replace("%", "{}"), value)
@@ -255,7 +255,7 @@ def reproduce(
     quotes: Sequence[Quote] = (),
     progress: Callable[[str], Progress] = lambda title: Progress(),
 ) -> Iterator[FigureResult]:
-    """Compute what the folder `results` lacks and yield each figure as it is finished.
+    """Compute what is missing in the folder `results` and yield each figure as it is finished.
 
     A study that several figures share is computed once; `workers` studies are computed at a time,
     in threads: compilation and compiled code run in parallel, and starting a process would take

@@ -123,7 +123,7 @@ class Quote:
         return recorded.quote(self.name).get("value", "")
 
     def judge(self, config: Any, *tables: Any, preset: str = "paper") -> dict[str, Any]:
-        """Measure the tables and return the verdict with everything a page shows of it.
+        """Measure the tables and return the verdict with all data for the page.
 
         The quick preset never returns `differs` if the full protocol is recorded as reproduced: its
         few runs then leave the sentence undecided.
@@ -176,7 +176,7 @@ _LIGATURES = re.compile(r"ff[il]?|f[il]")
 
 
 def letters(text: str) -> str:
-    """Reduce a text to what every extraction of it keeps.
+    """Reduce a text to the letters that every extraction from a PDF keeps.
 
     ASCII letters in lower case; letters that extractions lose (Greek, ligatures) become `*`.
     """

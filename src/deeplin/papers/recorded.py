@@ -31,7 +31,7 @@ class Change(NamedTuple):
 
 @cache
 def everything() -> dict[str, dict[str, Any]]:
-    """Read what is recorded, by preset."""
+    """Read the records by preset."""
     source = files("deeplin.papers").joinpath(SOURCE)
     return json.loads(source.read_text(encoding="utf-8")) if source.is_file() else {}
 
@@ -134,7 +134,7 @@ def changes(outcomes: Iterable[Mapping[str, Any]]) -> list[Change]:
 
 
 def record(preset: str, found: Mapping[str, Mapping[str, Any]], path: Path) -> None:
-    """Write what was found for a preset, keeping what was not computed now."""
+    """Write the results of a preset, keeping those that were not computed now."""
     known = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     mine = known.get(preset, {})
     merged = {kind: mine.get(kind, {}) | dict(entries) for kind, entries in found.items()}

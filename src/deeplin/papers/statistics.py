@@ -76,7 +76,7 @@ def curve(table: Any, by: str, column: str) -> pd.DataFrame:
 
 
 def number(value: Any) -> str:
-    """Write a number for people: four significant digits, powers of ten as ×10ⁿ."""
+    """Format a number with four significant digits, and powers of ten as ×10ⁿ."""
     if not math.isfinite(value):
         return "none" if math.isnan(value) else ("∞" if value > 0 else "−∞")
     if value == 0:
@@ -89,7 +89,7 @@ def number(value: Any) -> str:
 
 
 def extent(values: Iterable[Any]) -> str:
-    """Write the smallest and the largest of some numbers: `0.97 to 1.03`."""
+    """Format the smallest and the largest of some numbers: `0.97 to 1.03`."""
     found = [float(value) for value in values if not math.isnan(value)]
     if not found:
         return "none"
@@ -98,7 +98,7 @@ def extent(values: Iterable[Any]) -> str:
 
 
 def each(text: str, values: Mapping[Any, float] | Any) -> str:
-    """Write a number for each key: `each("depth {}", means)` is `0.97 (depth 5), …`."""
+    """Format a number for each key: `each("depth {}", means)` is `0.97 (depth 5), …`."""
 
     def name(key: Any) -> str:
         words = key if isinstance(key, tuple) else (key,)
@@ -108,12 +108,12 @@ def each(text: str, values: Mapping[Any, float] | Any) -> str:
 
 
 def percent(share: float) -> str:
-    """Write a share as a percentage, with more digits close to none and to all."""
+    """Format a share as a percentage, with more digits close to 0% and 100%."""
     digits = 0 if share in (0, 1) or 0.1 <= share <= 0.9 else 1
     text = f"{share:.{digits}%}"
     return {"100.0%": "almost all", "0.0%": "almost none"}.get(text, text)
 
 
 def interval(value: tuple[float, float]) -> str:
-    """Write a number and the half-width of its interval: `0.97 ± 0.02`."""
+    """Format a number and the half-width of its interval: `0.97 ± 0.02`."""
     return " ± ".join(map(number, value))

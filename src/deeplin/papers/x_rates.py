@@ -45,7 +45,7 @@ RESOLUTION = 0.005
 SEARCHED = {
     "decay": (0.01, 100.0), "outputs": (0.2, 4.0), "layers": (0.02, 1.0), "losses": (0.003, 300.0)
 }  # fmt: skip
-"""The rates among which each figure searches, whatever its theory predicts."""
+"""Range of rates in which each figure searches, independent of the theory."""
 
 
 def gaps(problem: Problem, networks: Network) -> np.ndarray:
@@ -59,8 +59,8 @@ def measured_rate(
 ) -> float:
     """Return the largest rate in the interval `searched` that settles; NaN if none does.
 
-    `settles` takes SECTIONS rates and says of each whether it does. The interval is one for the
-    whole figure, so that the search knows nothing of the theory it is compared with.
+    `settles` takes SECTIONS rates and returns for each whether descent settles. The interval is the
+    same for the whole figure, so that the search is independent of the theory it is compared with.
     """
     ends = [searched[0]], [searched[1]]
     low, high, found = largest_settling(lambda r: settles(r[0])[None], *ends, RESOLUTION)
@@ -80,11 +80,11 @@ def rate_beside(
 ) -> float:
     """Return the largest rate at which descent from near a network ends lower than it began.
 
-    `height` is the gap, or what else is to become smaller. With `layers` each layer takes this
+    `height` is the gap, or another quantity that must decrease. With `layers` each layer takes this
     multiple of the rate; `options` are those of descent.
     """
     moved = perturbed(network, key[None], CLOSE)
-    # the same slightly moved network for every rate tried at once: only the rates differ
+    # the same perturbed network for all rates, so that only the rates differ
     near = jax.tree.map(lambda leaf: jnp.repeat(leaf, SECTIONS, axis=0), moved)
     before = height(problem, near)
 
@@ -117,7 +117,7 @@ def plot_other_data(ax: Axes, config: Any, suffix: str = "", **style: Any) -> No
 
 
 HALVINGS = 10
-"""Of the interval from half to twice the exact λ_c: a width of a tenth of a percent."""
+"""Number of bisections of the interval from half to twice the exact λ_c, to 0.1%."""
 ROUNDING = 1e-12
 """Tolerance for rounding in the comparison of a collapsed network with zero."""
 
@@ -247,12 +247,12 @@ DECAYS = define_study(
 )
 
 WIDTH = 10
-"""Of the hidden layers: as many as there are digits, the largest rank of Θ*."""
+"""Width of the hidden layers: the number of digits, which is the largest rank of Θ*."""
 
 
 @dataclass(frozen=True)
 class Outputs(Config):
-    """How many of the ten digits are told apart."""
+    """Numbers of digits that are classified."""
 
     outputs: tuple[int, ...]
     steps: int
@@ -333,7 +333,7 @@ OUTPUTS = define_study(
 
 WIDEST = 3.0
 MARGIN = 1.02
-"""Runs nearer than this to the border need more steps than they get."""
+"""Ratio to the border below which runs would need more steps."""
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class RatePairs(OnDataSets):
     """A square grid of the two rates of a network of depth 2, in units of 2/S_min."""
 
     points: int
-    """On each side, from 2^{-WIDEST} to 2^{WIDEST}."""
+    """Number of points on each side, from 2^{-WIDEST} to 2^{WIDEST}."""
     steps: int
 
 
@@ -478,7 +478,7 @@ RATE_SPREADS = define_study(
 AWAY: dict[str, Any] = {
     "linestyle": "", "marker": "D", "markersize": 6, "markerfacecolor": "none"
 }  # fmt: skip
-"""Measured from residual starts."""
+"""Style of rates measured from residual starts."""
 
 
 @dataclass(frozen=True)
@@ -488,7 +488,7 @@ class Losses(OnDataSets):
     depths: tuple[int, ...]
     steps: int
     starts: int
-    """Residual starts of each search."""
+    """Number of residual starts of each search."""
 
 
 def run_losses(config: Losses, depth: int, loss: str, data_seed: int) -> list[dict[str, float]]:

@@ -178,7 +178,7 @@ class GeneralizedLinearProblem(Problem):
         return there / zero if zero > 0 else 0.0
 
     def require_signal(self, quantity: str) -> None:
-        """Raise where w* = 0, or H^{1/2}w* is; for other losses the infimum of S is 0 there."""
+        """Raise InputError if w* = 0 or H^{1/2}w* = 0, where the infimum of S is 0."""
         super().require_signal(quantity)
         if self.outputs == 1:
             size = float(np.linalg.norm(self.spectrum.coordinates))

@@ -140,7 +140,7 @@ def joint_moments(covariance, cross_moment, target_moment) -> tuple[np.ndarray, 
 
 
 def require_sizes(table: np.ndarray, dimension: int) -> None:
-    """Refuse columns too large or small, as for rows: the roots of second moments are the sizes."""
+    """Raise InputError for columns too large or small, by the roots of their second moments."""
     roots = np.sqrt(np.maximum(np.diag(table), 0.0))
     require_size("X (the roots of its second moments)", roots[:dimension])
     require_size("y (the root of its second moment)", roots[dimension:])

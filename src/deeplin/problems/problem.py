@@ -370,7 +370,7 @@ class Problem:
     # --- preconditions -----------------------------------------------------------------------
 
     def require_signal(self, quantity: str) -> None:
-        """Raise where w* = 0, naming the quantity that is undefined there."""
+        """Raise InputError if w* = 0, naming the quantity that is then undefined."""
         if self.rank == 0 or self.optimum_norm == 0.0:
             raise InputError(
                 f"{quantity} is undefined: the {self._solution_name} w* is zero (the target is "
@@ -378,11 +378,11 @@ class Problem:
             )
 
     def require_squared_loss(self, quantity: str) -> None:
-        """Raise for other losses than the squared one."""
+        """Raise InputError unless the loss is squared."""
         _require_squared(self.loss, f"{quantity} is known for the squared loss alone")
 
     def require_single_target(self, quantity: str) -> None:
-        """Raise for more than one target."""
+        """Raise InputError unless there is one target."""
         if self.outputs != 1:
             raise InputError(
                 f"{quantity} is defined for one target; this problem has {self.outputs}. "

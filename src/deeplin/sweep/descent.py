@@ -159,7 +159,7 @@ DESCENT = Experiment(
 def load(data: SyntheticData | TableData, fingerprint: str) -> Problem:
     """Return the problem to train on, which must be the one the unit was made for."""
     if _fingerprint(data) != fingerprint:
-        raise InputError(f"{data} is not the table this sweep was begun with; sweep anew.")
+        raise InputError(f"{data} is not the table with which this sweep began; start a new sweep.")
     options = asdict(data)
     if isinstance(data, TableData):
         return read_problem(options.pop("path"), **options).problem

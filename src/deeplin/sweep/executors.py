@@ -83,7 +83,7 @@ class Result:
 
 
 def compute(task: Task) -> Result:
-    """Compute a unit; an exception becomes its result, so that one failure ends no sweep."""
+    """Compute a unit and return its result, or its exception as a failed result."""
     started, unit = time.perf_counter(), task.identifier
     try:
         table = to_arrow(task.experiment.run_unit(task.config, task.unit), unit)
@@ -95,7 +95,7 @@ def compute(task: Task) -> Result:
 
 
 def compute_in_worker(identifier: str, version: str, packed: bytes) -> Result:
-    """Compute a unit in another process with the precision of the one that sweeps."""
+    """Compute a unit in a worker process with the precision of the main process."""
     if version != VERSION:
         return failure(identifier, f"the worker has deeplin {VERSION}, the sweep {version}")
     try:
@@ -224,7 +224,7 @@ class Processes:
 
 
 def _check_starts(code: int, any_started: bool, failures: int) -> None:
-    """Raise if workers do not start; `failures` in a row so far.
+    """Raise ExecutorError if workers do not start, after `failures` in a row.
 
     A killed worker (by a person, or by a system short of memory) can be replaced. A worker that
     ends by itself before any other has started has an error that all others would have too.
@@ -262,7 +262,7 @@ class _Worker:
         self._pool._result_queue._writer.close()  # pyright: ignore[reportAttributeAccessIssue]
 
     def submit(self, waiting: list[Task]) -> Future | None:
-        """Take the first of these tasks; None if this worker is dead."""
+        """Submit the first of these tasks; return None if this worker is dead."""
         try:
             future = self._pool.submit(compute_in_worker, *waiting[0].pack())
         except RuntimeError:  # the pool is broken or stopped

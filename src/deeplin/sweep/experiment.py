@@ -156,7 +156,7 @@ def precision() -> str:
 
 
 def to_plain(value: Any, where: str = "config") -> Any:
-    """Turn a config (or a part of one) into what JSON can hold: dicts, lists, numbers, strings.
+    """Convert a config (or a part of one) to JSON values: dicts, lists, numbers, strings.
 
     A function becomes `module:name`.
     """

@@ -83,7 +83,7 @@ def grid(
     shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Call `function` with every combination of `values`, and keep what it returns in one table.
+    """Call `function` with every combination of `values` and collect the results in one table.
 
     It may return a number, columns by name (a dict of numbers or of equally long lists), or a
     DataFrame. The table has a row for each call, or for each row returned, together with the
@@ -171,7 +171,7 @@ def _rows(run: Mapping[str, Any], returned: Any) -> pd.DataFrame:
 
 @functools.cache
 def _check_same(function: Callable[..., Any], expected: str) -> None:
-    """Raise unless a worker has imported what the sweep was begun with."""
+    """Raise InputError unless a worker has imported the function with which the sweep began."""
     if fingerprint(function) != expected:
         raise InputError(
             f"a worker that imports {function.__name__} finds another function, or other globals "
@@ -310,7 +310,7 @@ class _Pickler(pickle.Pickler):
                 yield name, variables[name]
 
     def _count_version(self, module: str) -> None:
-        """Note the version of a module's package, unless it is the user's or Python's."""
+        """Record the version of a module's package, unless it is the user's or Python's."""
         package = module.partition(".")[0]
         if not _is_own(module) and package not in sys.stdlib_module_names:
             self.versions[package] = _version(package)

@@ -41,7 +41,7 @@ class Progress:
     def over(
         self, units: Mapping[str, Unit], *, reused: int = 0, damaged: Iterable[str] = ()
     ) -> Iterator[None]:
-        """Surround the computation of `units`; `damaged` files are made again."""
+        """Show progress during the computation of `units`; `damaged` files are computed again."""
         # The time left is estimated by the steps of units, or by their runs.
         self._sizes = {name: unit.steps or unit.runs or 1 for name, unit in units.items()}
         self._units, self._done, self._all = units, 0, sum(self._sizes.values())
@@ -109,14 +109,14 @@ class Board:
         self._rich.stop()
 
     def say(self, text: str) -> None:
-        """Print a piece of the answer on the standard output, above the bar."""
+        """Print a part of the result to standard output, above the bar."""
         with self._lock:
             self._rich.stop()
             print(text, flush=True)
             self._rich.start()
 
     def note(self, text: str) -> None:
-        """Print a line about the work, beside the answer."""
+        """Print a line about the progress, separate from the result."""
         self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def update(self) -> None:

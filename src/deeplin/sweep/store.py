@@ -196,7 +196,7 @@ class Status:
 
 
 def status(folder: str | os.PathLike) -> Status:
-    """Inspect the folder of a sweep; changes nothing, also while it is being computed.
+    """Return the status of a sweep's folder, also while it is being computed.
 
     ```python
     import deeplin as dl
@@ -301,7 +301,7 @@ def run(
     shard: Shard | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Compute what `folder` lacks of a sweep; interrupt and repeat the call as often as you like.
+    """Compute the missing units of a sweep in `folder`; the call can be interrupted and repeated.
 
     Finished units are never computed again, a unit that raises is recorded with its traceback and
     tried again by the next call, and the table does not depend on the executor. If all units fail
@@ -373,7 +373,8 @@ class Session(Store):
 
     @contextmanager
     def open(self, experiment: Experiment, config: dict[str, Any]) -> Iterator[None]:
-        """Work in the folder, alone: work that overlaps a running one is refused."""
+        """Open the folder exclusively; raise InputError if another process works on the same
+        shard."""
         try:
             for part in (self.units, self.failed, self.sessions, self.locks, self.temporary):
                 part.mkdir(parents=True, exist_ok=True)
@@ -401,7 +402,7 @@ class Session(Store):
                 shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _begin(self, experiment: Experiment, config: dict[str, Any], others: bool) -> None:
-        """Check the sweep against what is there, remove damaged files, write the manifest.
+        """Check the sweep against the folder, remove damaged files, write the manifest.
 
         `others` says whether another shard is running.
         """
@@ -439,7 +440,7 @@ class Session(Store):
     def _require_same(
         self, experiment: Experiment, mine: dict[str, Any], earlier: dict[str, Any], more: int
     ) -> None:
-        """Refuse a folder of another sweep; `more` of its units are not requested now."""
+        """Raise InputError for a folder of another sweep; `more` is its number of other units."""
         for name in ("experiment", "schema", "dtype"):
             if earlier[name] != mine[name]:
                 raise InputError(
@@ -498,7 +499,7 @@ class Session(Store):
         self._write(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
     def _write(self, path: Path, payload: bytes) -> None:
-        """Write a file; one lost in a power cut is noticed by its checksum and computed again."""
+        """Write a file; one damaged by a power failure is detected by its checksum."""
         with whole_file(path, self._temporary) as file:
             file.write(payload)
 

@@ -138,7 +138,7 @@ class Survey(NamedTuple):
 
 
 def survey(texts: Iterable[str | None], decimal: str = ".", *, everything: bool = False) -> Survey:
-    """Look at the values of a column of text: are they numbers in some style, or categories?"""
+    """Determine whether a column of text holds numbers of some style, or categories."""
     other = "," if decimal == "." else "."
     marks = [(decimal, group) for group in ("", other, " ", "'")] + [(other, ""), (other, decimal)]
     patterns = [(pair, NumberStyle(*pair).pattern) for pair in marks]

@@ -128,7 +128,7 @@ class Preparation:
 
     @classmethod
     def from_json(cls, text: str) -> Preparation:
-        """Read what `to_json` wrote; a damaged text raises `InputError`."""
+        """Read the text of `to_json`; a damaged text raises `InputError`."""
         try:
             found = json.loads(text)
             inputs = tuple(
@@ -145,7 +145,7 @@ class Preparation:
             raise InputError("its preparation has other columns than numbers.")
         centre, scale = numbers
         if not all(isinstance(label, str | int | float) for label in classes) or len(classes) == 1:
-            raise InputError("its preparation has classes that are no labels.")
+            raise InputError("its preparation has classes that are not labels.")
         flags = {name: bool(found.get(name)) for name in ("centered", "standardized", "constant")}
         return cls(inputs, targets, centre, scale, categories, classes=classes, **flags)
 
@@ -349,7 +349,7 @@ def prepare(
 
 
 def _require_representable(size: np.ndarray, names: np.ndarray) -> None:
-    """Refuse columns whose squares float64 cannot hold, before anything false is said of them."""
+    """Raise InputError for columns whose squares float64 cannot hold."""
     too_large = ~(size <= REPRESENTABLE)
     too_small = (size > 0) & (size < 1 / REPRESENTABLE)
     limits = ((too_large, "above", REPRESENTABLE), (too_small, "all below", 1 / REPRESENTABLE))
@@ -406,7 +406,7 @@ def _problem(gathered: np.ndarray | Moments, keep: np.ndarray, change: Preparati
 
 
 def _require_resolved_scales(problem: Problem) -> None:
-    """Refuse moments in which rounding of the largest column hides a direction of the smaller ones.
+    """Raise InputError if rounding of the largest column hides a direction of smaller ones.
 
     Rescaling the columns does not change the rank, so a larger rank of the rescaled Σ̂ shows it.
     """

@@ -166,7 +166,7 @@ def read_data(data: Any, y: Any = None, target: Any = None, **options: Any) -> R
     columns = np.asarray(y).reshape(len(y), -1)
     names = ["y" if columns.shape[1] == 1 else f"y{k + 1}" for k in range(columns.shape[1])]
     if len(columns) != len(table):
-        raise InputError(f"X has {len(table)} rows and y has {len(columns)}; pass as many of both.")
+        raise InputError(f"X has {len(table)} rows and y has {len(columns)}; pass equally many.")
     used = table.column_names
     for name, column in zip(names, columns.T, strict=True):
         table = table.append_column(name, pa.array(column.tolist()))
@@ -413,7 +413,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
     if task != "classification" and found.all_numbers:
         return _styled(name, found, notes)
     if task != "classification" and found.nearly_numbers:
-        raise InputError(f"the target {name!r} is no column of numbers: {found}. {REMEDY}")
+        raise InputError(f"the target {name!r} is not a column of numbers: {found}. {REMEDY}")
     if task == "regression":
         raise InputError(
             f"the target {name!r} does not hold numbers ({listed(found.categories[:3])}, …), so it "
@@ -423,7 +423,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
     if len(found.categories) > CATEGORIES:
         raise InputError(
             f"the target {name!r} has more than {CATEGORIES} different values "
-            f"({listed(found.categories[:3])}, …), which are no classes; pass another column."
+            f"({listed(found.categories[:3])}, …), which are not classes; pass another column."
         )
     return Column(name, labels=found.categories)
 
@@ -431,7 +431,7 @@ def _target(table: Table, name: str, ignored: bool, notes: list[str], task: str)
 def _add_input(
     table: Table, name: str, encode: bool, coded: bool, choice: Choice, left: dict[str, list[str]]
 ) -> None:
-    """Add a column to the inputs, or to those left out."""
+    """Add a column to the inputs, or to the omitted columns."""
     kind = table.columns[name]
     if kind in NUMERIC and not coded:
         choice.inputs.append(Column(name))

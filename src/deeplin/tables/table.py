@@ -234,7 +234,8 @@ class Plan:
                 yield rows if finite else rows[~lacking]
 
     def _require_usable(self, rows: np.ndarray, path: str, before: int, finite: bool) -> None:
-        """Refuse whole numbers that float64 cannot tell apart (mostly identifiers), and more."""
+        """Raise InputError for integers that float64 cannot represent (mostly identifiers), and
+        others."""
         too_large = np.abs(rows[:, self.whole]) >= 2.0**53
         if self.whole and too_large.any():
             row, place = np.argwhere(too_large)[0]
@@ -262,7 +263,7 @@ class Plan:
         return merge_all(Moments.of_table(rows, self.targets) for rows in chunks if len(rows))
 
     def refuse_no_rows(self, left_out: LeftOut) -> NoReturn:
-        """Say that no row is complete, and which columns are the reason."""
+        """Raise InputError because no row is complete, naming the responsible columns."""
         counts = np.broadcast_to(left_out.missing, len(self.columns))
         labels = np.array([column.label for column in self.columns], object)
         empty = labels[(counts == left_out.rows) & (left_out.rows > 0)]

@@ -483,7 +483,7 @@ class SharpnessBrackets(NamedTuple):
 def sharpness_brackets(
     problem: Problem, depth: int, readout: ArrayLike | None = None
 ) -> SharpnessBrackets:
-    """Bracket S_min and S_bal by Λ, a and L alone, best possible (X-18).
+    """Return the best possible brackets of S_min and S_bal for given Λ, a and L (X-18).
 
     G(c) = L for c = Λ/a ≤ L and c((L−1)/(c−1))^{(L−1)/L} above. For c ≤ L the bracket of S_min is
     narrower than a factor e^{1/e} = 1.445. The bracket of FM-T2 contains it.
