@@ -53,7 +53,7 @@ Arguments = ParamSpec("Arguments")
 
 
 def _styled(draw: Callable[Arguments, Axes]) -> Callable[Arguments, Axes]:
-    """Draw in the figures' style, whatever the user's settings."""
+    """Draw in the style of the figures, independent of the user's settings."""
 
     @wraps(draw)
     def styled(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Axes:

@@ -253,7 +253,7 @@ def objective_of(problem: Problem | Loss, tree: PyTree, layout: Layout | None = 
 
 
 def with_samples(objective: Objective, problem: Problem, has_target: bool) -> Objective:
-    """Return the same objective with the rows at hand, for mini-batches."""
+    """Return the same objective with the rows of the problem, for mini-batches."""
     if not objective.has_gap:
         assert isinstance(objective.gradient, Autodiff)
         return objective._replace(gradient=replace(objective.gradient, whole=has_target))

@@ -131,11 +131,11 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
     That version saved coefficients and intercepts in the units of the table, not means and
     deviations; the predictions are the same.
     """
-    beside = path.with_suffix(".json")
-    if not beside.is_file() or not run.single:
+    sidecar = path.with_suffix(".json")
+    if not sidecar.is_file() or not run.single:
         return None
     try:
-        found = json.loads(beside.read_text(encoding="utf-8"))
+        found = json.loads(sidecar.read_text(encoding="utf-8"))
         if not isinstance(found, dict) or "columns" not in found:
             return None
         inputs = tuple(Column(str(name), category) for name, category in found["columns"])
@@ -145,12 +145,12 @@ def _earlier_preparation(path: Path, run: Run) -> Preparation | None:
         product = np.asarray(run.network.product).reshape(coefficients.shape)
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(
-            f"{str(beside)!r} does not describe a trained table ({error}); pass a run saved by "
+            f"{str(sidecar)!r} does not describe a trained table ({error}); pass a run saved by "
             "`deeplin train`, or remove that file to read the run without it."
         ) from error
     if coefficients.shape != (len(inputs), len(targets)) or len(intercepts) != len(targets):
         raise InputError(
-            f"{str(beside)!r} has {coefficients.shape} coefficients for {len(inputs)} inputs and "
+            f"{str(sidecar)!r} has {coefficients.shape} coefficients for {len(inputs)} inputs and "
             f"{len(targets)} targets; pass a run saved by `deeplin train`."
         )
     largest = np.abs(coefficients).argmax(axis=1)

@@ -306,7 +306,7 @@ def _checked(loss: Custom) -> Custom:
     try:
         functions = (loss.phi, loss.slope, loss.second)
         low, at, high = ([f(at, y) for f in functions] for at in (z - h, z, z + h))
-    except Exception as error:  # the caller's own functions: whatever they raise
+    except Exception as error:  # user-defined functions may raise anything
         raise InputError(f"the loss raised {type(error).__name__} on arrays: {error}") from error
     if any(np.shape(array) != z.shape for array in at):
         raise InputError("the functions of the loss must return one value for each (z, y).")

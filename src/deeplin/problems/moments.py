@@ -74,7 +74,7 @@ class Moments:
         return self.shift + self.total / self.count
 
     @property
-    def centred(self) -> np.ndarray:
+    def centered(self) -> np.ndarray:
         """Covariance of the columns about their mean."""
         mean = self.total / self.count
         return self.scatter / self.count - np.outer(mean, mean)

@@ -1,1 +1,1 @@
-"""Reports for people: a diagnosis, a finished training and a certificate as text, and a page."""
+"""Reports: a diagnosis, a finished training and a certificate as text, and a page."""

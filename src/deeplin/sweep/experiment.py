@@ -263,9 +263,9 @@ def read_sweep(path: Path) -> tuple[Experiment, Any]:
     reference = fields.pop("experiment", "descent")
     if not isinstance(reference, str):
         raise InputError(f"experiment is {reference!r}; pass a name or module:attribute.")
-    beside = str(path.resolve().parent)
-    if reference not in BUILT_IN and beside not in sys.path:
-        sys.path.append(beside)
+    folder = str(path.resolve().parent)
+    if reference not in BUILT_IN and folder not in sys.path:
+        sys.path.append(folder)
     experiment = find_experiment(reference)
     return experiment, build(experiment.config, fields, path.name)
 

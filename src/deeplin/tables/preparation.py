@@ -369,7 +369,7 @@ def _statistics(gathered: np.ndarray | Moments) -> tuple[np.ndarray, np.ndarray,
     known.
     """
     if isinstance(gathered, Moments):
-        variance = np.maximum(np.diag(gathered.centred), 0.0)
+        variance = np.maximum(np.diag(gathered.centered), 0.0)
         size = np.maximum(np.sqrt(np.diag(gathered.raw)), np.abs(gathered.mean))
         return gathered.mean, np.sqrt(variance), size
     shifted = gathered - gathered[0]  # exactly zero in a constant column
@@ -464,10 +464,10 @@ def _equal_columns(gathered: np.ndarray | Moments, places: np.ndarray) -> list[t
     return [(i, j) for i, j in pairs if i != j]
 
 
-def _fit_notes(problem: Problem, centred: bool) -> list[str]:
+def _fit_notes(problem: Problem, centered: bool) -> list[str]:
     classes = isinstance(problem, GeneralizedLinearProblem)
     d, r = problem.dimension, problem.coordinates.rows.shape[1] if classes else problem.rank
-    free = problem.samples - (centred and not classes)  # centred rows sum to zero
+    free = problem.samples - (centered and not classes)  # centered rows sum to zero
     notes = []
     if problem.inputs is None:
         notes.append(f"{problem.samples} rows were streamed; only their second moments are kept.")

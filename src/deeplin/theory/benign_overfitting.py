@@ -146,7 +146,7 @@ def require_interpolation(problem: Problem, quantity: str) -> None:
 def conditional_variance(problem: Problem, population: Population) -> float:
     """Return σ²q·Tr(C), C = (XXᵀ)^{-1}XΣXᵀ(XXᵀ)^{-1}, the risk of fitting the noise (BO-L4.2).
 
-    The same for every interpolating network, whatever its depth, width and initialization.
+    It is the same for every interpolating network of any depth, width and initialization.
     """
     require_interpolation(problem, "the conditional variance")
     return population.noise**2 * population.outputs * noise_cost(problem, population)

@@ -232,10 +232,10 @@ def _modes(population: Population) -> _Modes:
     if isinstance(sigma, Factored) and np.ptp(sigma.diagonal) == 0:
         vectors, singular, _ = np.linalg.svd(sigma.factor, full_matrices=False)
         along = np.sum((vectors.T @ truth) ** 2, axis=1)
-        beside = max(float(np.sum(truth**2)) - float(np.sum(along)), 0.0)
+        remainder = max(float(np.sum(truth**2)) - float(np.sum(along)), 0.0)
         level = float(sigma.diagonal[0])
         counts = np.append(np.ones(len(singular)), len(truth) - len(singular))
-        return _nonzero(np.append(singular**2 + level, level), counts, np.append(along, beside))
+        return _nonzero(np.append(singular**2 + level, level), counts, np.append(along, remainder))
     if not isinstance(sigma, Factored) and sigma.ndim == 1:
         return _nonzero(sigma, np.ones(len(sigma)), np.sum(truth**2, axis=1))
     eigenvalues, vectors = np.linalg.eigh(dense_covariance(sigma))
